@@ -1,0 +1,73 @@
+"""A plan in words."""
+
+from __future__ import annotations
+
+import math
+
+from sfumato.plans import Plan
+from sfumato.privacy.accountant import GaussianEvent
+from sfumato.privacy.budget import readable
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+
+__all__ = ["explain_plan", "noise_name"]
+
+_SHOWN = 24
+
+
+def noise_name(plan: Plan) -> str:
+    """The noise law for people."""
+    if isinstance(plan.noise, DiscreteLaplace):
+        return "exact discrete Laplace noise"
+    return (
+        "exact discrete Gaussian noise" if isinstance(plan.noise, DiscreteGaussian) else "exact rounded Gaussian noise"
+    )
+
+
+def explain_plan(plan: Plan) -> str:
+    """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
+    k, m = plan.workload.shape
+    many = plan.errors()
+    unit = plan.main_unit
+    lines = [
+        f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
+        f"  protects   {plan.unit.describe()}",
+        f"  guarantee  {plan.budget}",
+        f"  measures   {plan.strategy.summary} ({sum(b.rows for b in plan.strategy.blocks):,} noisy values)",
+        f"  noise      {noise_name(plan)}; sensitivity {_sensitivity(plan)}",
+        f"  price      {_price(plan)}",
+        f"  error      rmse {plan.rmse:,.5g} {unit}, largest standard error {plan.max_standard_error:,.5g}",
+        f"  best       {_bound(plan)}",
+        f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
+    ]
+    lines += [f"  note       {n}" for n in plan.notes]
+    lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(many)]
+    if plan.considered:
+        lines += ["", "Considered:", str(plan.candidates)]
+    return "\n".join(lines)
+
+
+def _table(frame: object) -> str:
+    return "\n".join(str(frame).splitlines()[: _SHOWN + 2])
+
+
+def _sensitivity(plan: Plan) -> str:
+    found = plan.sensitivity
+    size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
+    norm = "L1" if found.power == 1 else "L2"
+    proof = "exact" if found.exact else "proved upper bound"
+    return f"{norm} {size:,.6g} on the integer lattice ({proof})"
+
+
+def _price(plan: Plan) -> str:
+    price = plan.price
+    if isinstance(price, GaussianEvent):
+        return f"mu^2 = {readable(price.mu_squared)} (Gaussian differential privacy)"
+    name, value = next((n, getattr(price, n)) for n in ("epsilon", "rho") if hasattr(price, n))
+    return f"{name} = {readable(value)}"
+
+
+def _bound(plan: Plan) -> str:
+    if plan.lower_bound is None:
+        return "no lower bound is known for this noise and workload"
+    ratio = plan.objective_value / plan.lower_bound - 1
+    return f"proved lower bound {plan.lower_bound:,.6g}; this plan is {max(0.0, ratio):.2%} above it"

@@ -1,0 +1,105 @@
+"""Small named columns that print themselves and turn into anybody's data frame."""
+
+from __future__ import annotations
+
+import html
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import InvalidInput, MissingExtra
+
+__all__ = ["Frame", "safe_text"]
+
+_SHOWN_ROWS = 40
+
+
+def safe_text(text: str) -> str:
+    """A text that no spreadsheet takes for a formula and no terminal for a command."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return f"'{clean}" if clean[:1] in ("=", "+", "-", "@", "\t") and not _is_number(clean) else clean
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Columns of equal length by name."""
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __post_init__(self) -> None:
+        if len({len(c) for c in self.columns.values()}) > 1:
+            raise InvalidInput("the columns of a frame must have equal lengths")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return self.columns[name]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame."""
+        return _package("pandas").DataFrame(dict(self.columns))
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame."""
+        return _package("polars").DataFrame(dict(self.columns))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table."""
+        return _package("pyarrow").table(dict(self.columns))
+
+    def _texts(self) -> tuple[list[str], list[list[str]]]:
+        shown = self.rows()[:_SHOWN_ROWS]
+        return list(self.columns), [[_cell(row[c]) for c in self.columns] for row in shown]
+
+    def __str__(self) -> str:
+        head, body = self._texts()
+        widths = [max(len(r[i]) for r in [head, *body]) for i in range(len(head))]
+        numeric = [all(isinstance(v, (int, float)) or v is None for v in self.columns[c][:_SHOWN_ROWS]) for c in head]
+
+        def line(cells: list[str]) -> str:
+            padded = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(cells, widths, numeric, strict=True))
+            return "  ".join(padded).rstrip()
+
+        more = [f"… {len(self) - len(body):,} more rows"] if len(self) > len(body) else []
+        return "\n".join([line(head), *map(line, body), *more])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """An HTML table of the first rows, escaped."""
+        head, body = self._texts()
+        top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in r) + "</tr>" for r in body)
+        return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else safe_text(str(value))
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(f"{name} is not installed; install it with: pip install {name}") from error

@@ -1,0 +1,90 @@
+"""How wide an interval must be: quantiles of weighted sums of the actual noise.
+
+An answer's error is a weighted sum of independent draws of one law. For Gaussian noise it is normal.
+For Laplace noise its fourth cumulant says how far it is from normal; the symmetric variance-gamma law
+with that cumulant is exact for one draw and for any number of equal ones, and has the normal limit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+
+__all__ = ["check_confidence", "margins", "simultaneous"]
+
+_NODES = np.linspace(0.0, 1.0, 17)
+
+
+def check_confidence(confidence: object) -> float:
+    """A probability strictly between 0 and 1; 95 is refused."""
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise PlanError(f"confidence must lie strictly between 0 and 1, such as 0.95, not {confidence!r}")
+    return float(confidence)
+
+
+def simultaneous(confidence: float, count: int, noise: NoiseLaw) -> float:
+    """The pointwise confidence at which `count` intervals hold together with `confidence`.
+
+    Gaussian noise: Šidák's inequality, which holds for any correlation. Other laws: the union bound.
+    """
+    count = max(1, count)
+    if isinstance(noise, DiscreteLaplace):
+        return 1 - (1 - confidence) / count
+    return math.exp(math.log(confidence) / count)
+
+
+def margins(confidence: float, second: FloatArray, fourth: FloatArray | None, noise: NoiseLaw) -> FloatArray:
+    """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
+
+    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only.
+    """
+    deviation = np.sqrt(second * noise.variance)
+    single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9)
+    if single or (fourth is None and noise.variance < 64.0):
+        # one draw an answer, or a coarse lattice: the law's own quantile
+        return np.sqrt(second) * noise.quantile((1 + confidence) / 2)
+    if fourth is None or not isinstance(noise, DiscreteLaplace):
+        return deviation * _normal_quantile(confidence)
+    share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)
+    return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
+
+
+def _normal_quantile(confidence: float) -> float:
+    from scipy.special import ndtri  # noqa: PLC0415
+
+    return float(-ndtri((1 - confidence) / 2))
+
+
+@functools.lru_cache(maxsize=64)
+def _variance_gamma_quantiles(confidence: float) -> FloatArray:
+    """Two-sided quantiles of the unit-variance law with kurtosis 3 + 3 s at the nodes s in [0, 1]."""
+    from scipy.special import gammaln, kve  # noqa: PLC0415
+
+    out = [_normal_quantile(confidence)]
+    tail = (1 - confidence) / 2
+    reach = 4.0 - 1.5 * math.log(tail)
+    x = np.linspace(0.0, reach, 20_001)[1:]
+    for node in _NODES[1:]:
+        n = 1.0 / node
+        z = x * math.sqrt(2 * n)
+        order = n - 0.5
+        log_density = (
+            0.5 * math.log(2 * n)
+            - 0.5 * math.log(math.pi)
+            - gammaln(n)
+            + order * np.log(z / 2)
+            + np.log(kve(order, z))
+            - z
+        )
+        density = np.exp(log_density)
+        steps = (density[1:] + density[:-1]) / 2 * (x[1] - x[0])
+        beyond = np.concatenate([np.cumsum(steps[::-1])[::-1], [0.0]])
+        beyond += density[-1] / math.sqrt(2 * n)
+        out.append(float(np.exp(np.interp(-math.log(tail), -np.log(beyond), np.log(x)))))
+    return np.array(out)

@@ -1,0 +1,39 @@
+"""What crosses the wall: integer noisy values, the maps that were measured, and the noise they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.codec import storable
+from sfumato.errors import InvalidInput
+from sfumato.operators import Block
+from sfumato.privacy.noise import NoiseLaw
+
+__all__ = ["Measurement"]
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Measurement:
+    """y = B x + z: one int64 array per block, z independent draws of one law. Publishable.
+
+    `total` is the number of counted records where the neighbour relation makes it public, else None.
+    """
+
+    blocks: tuple[Block, ...]
+    values: tuple[NDArray[np.int64], ...]
+    noise: NoiseLaw
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.blocks) != len(self.values):
+            raise InvalidInput("a measurement needs one array per block")
+        for block, value in zip(self.blocks, self.values, strict=True):
+            if value.dtype != np.int64 or value.shape != (block.rows,):
+                raise InvalidInput("measured values are int64 arrays, one entry per row of their block")
+
+    def __repr__(self) -> str:
+        return f"<Measurement of {sum(len(v) for v in self.values):,} noisy integers>"

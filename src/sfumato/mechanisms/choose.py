@@ -1,0 +1,231 @@
+"""The chooser: price every mechanism that applies, without data, and keep the one that errs least. [mathematics S14]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import PlanError, SfumatoError
+from sfumato.mechanisms import direct, given, marginals, matrix, tree
+from sfumato.plans import Candidate, Design, Plan, Problem, price_design
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.calibrate import noise_for
+from sfumato.workloads import Workload
+
+__all__ = ["MECHANISMS", "budget_for", "plan"]
+
+Progress = Callable[[int, float], None]
+
+_DESIGNS: dict[str, Callable[[Problem, Progress | None], list[Design]]] = {
+    "direct": lambda problem, _: direct.designs(problem),
+    "tree": lambda problem, _: tree.designs(problem),
+    "factorization": matrix.designs,
+    "marginals": lambda problem, _: marginals.designs(problem),
+}
+MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals")
+"""What `mechanism=` accepts."""
+
+_OBJECTIVES = ("mean", "max")
+
+
+def plan(
+    workload: Workload,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: str = "auto",
+    objective: str = "mean",
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    noise: str | None = None,
+    lattice: str = "fine",
+    progress: Progress | None = None,
+) -> Plan:
+    """Everything decided before a row is read: what to measure, the noise, the price, the error of each query.
+
+    `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS; the
+    objective is the "mean" squared error or the "max" standard error. `strategy` (l, m) and
+    `reconstruction` (k, l) are a researcher's own. `noise` asks for "gaussian", "laplace" or
+    "discrete-gaussian"; `lattice="unit"` measures plain integer counts. No data, no budget is touched.
+    Raises PlanError (with what is allowed) or BudgetError.
+    """
+    problem = _problem(
+        workload, budget, neighbours, person, rows_per_person, objective, records, public, mechanism, noise, lattice
+    )
+    if strategy is not None or reconstruction is not None:
+        if strategy is None:
+            raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
+        return price_design(given.design(problem, strategy, reconstruction), problem)
+    plans, considered = _candidates(problem, mechanism, progress)
+    if not plans:
+        reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
+        raise PlanError(f"no mechanism can answer this workload ({reasons})")
+
+    def value(p: Plan) -> float:
+        return p.max_standard_error if objective == "max" else p.objective_value
+
+    best = min(plans, key=value)
+    bounds = [p.bound for p in plans if p.bound is not None]
+    table = tuple(_line(p, chosen=p is best) for p in sorted(plans, key=lambda p: p.rmse))
+    return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)
+
+
+def _line(p: Plan, *, chosen: bool) -> Candidate:
+    return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, "chosen" if chosen else "")
+
+
+def _problem(
+    workload: Workload,
+    budget: Budget,
+    neighbours: str | Neighbours,
+    person: str | None,
+    rows_per_person: int,
+    objective: str,
+    records: int | None,
+    public: Mapping[Any, Any] | None,
+    mechanism: str,
+    noise: str | None,
+    lattice: str,
+) -> Problem:
+    if not isinstance(workload, Workload):
+        raise PlanError("plan needs a workload, made by sf.marginals, sf.prefix, sf.queries and the like")
+    if not isinstance(budget, Budget):
+        raise PlanError("plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
+    if mechanism not in MECHANISMS:
+        raise PlanError(f"mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")
+    if objective not in _OBJECTIVES:
+        raise PlanError(f"objective must be 'mean' or 'max', not {objective!r}")
+    if lattice not in ("fine", "unit"):
+        raise PlanError(f"lattice must be 'fine' or 'unit', not {lattice!r}")
+    if public:
+        raise PlanError("public= values are not used by any mechanism yet; leave it out")
+    if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):
+        raise PlanError(f"records must be a positive whole number, public and approximate, not {records!r}")
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    if unit.neighbours is Neighbours.REPLACE_ONE and workload.domain.drops:
+        dropping = ", ".join(n for n, a in workload.domain.attributes.items() if a.drops)
+        raise PlanError(
+            f"replace-one needs every record to be counted, but {dropping} drops rows: a replaced record could "
+            "vanish. Declare outside/missing as 'other' or 'clamp', or use neighbours='add-remove'"
+        )
+    if noise is None and mechanism == "laplace":
+        noise = "laplace"
+    if noise is None and mechanism == "gaussian":
+        noise = "gaussian"
+    return Problem(workload, budget, unit, noise_for(budget, noise), objective, records, lattice == "unit")
+
+
+def _candidates(
+    problem: Problem, mechanism: str, progress: Progress | None
+) -> tuple[list[Plan], tuple[Candidate, ...]]:
+    """The plans that apply, and lines for those that do not with the reason."""
+    asked = {"laplace": "direct", "gaussian": "direct"}.get(mechanism, mechanism)
+    plans: list[Plan] = []
+    refused: list[Candidate] = []
+    for name, make in _DESIGNS.items():
+        if asked not in ("auto", name):
+            continue
+        if problem.unit_lattice and name == "factorization":
+            refused.append(Candidate(name, "", None, None, "real coefficients need the fine lattice"))
+            continue
+        try:
+            designs = make(problem, progress)
+        except SfumatoError as reason:
+            refused.append(Candidate(name, "", None, None, str(reason)))
+            continue
+        for design in designs:
+            try:
+                priced = price_design(design, problem)
+                _ = priced.rmse
+                plans.append(priced)
+            except SfumatoError as reason:
+                refused.append(Candidate(design.mechanism, "", None, None, str(reason)))
+    return plans, tuple(refused)
+
+
+def budget_for(
+    workload: Workload,
+    *,
+    margin: float | Mapping[str, float],
+    confidence: float = 0.95,
+    target: str = "worst",
+    kind: str = "approx",
+    delta: Any = None,
+    neighbours: str | Neighbours,
+    **options: Any,
+) -> Budget:
+    """The least budget under which intervals of the given confidence have half-widths of at most `margin` records.
+
+    `margin` may be one number or one per part. `target="worst"` bounds every query, `"rmse"` the
+    query of root-mean-square standard error of each part. `kind` is "approx" (with delta), "zcdp",
+    "gdp" or "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to
+    six digits and verified by planning with it.
+    """
+    if target not in ("worst", "rmse"):
+        raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
+    if kind not in ("approx", "zcdp", "gdp", "pure"):
+        raise PlanError(f"kind must be approx, zcdp, gdp or pure, not {kind!r}")
+    wanted = _wanted(workload, margin)
+    reference = Budget.pure(1) if kind == "pure" else Budget.gdp(1)
+    planned = plan(workload, reference, neighbours=neighbours, **options)
+    size = Fraction(str(_excess(planned, wanted, confidence, target)))
+    for attempt in range(40):
+        budget = _of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta)
+        if _excess(plan(workload, budget, neighbours=neighbours, **options), wanted, confidence, target) <= 1:
+            return budget
+    raise PlanError("no budget was found that reaches this margin")
+
+
+def _wanted(workload: Workload, margin: float | Mapping[str, float]) -> dict[str, float]:
+    parts = list(workload.parts)
+    wanted: dict[str, float] = dict(margin) if isinstance(margin, Mapping) else dict.fromkeys(parts, margin)
+    for name, value in wanted.items():
+        if name not in parts:
+            raise PlanError(f"margin names {name!r}; the parts are {', '.join(parts)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise PlanError(f"a margin must be a positive number of records, not {value!r}")
+    return wanted
+
+
+def _excess(planned: Plan, wanted: Mapping[str, float], confidence: float, target: str) -> float:
+    """The largest ratio of a predicted margin to the wanted one."""
+    table = planned.errors(confidence)
+    worst = 0.0
+    for part, limit in wanted.items():
+        rows = [r for r in table.rows() if r["part"] == part]
+        if target == "worst":
+            found = max(r["margin"] for r in rows)
+        else:
+            mean = sum(r["rmse"] ** 2 * r["queries"] for r in rows) / sum(r["queries"] for r in rows)
+            widest = max(rows, key=lambda r: r["margin"])
+            found = math.sqrt(mean) * widest["margin"] / widest["worst_standard_error"]
+        worst = max(worst, found / limit)
+    return worst
+
+
+def _of_size(kind: str, size: Fraction, delta: Any) -> Budget:
+    """A budget whose noise is 1/size of the reference's, rounded up to six digits."""
+    if kind == "pure":
+        return Budget.pure(_digits(size))
+    if kind == "gdp":
+        return Budget.gdp(_digits(size))
+    if kind == "zcdp":
+        return Budget.zcdp(_digits(size**2 / 2))
+    if delta is None:
+        raise PlanError("kind='approx' needs delta=, such as '1e-6'")
+    return Budget.approx(_digits(Budget.gdp(size).epsilon(delta)), delta)
+
+
+def _digits(value: Fraction) -> Fraction:
+    """Rounded up to six significant decimal digits."""
+    exponent = math.floor(math.log10(float(value))) - 5
+    step = Fraction(10) ** exponent
+    return -(-value // step) * step

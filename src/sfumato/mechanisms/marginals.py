@@ -1,0 +1,108 @@
+"""Residual marginals: the optimal noise for marginal tables in closed form. [XZK23]"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from sfumato.errors import PlanError
+from sfumato.plans import Design, Problem
+from sfumato.strategies.residuals import Residuals, closure, component_powers, sum_objective
+from sfumato.workloads import QueryBlock
+
+__all__ = ["designs"]
+
+_MAX_SETS = 400_000
+_LEAST_BITS, _BITS = 6, 13
+_RECORDS_WANTED = 2.0**30
+
+
+def designs(problem: Problem) -> list[Design]:
+    """One design: every attribute set below the asked ones, with the noise that minimises the weighted error."""
+    domain = problem.workload.domain
+    asked = {q.attributes for q in problem.workload.blocks}
+    if sum(2 ** len(a) for a in asked) > _MAX_SETS:
+        raise PlanError("too many attribute sets for residuals in memory")
+    names = domain.ordered({a for s in asked for a in s})
+    sizes = problem.sizes
+    weighted = _weighted_errors(problem)
+    free_total = problem.unit.total_is_public
+    if free_total:
+        weighted.pop(frozenset(), None)
+    weighted = {s: v for s, v in weighted.items() if v > 0 and all(sizes[a] > 1 for a in s)}
+    if not weighted:
+        raise PlanError("only the public total is asked; it needs no measurement")
+    power = 1 if problem.noise == "laplace" else 2
+    precision = sum_objective(weighted, sizes, power)
+    sets = tuple(s for s in closure(asked, names) if frozenset(s) in weighted or (free_total and not s))
+    cells = {s: math.prod(sizes[a] for a in s) for s in sets}
+
+    def build(s: float) -> Residuals:
+        multiples = tuple(
+            max(1, round(s * precision[frozenset(x)] / cells[x])) if frozenset(x) in weighted else 0 for x in sets
+        )
+        return Residuals(names, tuple(sizes[a] for a in names), sets, multiples)
+
+    coarsest = max(cells[s] / precision[frozenset(s)] for s in sets if frozenset(s) in weighted)
+    largest = max(precision.values())
+    bits = _BITS
+    # finer multiples leave less room for large counts in 62 bits; give up fineness before room
+    while bits > _LEAST_BITS and 2.0**62 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
+        bits -= 1
+    return [Design("marginals", build, 2.0**bits * coarsest, _bound(problem))]
+
+
+def _weighted_errors(problem: Problem) -> dict[frozenset[str], float]:
+    """Per residual set the weighted squared error that a unit of its variance causes."""
+    out: dict[frozenset[str], float] = {}
+    sizes = problem.sizes
+    for q in problem.workload.blocks:
+        weight = problem.objective_weight(q)
+        parts = [
+            component_powers(f, tuple(sizes[a] for a in g), 2)
+            for g, f in zip(q.block.groups, q.block.factors, strict=True)
+        ]
+        totals = [
+            {t: float(v.mean()) * f.shape[0] for t, v in p.items()} for p, f in zip(parts, q.block.factors, strict=True)
+        ]
+        for choice in itertools.product(*totals):
+            value = weight * math.prod(t[c] for t, c in zip(totals, choice, strict=True))
+            key = frozenset(g[i] for g, c in zip(q.block.groups, choice, strict=True) for i in c)
+            out[key] = out.get(key, 0.0) + value
+    return out
+
+
+def _bound(problem: Problem) -> float | None:
+    """A proved bound on sqrt(sum of weighted variances) at multiplier 1 from the marginal tables among the queries.
+
+    Add-remove: the closed form, which is the optimum for marginals. Replace-one: the pair bound with
+    equal weights on all pairs, sqrt(2 / (m - 1)) times the nuclear norm of the centred workload.
+    """
+    tables = [q for q in problem.workload.blocks if q.is_marginal]
+    if not tables:
+        return None
+    sizes = problem.sizes
+    names = {a for q in tables for a in q.attributes}
+    log_cells = math.fsum(math.log(sizes[a]) for a in names)
+    nuclear = math.fsum(
+        math.exp(0.5 * log_value + math.fsum(math.log(sizes[a] - 1) for a in s) - 0.5 * log_cells)
+        for s, log_value in _log_eigenvalues(problem, tables, log_cells).items()
+        if not (problem.unit.total_is_public and not s) and all(sizes[a] > 1 for a in s)
+    )
+    if not problem.unit.total_is_public:
+        return nuclear if problem.unit.neighbours.value == "add-remove" else None
+    # nuclear norm of W C is nuclear * sqrt(m)
+    ratio = math.exp(log_cells) / (math.exp(log_cells) - 1) if log_cells < 36 else 1.0
+    return nuclear * math.sqrt(2 * ratio)
+
+
+def _log_eigenvalues(problem: Problem, tables: list[QueryBlock], log_cells: float) -> dict[frozenset[str], float]:
+    """log of the eigenvalue of the weighted Gram matrix on each residual space."""
+    sums: dict[frozenset[str], float] = {}
+    for q in tables:
+        # relative to the number of cells, so that nothing overflows
+        value = problem.objective_weight(q) / math.prod(problem.sizes[a] for a in q.attributes)
+        for r in range(len(q.attributes) + 1):
+            for s in itertools.combinations(q.attributes, r):
+                sums[frozenset(s)] = sums.get(frozenset(s), 0.0) + value
+    return {s: math.log(v) + log_cells for s, v in sums.items()}

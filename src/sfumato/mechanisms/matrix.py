@@ -1,0 +1,205 @@
+"""The factorization mechanism: certified optimal dense strategies, their Kronecker products, and stacks of them.
+
+[ENU20, NTZ13, MMHM18]
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
+from sfumato.mechanisms.factorize import pair_bound
+from sfumato.mechanisms.tree import is_ordered
+from sfumato.operators import Identity, LinearOperator, Stack, Total
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+from sfumato.plans import Design, Problem
+from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
+from sfumato.strategies.optimal import Optimum, optimize
+from sfumato.strategies.product import Product
+from sfumato.workloads import QueryBlock
+from sfumato.workloads.core import on_domain
+
+__all__ = ["designs"]
+
+MAX_DENSE = 2_048
+MAX_DENSE_ORDERED = 4_096
+_BITS = 24
+_BASIS_BITS = 28
+_BIAS_BITS = 32
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """One factor before rounding: an exact integer factor, or real coefficients over an integer basis."""
+
+    factor: Factor | None
+    coefficients: FloatArray | None
+    basis: LinearOperator | None
+    bound: float
+    bias: float
+
+    def at(self, scale: float) -> Factor:
+        if self.factor is not None:
+            return self.factor
+        assert self.coefficients is not None
+        return quantise(self.coefficients, self.basis, scale)
+
+
+def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
+    """One design: the optimum for each maximal table of the workload, the budget shared between them."""
+    power = 1 if problem.noise == "laplace" else 2
+    pieces: list[Piece] = []
+    squared, known = 0.0, True
+    for names, members in _families(problem):
+        blocks = [problem.workload.blocks[i] for i in members]
+        groups, solved = _solve(problem, names, blocks, progress)
+        piece, bound = _piece(problem, groups, solved, members, power)
+        pieces.append(piece)
+        pair_bound = _pair_bound(problem, names, blocks) if problem.unit.total_is_public else None
+        if problem.unit.total_is_public:
+            bound = pair_bound
+        known = known and bound is not None
+        squared += (bound or 0.0) ** 2
+    usable = known and (problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public)
+    return [
+        share_design("factorization", "optimal factorizations", pieces, power, math.sqrt(squared) if usable else None)
+    ]
+
+
+def _families(problem: Problem) -> list[tuple[tuple[str, ...], list[int]]]:
+    """Blocks by maximal attribute set; where that table is too large and joins several blocks, each its own."""
+    blocks = problem.workload.blocks
+    sets = {frozenset(q.attributes) for q in blocks}
+    maximal = [s for s in sets if not any(s < t for t in sets)]
+    order = problem.workload.domain.ordered
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, q in enumerate(blocks):
+        home = min((s for s in maximal if set(q.attributes) <= s), key=lambda s: (len(s), order(s)))
+        families.setdefault(order(home), []).append(i)
+    out: list[tuple[tuple[str, ...], list[int]]] = []
+    for names, members in families.items():
+        cells = math.prod(problem.sizes[a] for a in names)
+        if len(members) == 1 or cells <= MAX_DENSE:
+            out.append((names, members))
+        else:
+            out += [(order(blocks[i].attributes), [i]) for i in members]
+    return sorted(out)
+
+
+def _solve(
+    problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], progress: Progress | None
+) -> tuple[tuple[tuple[str, ...], ...], list[_Solved]]:
+    """The groups of attributes and the optimum of each."""
+    if len(blocks) == 1:
+        query = blocks[0].block
+        weight = math.sqrt(problem.objective_weight(blocks[0]))
+        if not query.factors:
+            return ((),), [_Solved(Cells(1), None, None, weight, 0.0)]
+        solved = [_factor(f, [(f, 1.0)], progress) for f in query.factors]
+        first = solved[0]
+        solved[0] = _Solved(first.factor, first.coefficients, first.basis, first.bound * weight, first.bias)
+        return query.groups, solved
+    domain = Domain({a: problem.workload.domain[a] for a in names})
+    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
+    return (names,), [_factor(whole, operators, progress)]
+
+
+def _factor(
+    whole: LinearOperator, weighted: Sequence[tuple[LinearOperator, float]], progress: Progress | None
+) -> _Solved:
+    """The certified optimum of one group of attributes."""
+    if isinstance(whole, Identity):
+        return _Solved(Cells(whole.n), None, None, math.sqrt(whole.n), 0.0)
+    if isinstance(whole, Total):
+        return _Solved(TotalOnly(whole.n), None, None, 1.0, 0.0)
+    cells = whole.shape[1]
+    ordered = all(is_ordered(o) for o, _ in weighted)
+    limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
+    if cells > limit:
+        raise PlanError(f"{cells:,} cells are above the limit of {limit:,} for dense optimisation")
+    gram = np.zeros((cells, cells))
+    for operator, weight in weighted:
+        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+    matrix = None
+    if whole.shape[0] * cells <= 2**22:
+        rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
+        matrix = np.vstack(rows)
+    found: Optimum = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
+    rank = found.strategy.shape[0]
+    basis = row_basis(gram, whole, rank)
+    bias = _rounding_bias(found.strategy, whole) if basis is None and rank < cells else 0.0
+    return _Solved(None, coefficients(found.strategy, basis), basis, found.lower_bound, bias)
+
+
+def _rounding_bias(strategy: FloatArray, whole: LinearOperator) -> float:
+    """Largest row sum of |W - W B^+ B| once the strategy is rounded without an integer basis."""
+    rounded = np.rint(strategy * 2.0**_BIAS_BITS) / 2.0**_BIAS_BITS
+    with single_thread():
+        inverse = np.linalg.pinv(rounded)
+    worst = 0.0
+    for a, b in whole.row_chunks():
+        rows = whole.rows(a, b)
+        worst = max(worst, float(np.abs(rows - (rows @ inverse) @ rounded).sum(axis=1).max()))
+    return worst
+
+
+def _piece(
+    problem: Problem,
+    groups: tuple[tuple[str, ...], ...],
+    solved: list[_Solved],
+    members: list[int],
+    power: int,
+) -> tuple[Piece, float | None]:
+    real = [s for s in solved if s.factor is None]
+    wanted = _BASIS_BITS if any(s.basis is not None for s in real) else _BITS
+    bits = _BIAS_BITS if any(s.bias for s in real) else max(11, wanted // max(1, len(real)))
+    fixed = [s.at(2.0**bits) for s in solved]
+    sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
+    names = ", ".join(a for g in groups for a in g) or "the total"
+    title = f"the optimal factorization over {names}" if real else f"noise on every cell of {names}"
+    bias = sum(s.bias for s in real)
+    unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
+    fine = 2.0 ** (bits * len(real)) if real else FINE
+    build = functools.partial(_build, unit, solved, 2.0**bits)
+    # at s = 1 the strategy is its normalised form: unit-sized columns
+    normal = unit.divisor**2
+    error, price = total_error(problem, unit, members) * normal, column_price(unit, power)
+    return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
+
+
+def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:
+    """The strategy at scale s: the first real factor takes up the scale, else the integer multiple does."""
+    factors = list(unit.factors)
+    multiple = 1
+    real = [i for i, x in enumerate(solved) if x.factor is None]
+    if real:
+        factors[real[0]] = solved[real[0]].at(s / fixed ** (len(real) - 1))
+    else:
+        multiple = max(1, round(s))
+    return Product(
+        unit.groups, unit.sizes, tuple(factors), multiple, unit.public_total, bias=unit.bias, title=unit.title
+    )
+
+
+def _pair_bound(problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock]) -> float | None:
+    """The pair bound of the family's workload, where its table is small enough."""
+    cells = math.prod(problem.sizes[a] for a in names)
+    if cells > MAX_DENSE or cells < 2:
+        return None
+    domain = Domain({a: problem.workload.domain[a] for a in names})
+    gram = np.zeros((cells, cells))
+    for q in blocks:
+        operator = on_domain(domain, q.block)
+        gram += problem.objective_weight(q) * np.asarray(operator.gram().dense(), dtype=np.float64)
+    return pair_bound(gram)

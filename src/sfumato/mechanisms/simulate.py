@@ -1,0 +1,82 @@
+"""What a plan would do on a public table, many times: for researchers. Arrays only; nothing here is a release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.errors import PlanError
+from sfumato.intervals import check_confidence
+from sfumato.operators.base import FloatArray, Numbers
+from sfumato.plans import Plan, expand
+from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.strategies.base import marginalise
+
+__all__ = ["Simulation", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Errors of `repetitions` simulated releases against the exact answers."""
+
+    rmse: float
+    per_query_rmse: FloatArray
+    max_error: float
+    mean_error: FloatArray
+    coverage: float
+    confidence: float
+    repetitions: int
+
+
+def simulate(
+    plan: Plan, x: ArrayLike, repetitions: int = 1000, rng: int | np.random.Generator = 0, confidence: float = 0.95
+) -> Simulation:
+    """Repeat measurement and reconstruction on counts `x` (m,) with reproducible noise of the plan's law.
+
+    `rmse` is over all queries and repetitions, `max_error` the mean over repetitions of the largest
+    error, `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes
+    from an ordinary generator and protects nobody: x must be public.
+    """
+    level = check_confidence(confidence)
+    counts = np.asarray(x)
+    domain = plan.workload.domain
+    if counts.shape not in ((domain.size,), domain.shape) or counts.dtype.kind not in "iu":
+        raise PlanError(f"x must hold whole counts of shape ({domain.size},) or {domain.shape}")
+    if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
+        raise PlanError(f"repetitions must be a positive whole number, not {repetitions!r}")
+    generator = np.random.default_rng(rng)
+    table = counts.reshape(domain.shape).astype(np.int64)
+    exact = [marginalise(table, domain.names, b) for b in plan.strategy.blocks]
+    truth = np.concatenate([marginalise(table, domain.names, q.block) for q in plan.workload.blocks]).astype(float)
+    width = np.concatenate([expand(m, q) for q, m in plan.block_margins(level)])
+    squares, sums, covered, worst = np.zeros(len(truth)), np.zeros(len(truth)), 0.0, 0.0
+    total = int(table.sum()) if plan.unit.total_is_public else None
+    for _ in range(repetitions):
+        values = [e + _draw(plan, e.shape[0], generator) for e in exact]
+        estimate = plan.strategy.estimate(values, total)
+        answers = np.concatenate([plan.strategy.answer(estimate, q.block) for q in plan.workload.blocks])
+        error = answers - truth
+        squares += error**2
+        sums += error
+        covered += float((np.abs(error) <= width * (1 + 1e-12)).mean())
+        worst += float(np.abs(error).max())
+    per_query = np.sqrt(squares / repetitions)
+    return Simulation(
+        float(np.sqrt((per_query**2).mean())),
+        per_query,
+        worst / repetitions,
+        sums / repetitions,
+        covered / repetitions,
+        level,
+        repetitions,
+    )
+
+
+def _draw(plan: Plan, size: int, generator: np.random.Generator) -> Numbers:
+    """Noise of the plan's law up to floating point."""
+    if isinstance(plan.noise, DiscreteLaplace):
+        p = -np.expm1(-1.0 / float(plan.noise.scale))
+        return generator.geometric(p, size) - generator.geometric(p, size)
+    return np.rint(generator.normal(0.0, float(np.sqrt(plan.noise.variance)), size)).astype(np.int64)

@@ -1,0 +1,74 @@
+"""Trees of block sums over ordered attributes with least-squares reconstruction. [HRMS10]"""
+
+from __future__ import annotations
+
+import functools
+
+from sfumato.errors import PlanError
+from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
+from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
+from sfumato.plans import Design, Problem
+from sfumato.strategies.factors import MAX_DENSE_CELLS, Cells, Factor, Matrix
+from sfumato.strategies.product import Product
+from sfumato.workloads import QueryBlock
+
+__all__ = ["designs", "is_ordered"]
+
+BRANCHINGS = (2, 3, 4, 8, 16)
+
+
+def is_ordered(operator: LinearOperator) -> bool:
+    """Whether the rows are prefixes, ranges or windows of an order of the cells."""
+    inner = operator.operator if isinstance(operator, Padded) else operator
+    return isinstance(inner, (Prefix, AllRange, Window))
+
+
+def designs(problem: Problem) -> list[Design]:
+    """One stack of trees, with the branching that errs least; refused where nothing is ordered."""
+    ordered = {
+        g[0]: f
+        for q in problem.workload.blocks
+        for g, f in zip(q.block.groups, q.block.factors, strict=True)
+        if len(g) == 1 and is_ordered(f) and f.shape[1] > 2
+    }
+    if not ordered:
+        raise PlanError("a tree helps prefixes, ranges and windows of an ordered attribute; none is asked")
+    wide = [a for a in ordered if problem.sizes[a] > MAX_DENSE_CELLS]
+    if wide:
+        raise PlanError(f"{wide[0]} has more than {MAX_DENSE_CELLS:,} cells, the limit of dense least squares")
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, q in enumerate(problem.workload.blocks):
+        families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
+    power = 1 if problem.noise == "laplace" else 2
+    pieces = [_piece(problem, names, members, power) for names, members in families.items()]
+    return [share_design("tree", "trees of block sums", pieces, power, None)]
+
+
+def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: int) -> Piece:
+    blocks = [problem.workload.blocks[i] for i in members]
+    alone = len(names) == 1 and problem.unit.total_is_public
+    sizes = tuple((problem.sizes[a],) for a in names)
+    best: tuple[float, Product, float] | None = None
+    for branching in BRANCHINGS:
+        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
+        title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
+        unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
+        error, price = total_error(problem, unit, members), column_price(unit, power)
+        if best is None or error * price ** (2 / power) < best[0]:
+            best = (error * price ** (2 / power), unit, error)
+        if not any(isinstance(f, Matrix) for f in factors):
+            break
+    assert best is not None
+    _, chosen, error = best
+    return Piece(functools.partial(_build, chosen), error, column_price(chosen, power), FINE)
+
+
+def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:
+    asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
+    if n > 2 and any(is_ordered(f) for f in asked):
+        return Matrix(Tree(n, branching, root))
+    return Cells(n)
+
+
+def _build(unit: Product, s: float) -> Product:
+    return Product(unit.groups, unit.sizes, unit.factors, max(1, round(s)), unit.public_total, title=unit.title)

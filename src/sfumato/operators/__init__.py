@@ -1,0 +1,30 @@
+"""Structured linear algebra, usable alone: numpy and, for sparse matrices, scipy."""
+
+from sfumato.operators.base import LinearOperator
+from sfumato.operators.basic import Identity, Residual, Total
+from sfumato.operators.compose import Compose, Kronecker, Padded, Scaled, Stack, Sum
+from sfumato.operators.explicit import Dense, Sparse
+from sfumato.operators.marginal import Block, OnMarginal
+from sfumato.operators.ordered import AllRange, Prefix, Window
+from sfumato.operators.tree import Tree
+
+__all__ = [
+    "AllRange",
+    "Block",
+    "Compose",
+    "Dense",
+    "Identity",
+    "Kronecker",
+    "LinearOperator",
+    "OnMarginal",
+    "Padded",
+    "Prefix",
+    "Residual",
+    "Scaled",
+    "Sparse",
+    "Stack",
+    "Sum",
+    "Total",
+    "Tree",
+    "Window",
+]

@@ -1,0 +1,207 @@
+"""What a structured linear map is: three required methods, and defaults that are exact or refuse."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.errors import WorkloadError
+
+__all__ = ["DENSE_LIMIT", "INT64", "FloatArray", "LinearOperator", "Numbers", "check_dense", "numbers", "real_array"]
+
+Numbers = NDArray[Any]
+FloatArray = NDArray[np.float64]
+
+DENSE_LIMIT = 2**25
+"""Largest number of entries that is made dense without being asked twice (256 MiB of float64)."""
+
+INT64 = 2**63
+"""Entries below this in size are held exactly in int64; modular arithmetic is exact for results below it."""
+
+
+def real_array(given: ArrayLike, what: str) -> Numbers:
+    """An array of real numbers as it was given; ragged lists, objects, texts and complex numbers are refused."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise WorkloadError(f"{what} must have rows of equal length: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise WorkloadError(f"{what} must hold real numbers of at most 64 bits, not {array.dtype}")
+    return array
+
+
+def numbers(given: ArrayLike, what: str) -> Numbers:
+    """Booleans and whole numbers as int64 (modulo 2^64), other real numbers as float64; anything else is refused."""
+    array = real_array(given, what)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def check_dense(rows: int, columns: int, limit: int = DENSE_LIMIT) -> None:
+    """Refuse to form a dense matrix that is too large to be meant."""
+    if rows * columns > limit:
+        raise WorkloadError(
+            f"a dense matrix of {rows:,} x {columns:,} entries is above the limit of {limit:,}; "
+            "use the structured methods (matvec, rmatvec, gram)"
+        )
+
+
+class LinearOperator(ABC):
+    """A linear map from R^columns to R^rows.
+
+    A new operator states `shape`, `max_abs`, `apply` and `apply_transpose`; the latter take a matrix of column
+    vectors, int64 or float64. Integer input of an integral operator gives integer output in modular int64
+    arithmetic: nothing is ever rounded or saturated. What else it overrides must hold exactly: privacy
+    rests on `column_sums`, `gram`, `dense` and the flags of integral operators.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+
+    @property
+    def integral(self) -> bool:
+        """Whether every entry is an integer."""
+        return False
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether any permutation of the columns is a permutation of the rows."""
+        return False
+
+    @property
+    def binary(self) -> bool:
+        """Whether every entry is 0 or 1."""
+        return False
+
+    @property
+    @abstractmethod
+    def max_abs(self) -> float:
+        """Largest absolute entry, or an upper bound of it (an exact int for integral operators)."""
+
+    @abstractmethod
+    def apply(self, vectors: Numbers) -> Numbers:
+        """(columns, c) -> (rows, c)."""
+
+    @abstractmethod
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        """(rows, c) -> (columns, c)."""
+
+    # What follows are consequences.
+
+    def matvec(self, x: ArrayLike) -> Numbers:
+        """A x for x of shape (columns,) or (columns, c), an array of its own. Raises WorkloadError for other shapes."""
+        return self._on_vectors(x, self.shape[1], "columns", self.apply)
+
+    def rmatvec(self, y: ArrayLike) -> Numbers:
+        """Aᵀ y for y of shape (rows,) or (rows, c), an array of its own. Raises WorkloadError for other shapes."""
+        return self._on_vectors(y, self.shape[0], "rows", self.apply_transpose)
+
+    def _on_vectors(self, given: ArrayLike, length: int, what: str, run: Callable[[Numbers], Numbers]) -> Numbers:
+        given = x = numbers(given, "what an operator is applied to")
+        if x.ndim not in (1, 2) or x.shape[0] != length:
+            raise WorkloadError(f"expected numbers of shape ({length},) or ({length}, c) for the {what}, got {x.shape}")
+        if not self.integral:
+            # integer factors inside would otherwise wrap before a real one follows
+            x = x.astype(np.float64, copy=False)
+        out = run(x[:, None])[:, 0] if x.ndim == 1 else run(x)
+        # some operators hand back what they were given, or a read-only view
+        return out.copy() if np.may_share_memory(out, given) or not out.flags.writeable else out
+
+    def check_rows(self, start: int, stop: int) -> None:
+        """Refuse a range of rows that does not exist or would be too large when dense."""
+        if not 0 <= start <= stop <= self.shape[0]:
+            raise WorkloadError(f"rows {start} to {stop} do not exist; there are {self.shape[0]:,}")
+        check_dense(stop - start, self.shape[1])
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        """Rows start to stop - 1 as a dense matrix."""
+        self.check_rows(start, stop)
+        count = stop - start
+        check_dense(count, self.shape[0])
+        units = np.zeros((self.shape[0], count))
+        units[np.arange(start, stop), np.arange(count)] = 1.0
+        return np.asarray(self.apply_transpose(units), dtype=np.float64).T
+
+    def row_chunks(self, limit: int = DENSE_LIMIT // 8) -> list[tuple[int, int]]:
+        """Ranges of rows that stay below `limit` dense entries each."""
+        rows, columns = self.shape
+        step = max(1, limit // max(1, columns))
+        return [(a, min(a + step, rows)) for a in range(0, rows, step)]
+
+    def dense(self) -> Numbers:
+        """The matrix itself, refused above DENSE_LIMIT entries.
+
+        int64 for integral operators whose entries are sure to fit (max_abs < 2^63), float64 for all others.
+        """
+        check_dense(*self.shape)
+        rows, columns = self.shape
+        dtype = np.int64 if self.integral and self.max_abs < INT64 else np.float64
+        if columns <= rows:
+            return self.apply(np.eye(columns, dtype=dtype))
+        return self.apply_transpose(np.eye(rows, dtype=dtype)).T
+
+    def gram(self) -> LinearOperator:
+        """AᵀA, (columns, columns). It is integral only where it is exact; entries above 2^63 make it real."""
+        from sfumato.operators.compose import Scaled  # noqa: PLC0415  (compose is built on this module)
+        from sfumato.operators.explicit import Dense  # noqa: PLC0415  (explicit is built on this module)
+
+        dense = self.dense()
+        gram = Dense(dense).gram()
+        return Scaled(gram, 1.0) if self.integral and dense.dtype.kind != "i" else gram
+
+    def column_sums(self, power: int) -> Numbers:
+        """(columns,) sums of |entry|^power, power 1 or 2; exact Python integers for integral operators."""
+        from sfumato.operators.explicit import Dense  # noqa: PLC0415  (explicit is built on this module)
+
+        dense = self.dense()
+        if not self.integral:
+            return (np.abs(dense) ** power).sum(axis=0)
+        if dense.dtype.kind != "i":
+            raise WorkloadError("the entries of an integral operator may be above 2^63; scale it down")
+        return Dense(dense).column_sums(power)
+
+    def row_sums(self, power: int) -> FloatArray:
+        """(rows,) sums of entry^power (signed), power 1 to 4."""
+        out = np.empty(self.shape[0])
+        for a, b in self.row_chunks():
+            out[a:b] = (self.rows(a, b) ** power).sum(axis=1)
+        return out
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        """(rows,) values of a_i S a_iᵀ for a symmetric (columns, columns) matrix S."""
+        out = np.empty(self.shape[0])
+        for a, b in self.row_chunks():
+            block = self.rows(a, b)
+            out[a:b] = np.einsum("ij,ij->i", block @ matrix, block)
+        return out
+
+    def column_distances(self, power: int) -> Numbers:
+        """(columns, columns) sums of |difference|^power of every pair of columns; dense, small domains only.
+
+        Exact for integral operators: int64, or Python integers where int64 might not do.
+        """
+        check_dense(self.shape[1], self.shape[1])
+        dense = self.dense()
+        if dense.dtype.kind == "i" and (2 * int(self.max_abs)) ** power * self.shape[0] >= INT64:
+            dense = dense.astype(object)
+        if power == 2:
+            gram = dense.T @ dense if dense.dtype.kind == "O" else self.gram().dense()
+            norms = np.diagonal(gram)
+            return norms[:, None] + norms[None, :] - 2 * gram
+        return np.stack([np.abs(dense - dense[:, [j]]).sum(axis=0) for j in range(self.shape[1])])
+
+    def column_norm(self, power: int) -> float:
+        """Largest L1 (power 1) or L2 (power 2) norm of a column."""
+        largest = max(self.column_sums(power), default=0)
+        return float(largest) ** (1.0 / power)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.shape}"

@@ -1,0 +1,164 @@
+"""Operators whose columns are exchangeable: identity, total, and the integer residual n I - J."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.codec import storable
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray, LinearOperator, Numbers
+
+__all__ = ["Identity", "Residual", "Total"]
+
+
+def check_length(n: object, what: str) -> None:
+    """Refuse a number of columns that is no positive whole number."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise WorkloadError(f"{what} needs a whole number of cells of at least 1, not {n!r}")
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity(LinearOperator):
+    """Every cell itself: (n, n)."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        check_length(self.n, "identity")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.n, self.n)
+
+    @property
+    def integral(self) -> bool:
+        return True
+
+    @property
+    def exchangeable(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    @property
+    def max_abs(self) -> int:
+        return 1
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return vectors
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return vectors
+
+    def gram(self) -> LinearOperator:
+        return self
+
+    def column_sums(self, power: int) -> Numbers:
+        return np.ones(self.n, dtype=object)
+
+    def row_sums(self, power: int) -> FloatArray:
+        return np.ones(self.n)
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        return np.diagonal(matrix).copy()
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Total(LinearOperator):
+    """The sum of all cells: (1, n)."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        check_length(self.n, "total")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (1, self.n)
+
+    @property
+    def integral(self) -> bool:
+        return True
+
+    @property
+    def exchangeable(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    @property
+    def max_abs(self) -> int:
+        return 1
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return vectors.sum(axis=0, keepdims=True)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return np.broadcast_to(vectors, (self.n, vectors.shape[1]))
+
+    def column_sums(self, power: int) -> Numbers:
+        return np.ones(self.n, dtype=object)
+
+    def row_sums(self, power: int) -> FloatArray:
+        return np.array([float(self.n)])
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        return np.array([matrix.sum()])
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Residual(LinearOperator):
+    """n I - J: each cell's excess over the mean, times n, in integers. (n, n), symmetric, of rank n - 1."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        check_length(self.n, "a residual")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.n, self.n)
+
+    @property
+    def integral(self) -> bool:
+        return True
+
+    @property
+    def exchangeable(self) -> bool:
+        return True
+
+    @property
+    def max_abs(self) -> int:
+        return self.n - 1
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self.n * vectors - vectors.sum(axis=0, keepdims=True)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return self.apply(vectors)
+
+    def gram(self) -> LinearOperator:
+        from sfumato.operators.compose import Scaled  # noqa: PLC0415  (compose is built on this module)
+
+        return Scaled(self, self.n)
+
+    def column_sums(self, power: int) -> Numbers:
+        n = self.n
+        return np.full(n, 2 * (n - 1) if power == 1 else n * (n - 1), dtype=object)
+
+    def row_sums(self, power: int) -> FloatArray:
+        n = self.n
+        return np.full(n, float((n - 1) ** power + (n - 1) * (-1) ** power))
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        n = self.n
+        return n * n * np.diagonal(matrix) - n * (matrix.sum(axis=0) + matrix.sum(axis=1)) + matrix.sum()

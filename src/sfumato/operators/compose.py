@@ -1,0 +1,369 @@
+"""Operators made of operators: Kronecker products, stacks, multiples, compositions, sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from sfumato.codec import storable
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
+from sfumato.operators.basic import Identity
+from sfumato.operators.explicit import Dense
+
+__all__ = ["Compose", "Kronecker", "Padded", "Scaled", "Stack", "Sum"]
+
+
+def _parts(parts: object, what: str) -> tuple[LinearOperator, ...]:
+    given = tuple(parts) if isinstance(parts, (tuple, list)) else ()
+    if not given or not all(isinstance(p, LinearOperator) for p in given):
+        raise WorkloadError(f"{what} needs a list of at least one operator, not {parts!r}")
+    return given
+
+
+def _exact(sums: list[Numbers], integral: bool) -> list[Numbers]:
+    """Column sums of parts, in float64 where some part is real."""
+    return sums if integral else [s.astype(np.float64) for s in sums]
+
+
+def _denses(operators: tuple[LinearOperator, ...], fits: bool) -> list[Numbers]:
+    """Dense parts, int64 only where what is made of them fits as well."""
+    return [o.dense() if fits else o.dense().astype(np.float64) for o in operators]
+
+
+def _take(operator: LinearOperator, index: Numbers) -> FloatArray:
+    """The rows of an operator with the given numbers."""
+    unique, inverse = np.unique(index, return_inverse=True)
+    runs = np.split(unique, np.flatnonzero(np.diff(unique) > 1) + 1)
+    return np.concatenate([operator.rows(int(r[0]), int(r[-1]) + 1) for r in runs])[inverse]
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Kronecker(LinearOperator):
+    """The Kronecker product of its factors; the last factor runs fastest, in rows and in columns."""
+
+    factors: tuple[LinearOperator, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", _parts(self.factors, "a Kronecker product"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (math.prod(f.shape[0] for f in self.factors), math.prod(f.shape[1] for f in self.factors))
+
+    @property
+    def integral(self) -> bool:
+        return all(f.integral for f in self.factors)
+
+    @property
+    def binary(self) -> bool:
+        return all(f.binary for f in self.factors)
+
+    @property
+    def max_abs(self) -> float:
+        return math.prod(f.max_abs for f in self.factors)
+
+    def _run(self, vectors: Numbers, transpose: bool) -> Numbers:
+        # Apply one factor to the leading axis, then rotate that axis to the back: after every
+        # factor had its turn the axes are in order again, with the vectors' axis in front.
+        count = vectors.shape[1]
+        for factor in self.factors:
+            rows, columns = factor.shape
+            flat = vectors.reshape(rows if transpose else columns, -1)
+            vectors = (factor.apply_transpose(flat) if transpose else factor.apply(flat)).T
+        return np.ascontiguousarray(vectors).reshape(count, self.shape[1 if transpose else 0]).T
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self._run(vectors, transpose=False)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return self._run(vectors, transpose=True)
+
+    def gram(self) -> LinearOperator:
+        return Kronecker(tuple(f.gram() for f in self.factors))
+
+    def dense(self) -> Numbers:
+        check_dense(*self.shape)
+        return reduce(np.kron, _denses(self.factors, self.integral and self.max_abs < INT64))
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        out = np.ones((stop - start, 1))
+        if start < stop:
+            index = np.unravel_index(np.arange(start, stop), tuple(f.shape[0] for f in self.factors))
+            for factor, i in zip(self.factors, index, strict=True):
+                out = (out[:, :, None] * _take(factor, i)[:, None, :]).reshape(stop - start, -1)
+        return out
+
+    def column_sums(self, power: int) -> Numbers:
+        return reduce(np.kron, _exact([f.column_sums(power) for f in self.factors], self.integral))
+
+    def row_sums(self, power: int) -> FloatArray:
+        return np.asarray(reduce(np.kron, [f.row_sums(power) for f in self.factors]), dtype=np.float64)
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Stack(LinearOperator):
+    """Operators over the same columns, one below the other."""
+
+    parts: tuple[LinearOperator, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _parts(self.parts, "a stack"))
+        widths = {p.shape[1] for p in self.parts}
+        if len(widths) > 1:
+            raise WorkloadError(f"a stack needs operators over the same cells, got {sorted(widths)} columns")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (sum(p.shape[0] for p in self.parts), self.parts[0].shape[1])
+
+    @property
+    def integral(self) -> bool:
+        return all(p.integral for p in self.parts)
+
+    @property
+    def binary(self) -> bool:
+        return all(p.binary for p in self.parts)
+
+    @property
+    def max_abs(self) -> float:
+        return max(p.max_abs for p in self.parts)
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return np.concatenate([p.apply(vectors) for p in self.parts])
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        out, first = [np.empty((0, self.shape[1]))], 0
+        for part in self.parts:
+            a, b = max(start - first, 0), min(stop - first, part.shape[0])
+            if a < b:
+                out.append(part.rows(a, b))
+            first += part.shape[0]
+        return np.concatenate(out)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        ends = np.cumsum([p.shape[0] for p in self.parts])[:-1]
+        pieces = np.split(vectors, ends)
+        return reduce(np.add, [p.apply_transpose(v) for p, v in zip(self.parts, pieces, strict=True)])
+
+    def gram(self) -> LinearOperator:
+        return Sum(tuple(p.gram() for p in self.parts))
+
+    def column_sums(self, power: int) -> Numbers:
+        return reduce(np.add, _exact([p.column_sums(power) for p in self.parts], self.integral))
+
+    def row_sums(self, power: int) -> FloatArray:
+        return np.concatenate([p.row_sums(power) for p in self.parts])
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        return np.concatenate([p.row_forms(matrix) for p in self.parts])
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Scaled(LinearOperator):
+    """A multiple of an operator; an integer factor keeps an integral operator integral."""
+
+    operator: LinearOperator
+    factor: int | float
+
+    def __post_init__(self) -> None:
+        _parts([self.operator], "a multiple")
+        if isinstance(self.factor, bool) or not isinstance(self.factor, (int, float)) or not abs(self.factor) <= 1e150:
+            raise WorkloadError(f"an operator is scaled by a number of size at most 1e150, not {self.factor!r}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.operator.shape
+
+    @property
+    def integral(self) -> bool:
+        return isinstance(self.factor, int) and self.operator.integral
+
+    @property
+    def exchangeable(self) -> bool:
+        return self.operator.exchangeable
+
+    @property
+    def max_abs(self) -> float:
+        return abs(self.factor) * self.operator.max_abs
+
+    def _times(self, values: Numbers) -> Numbers:
+        if values.dtype.kind == "i" and isinstance(self.factor, int):
+            # the factor modulo 2^64, as a number of int64
+            return values * ((self.factor + INT64) % (2 * INT64) - INT64)
+        return values * float(self.factor)
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self._times(self.operator.apply(vectors))
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return self._times(self.operator.apply_transpose(vectors))
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        return self.operator.rows(start, stop) * float(self.factor)
+
+    def gram(self) -> LinearOperator:
+        return Scaled(self.operator.gram(), self.factor**2)
+
+    def column_sums(self, power: int) -> Numbers:
+        return _exact([self.operator.column_sums(power)], self.integral)[0] * abs(self.factor) ** power
+
+    def row_sums(self, power: int) -> FloatArray:
+        return self.operator.row_sums(power) * float(self.factor) ** power
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        return self.operator.row_forms(matrix) * float(self.factor) ** 2
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Compose(LinearOperator):
+    """left after right: x goes to left(right(x))."""
+
+    left: LinearOperator
+    right: LinearOperator
+
+    def __post_init__(self) -> None:
+        _parts([self.left, self.right], "a composition")
+        if self.left.shape[1] != self.right.shape[0]:
+            raise WorkloadError(f"operators of shape {self.left.shape} and {self.right.shape} do not compose")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.left.shape[0], self.right.shape[1])
+
+    @property
+    def integral(self) -> bool:
+        return self.left.integral and self.right.integral
+
+    @property
+    def max_abs(self) -> float:
+        # a bound: an entry is a sum of entries of a column of `right`, each times one of `left`
+        top = max(self.right.column_sums(1))
+        return self.left.max_abs * (top if self.integral else float(top))
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self.left.apply(self.right.apply(vectors))
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return self.right.apply_transpose(self.left.apply_transpose(vectors))
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        return np.asarray(self.right.apply_transpose(self.left.rows(start, stop).T), dtype=np.float64).T
+
+    def gram(self) -> LinearOperator:
+        if isinstance(self.right, Identity):
+            return self.left.gram()
+        check_dense(self.shape[1], self.shape[1])
+        left = self.left.gram()
+        if self.integral and (not left.integral or left.max_abs * max(self.right.column_sums(1)) ** 2 >= INT64):
+            # what is below would round, or might wrap
+            return LinearOperator.gram(self)
+        half = self.right.apply_transpose(left.dense())
+        return Dense(self.right.apply_transpose(np.ascontiguousarray(half.T)))
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Sum(LinearOperator):
+    """The sum of operators of one shape."""
+
+    parts: tuple[LinearOperator, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _parts(self.parts, "a sum"))
+        if len({p.shape for p in self.parts}) > 1:
+            raise WorkloadError("a sum needs operators of the same shape")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parts[0].shape
+
+    @property
+    def integral(self) -> bool:
+        return all(p.integral for p in self.parts)
+
+    @property
+    def max_abs(self) -> float:
+        return sum(p.max_abs for p in self.parts)
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return reduce(np.add, [p.apply(vectors) for p in self.parts])
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return reduce(np.add, [p.apply_transpose(vectors) for p in self.parts])
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        return reduce(np.add, [p.rows(start, stop) for p in self.parts])
+
+    def dense(self) -> Numbers:
+        check_dense(*self.shape)
+        return reduce(np.add, _denses(self.parts, self.integral and self.max_abs < INT64))
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Padded(LinearOperator):
+    """An operator followed by `extra` columns of zeros: cells that its rows do not count."""
+
+    operator: LinearOperator
+    extra: int = 1
+
+    def __post_init__(self) -> None:
+        _parts([self.operator], "padding")
+        if isinstance(self.extra, bool) or not isinstance(self.extra, int) or self.extra < 0:
+            raise WorkloadError(f"padding adds a whole number of columns, not {self.extra!r}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.operator.shape
+        return (rows, columns + self.extra)
+
+    @property
+    def integral(self) -> bool:
+        return self.operator.integral
+
+    @property
+    def binary(self) -> bool:
+        return self.operator.binary
+
+    @property
+    def max_abs(self) -> float:
+        return self.operator.max_abs
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self.operator.apply(vectors[: self.operator.shape[1]])
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        inner = self.operator.apply_transpose(vectors)
+        return np.concatenate([inner, np.zeros((self.extra, inner.shape[1]), dtype=inner.dtype)])
+
+    def gram(self) -> LinearOperator:
+        check_dense(self.shape[1], self.shape[1])
+        inner = self.operator.gram()
+        padded = Dense(np.pad(inner.dense(), ((0, self.extra), (0, self.extra))))
+        return Scaled(padded, 1.0) if self.integral and not inner.integral else padded
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        return np.pad(self.operator.rows(start, stop), ((0, 0), (0, self.extra)))
+
+    def column_sums(self, power: int) -> Numbers:
+        inner = self.operator.column_sums(power)
+        return np.concatenate([inner, np.zeros(self.extra, dtype=inner.dtype)])
+
+    def row_sums(self, power: int) -> FloatArray:
+        return self.operator.row_sums(power)
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        inner = self.operator.shape[1]
+        return self.operator.row_forms(matrix[:inner, :inner])

@@ -1,0 +1,157 @@
+"""Linear maps on marginal tables: the unit of workloads, strategies and measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.codec import storable
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray, LinearOperator, Numbers
+from sfumato.operators.basic import Identity, check_length
+from sfumato.operators.compose import Kronecker
+
+__all__ = ["Block", "OnMarginal"]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A Kronecker product of factors, each over the cells of one group of attributes.
+
+    Attributes in no group are summed out. A group without attributes has one cell: the total.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    factors: tuple[LinearOperator, ...]
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            if isinstance(group, str) or not all(isinstance(name, str) for name in group):
+                raise WorkloadError(f"a block's groups are lists of attribute names, not {group!r}")
+        if not all(isinstance(f, LinearOperator) for f in self.factors):
+            raise WorkloadError("a block's factors are operators")
+        object.__setattr__(self, "groups", tuple(tuple(g) for g in self.groups))
+        object.__setattr__(self, "factors", tuple(self.factors))
+        if len(self.groups) != len(self.factors):
+            raise WorkloadError("a block needs one factor per group of attributes")
+        if len(set(self.attributes)) != len(self.attributes):
+            raise WorkloadError(f"an attribute is named twice in {self.attributes}")
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of the marginal table, in the order of its axes."""
+        return tuple(a for group in self.groups for a in group)
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The map from the marginal's cells (C order) to the rows."""
+        if not self.factors:
+            return Identity(1)
+        return self.factors[0] if len(self.factors) == 1 else Kronecker(self.factors)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return math.prod(f.shape[0] for f in self.factors)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of the marginal table."""
+        return math.prod(f.shape[1] for f in self.factors)
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Refuse factors that do not fit the attributes' sizes."""
+        unknown = [a for a in self.attributes if a not in sizes]
+        if unknown:
+            raise WorkloadError(f"no attribute is called {', '.join(unknown)}; there are {', '.join(sizes)}")
+        for group, factor in zip(self.groups, self.factors, strict=True):
+            cells = math.prod(sizes[a] for a in group)
+            if factor.shape[1] != cells:
+                raise WorkloadError(
+                    f"an operator over {', '.join(group) or 'the total'} needs {cells:,} columns, "
+                    f"not {factor.shape[1]:,}"
+                )
+
+    def in_order(self, order: Sequence[str]) -> Block:
+        """The same block with its groups sorted by the first attribute of each."""
+        place = {name: i for i, name in enumerate(order)}
+        pairs = sorted(zip(self.groups, self.factors, strict=True), key=lambda p: place[p[0][0]] if p[0] else -1)
+        return Block(tuple(g for g, _ in pairs), tuple(f for _, f in pairs))
+
+    def by_attribute(self) -> dict[str, LinearOperator] | None:
+        """One factor per attribute, or None where a factor joins several attributes."""
+        if any(len(g) > 1 for g in self.groups):
+            return None
+        return {g[0]: f for g, f in zip(self.groups, self.factors, strict=True) if g}
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class OnMarginal(LinearOperator):
+    """An operator over some axes of a full table, all other axes summed out. Columns: the full table in C order."""
+
+    sizes: tuple[int, ...]
+    axes: tuple[int, ...]
+    operator: LinearOperator
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        object.__setattr__(self, "axes", tuple(self.axes))
+        for size in self.sizes:
+            check_length(size, "an axis")
+        if len(set(self.axes)) != len(self.axes) or not set(self.axes) <= set(range(len(self.sizes))):
+            raise WorkloadError(f"axes must be distinct numbers below {len(self.sizes)}, not {self.axes}")
+        cells = math.prod(self.sizes[a] for a in self.axes)
+        if not isinstance(self.operator, LinearOperator) or self.operator.shape[1] != cells:
+            raise WorkloadError(f"the marginal has {cells:,} cells; {self.operator!r} does not fit")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.operator.shape[0], math.prod(self.sizes))
+
+    @property
+    def integral(self) -> bool:
+        return self.operator.integral
+
+    @property
+    def binary(self) -> bool:
+        return self.operator.binary
+
+    @property
+    def max_abs(self) -> float:
+        return self.operator.max_abs
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        count = vectors.shape[1]
+        table = vectors.reshape(*self.sizes, count)
+        rest = tuple(i for i in range(len(self.sizes)) if i not in self.axes)
+        marginal = table.sum(axis=rest) if rest else table
+        kept = sorted(self.axes)
+        order = [kept.index(a) for a in self.axes] + [len(kept)]
+        return self.operator.apply(marginal.transpose(order).reshape(self.operator.shape[1], count))
+
+    def _spread(self, inner: Numbers) -> Numbers:
+        """(cells of the marginal, c) -> (columns, c): each cell of the table gets what its marginal cell has."""
+        count = inner.shape[1]
+        table = inner.reshape(*(self.sizes[a] for a in self.axes), count)
+        table = np.moveaxis(table, range(len(self.axes)), np.argsort(np.argsort(self.axes)))
+        full = [n if i in self.axes else 1 for i, n in enumerate(self.sizes)]
+        return np.broadcast_to(table.reshape(*full, count), (*self.sizes, count)).reshape(self.shape[1], count)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        return self._spread(self.operator.apply_transpose(vectors))
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        return self._spread(self.operator.rows(start, stop).T).T
+
+    def column_sums(self, power: int) -> Numbers:
+        return self._spread(self.operator.column_sums(power)[:, None])[:, 0]
+
+    def row_sums(self, power: int) -> FloatArray:
+        rest = math.prod(n for i, n in enumerate(self.sizes) if i not in self.axes)
+        return self.operator.row_sums(power) * float(rest)

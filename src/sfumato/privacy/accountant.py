@@ -1,0 +1,249 @@
+"""Events, their prices, and the filter that refuses to overspend.
+
+An event is what one access to the data guarantees. Its price in a currency is exact or rounded up, so that
+sums of prices are a proof. Floats take no part.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+from sfumato.codec import storable
+from sfumato.errors import BudgetError, BudgetExceeded
+from sfumato.privacy import conversions
+from sfumato.privacy.budget import Budget, Currency, Number, exact, readable
+
+__all__ = [
+    "Account",
+    "BoundedRangeEvent",
+    "Event",
+    "GaussianEvent",
+    "PureEvent",
+    "ZcdpEvent",
+    "compose",
+    "epsilon_left",
+    "event_from_text",
+    "event_to_text",
+    "events_export",
+    "price",
+    "refuse_overspending",
+]
+
+
+_LARGEST = 10**18
+
+
+def _parameter(value: object, name: str) -> Fraction:
+    """The exact parameter of an event: 0 is allowed (nothing was learnt), numbers above 1e18 are not."""
+    number = exact(value, name)
+    if number > _LARGEST:
+        raise BudgetError(f"{name} of an event must be at most 1e18; got {readable(number)}")
+    return number
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class GaussianEvent:
+    """Continuous Gaussian noise or any post-processing of it (the rounded Gaussian): mu-GDP with mu = D/sigma."""
+
+    mu_squared: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu_squared", _parameter(self.mu_squared, "mu_squared"))
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class PureEvent:
+    """Any epsilon-DP mechanism, such as discrete Laplace noise."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class ZcdpEvent:
+    """A mechanism known to be rho-zCDP and nothing more, such as the discrete Gaussian."""
+
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", _parameter(self.rho, "rho"))
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class BoundedRangeEvent:
+    """An epsilon-bounded-range mechanism: the exponential mechanism exp(epsilon score / (2 sensitivity))."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
+
+
+Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent
+
+_TAGS: dict[str, type[Event]] = {
+    "gaussian": GaussianEvent,
+    "pure": PureEvent,
+    "zcdp": ZcdpEvent,
+    "bounded-range": BoundedRangeEvent,
+}
+_TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
+
+
+def price(event: Event, currency: Currency) -> Fraction:
+    """What the event costs in the currency, exact or rounded up.
+
+    pure epsilon: epsilon for pure and bounded-range events. rho: mu^2/2, epsilon^2/2 [BS16], rho, epsilon^2/8
+    [CR21]. mu^2: mu^2; (2 Phi^-1(e^s/(1 + e^s)))^2 with s = epsilon for pure [DRS22] and s = epsilon/2 for
+    bounded-range events [DDR20]. Everything else has no conversion and raises BudgetError.
+    """
+    match currency, event:
+        case (Currency.EPSILON, PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon)):
+            return epsilon
+        case (Currency.RHO, GaussianEvent(mu_squared=mu_squared)):
+            return mu_squared / 2
+        case (Currency.RHO, PureEvent(epsilon=epsilon)):
+            return epsilon**2 / 2
+        case (Currency.RHO, ZcdpEvent(rho=rho)):
+            return rho
+        case (Currency.RHO, BoundedRangeEvent(epsilon=epsilon)):
+            return epsilon**2 / 8
+        case (Currency.MU_SQUARED, GaussianEvent(mu_squared=mu_squared)):
+            return mu_squared
+        case (Currency.MU_SQUARED, PureEvent(epsilon=epsilon)):
+            return conversions.mu_of_pure(epsilon) ** 2
+        case (Currency.MU_SQUARED, BoundedRangeEvent(epsilon=epsilon)):
+            return conversions.mu_of_pure(epsilon / 2) ** 2
+        case _:
+            raise BudgetError(_no_price(event, currency))
+
+
+def _no_price(event: object, currency: object) -> str:
+    if not isinstance(event, Event) or not isinstance(currency, Currency):
+        return f"an event and a currency are needed; got {type(event).__name__} and {type(currency).__name__}"
+    need = {
+        Currency.EPSILON: "a pure epsilon ledger takes Laplace noise and the exponential mechanism only",
+        Currency.MU_SQUARED: "an (epsilon, delta) or GDP ledger takes rounded Gaussian noise; a zcdp ledger takes all",
+    }
+    return f"a {type(event).__name__} has no price in {currency}: {need.get(currency, 'use another ledger')}"
+
+
+def compose(events: Iterable[Event], currency: Currency) -> Fraction:
+    """The price of all events together, also when each is chosen after seeing the earlier results."""
+    return sum((price(event, currency) for event in events), start=Fraction(0))
+
+
+def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency) -> None:
+    """Raise BudgetExceeded unless the request fits; equality fits."""
+    if requested > remaining:
+        raise BudgetExceeded(
+            f"requested {readable(requested)} of {currency}, remaining {readable(remaining)}, "
+            f"difference {readable(requested - remaining)}; nothing was spent: plan with a smaller budget",
+            requested,
+            remaining,
+        )
+
+
+class Account:
+    """A budget in memory that refuses to be overspent, exactly and for any number of threads.
+
+    It lives in one process; a forked copy refuses to spend, because two copies would spend twice.
+    """
+
+    def __init__(self, total: Budget) -> None:
+        if not isinstance(total, Budget):
+            raise BudgetError(f"an account needs a Budget; got {type(total).__name__}")
+        self.total = total
+        self.currency = total.currency
+        self._remaining = total.total
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @property
+    def remaining(self) -> Fraction:
+        """What is left, in the account's currency."""
+        return self._remaining
+
+    @property
+    def spent(self) -> Fraction:
+        """What is spent, in the account's currency."""
+        return self.total.total - self._remaining
+
+    def spend(self, event: Event) -> Fraction:
+        """Debit the event's price and return it; raise BudgetExceeded, with nothing spent, if it does not fit."""
+        cost = price(event, self.currency)
+        if os.getpid() != self._process:
+            raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
+        with self._lock:
+            refuse_overspending(cost, self._remaining, self.currency)
+            self._remaining -= cost
+        return cost
+
+    def __repr__(self) -> str:
+        return f"<Account {self.total}: {readable(self._remaining)} of {self.currency} left>"
+
+
+def epsilon_left(total: Budget, remaining: Fraction, delta: Number | None = None) -> Fraction:
+    """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading: no guarantee.
+
+    Raises BudgetError where a delta is needed and missing.
+    """
+    target = total.delta if delta is None else exact(delta, "delta")
+    if total.currency is Currency.EPSILON:
+        return remaining
+    if target is None or not 0 < target < 1:
+        raise BudgetError("the epsilon left is defined at a delta; give one in (0, 1)")
+    if total.currency is Currency.RHO:
+        return conversions.epsilon_of_rho(remaining, target)
+    return conversions.epsilon_of_mu(conversions.sqrt_up(remaining), target)
+
+
+def event_to_text(event: Event) -> str:
+    """One line that `event_from_text` reads back exactly, e.g. "gaussian 1/4"."""
+    return f"{_TAG_OF[type(event)]} {_guarantee(event)}"
+
+
+def event_from_text(text: str) -> Event:
+    """The event that was written. Raises BudgetError for anything else."""
+    match = re.fullmatch(r"([a-z-]+) (\d+(?:/\d+)?)", text, re.ASCII)
+    if match is None or match[1] not in _TAGS:
+        raise BudgetError(f"not an event: {text[:60]!r}")
+    return _TAGS[match[1]](exact(match[2], match[1]))
+
+
+def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
+    """Events as plain text fields for an outside accountant.
+
+    `mechanism` is gaussian, pure, zcdp or bounded-range; `sensitivity` is 1 and `scale` is the noise for it, rounded
+    down: sigma = 1/mu, 1/epsilon of a Laplace mechanism with that guarantee, or sigma = 1/sqrt(2 rho). `guarantee`
+    is the exact parameter (mu^2, epsilon, rho, epsilon); "pure" stands for any pure mechanism, not only Laplace.
+    An event without cost has the scale "inf".
+    """
+    return tuple(_export(event) for event in events)
+
+
+def _export(event: Event) -> dict[str, str]:
+    guarantee = _guarantee(event)
+    if not guarantee:
+        scale = "inf"
+    elif isinstance(event, GaussianEvent | ZcdpEvent):
+        mu_squared = price(event, Currency.RHO) * 2
+        scale = readable(conversions.round_down(conversions.sqrt_down(1 / mu_squared)))
+    else:
+        scale = readable(conversions.round_down(1 / guarantee))
+    return {"mechanism": _TAG_OF[type(event)], "sensitivity": "1", "scale": scale, "guarantee": str(guarantee)}
+
+
+def _guarantee(event: Event) -> Fraction:
+    return getattr(event, fields(event)[0].name)

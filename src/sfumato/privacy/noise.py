@@ -1,0 +1,284 @@
+"""Noise laws on the integers, as values: each samples, has a variance and quantiles, and knows its scale.
+
+The exact counts are integers, so integer noise leaks nothing through the spacing of floating-point numbers.
+What a law costs is for the accountant to say; it reads `sigma` or `scale`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidInput
+from sfumato.privacy.certified import ball
+from sfumato.privacy.sampling import BitSource, SystemBits, sampler
+
+if TYPE_CHECKING:
+    from flint import arb
+
+__all__ = ["DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "RoundedGaussian"]
+
+LEAST_SCALE = Fraction(1, 1 << 10)
+GREATEST_SCALE = Fraction(1 << 55)
+# From here on lattice effects of Gaussian laws are below one double rounding: exp(-2 pi^2 sigma^2).
+SMOOTH = 4
+# Up to here the discrete Gaussian's distribution function is summed.
+SUMMED = 64
+
+
+class NoiseLaw(ABC):
+    """A symmetric, log-concave law on the integers.
+
+    `sample` is exact: given ideal random bits each k comes with exactly its probability, draws are
+    independent, and every integer is possible. The other numbers are doubles, for predicted errors and
+    intervals; no privacy rests on them.
+    """
+
+    __slots__ = ()
+
+    def sample(self, size: int, source: BitSource | None = None) -> NDArray[np.int64]:
+        """`size` independent draws, int64, shape (size,), in about 20 MB above the result.
+
+        `source` is for tests; by default the bits come from the operating system (OpenSSL). There is no seed.
+        Raises InvalidInput for a size that is not a nonnegative int.
+        """
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+            raise InvalidInput(f"the number of draws must be a nonnegative int, got {size!r}")
+        return sampler(self).draw(int(size), SystemBits() if source is None else source)
+
+    def quantile(self, probability: float) -> float:
+        """The least integer k with P(noise <= k) >= probability.
+
+        Raises InvalidInput unless 0 < probability < 1.
+        """
+        if not 0 < probability < 1:
+            raise InvalidInput(f"a quantile needs a probability strictly between 0 and 1, got {probability!r}")
+        high = self.reach(1100) + 1  # a double cannot express less mass than lies beyond
+        low = -high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.cdf(middle) >= probability else (middle, high)
+        return float(high)
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of one draw."""
+
+    @property
+    @abstractmethod
+    def excess_kurtosis(self) -> float:
+        """Fourth central moment over squared variance, minus 3; infinite where the variance underflows."""
+
+    @property
+    @abstractmethod
+    def octave(self) -> int:
+        """floor(log2(scale)), at least 0."""
+
+    @abstractmethod
+    def cdf(self, k: float) -> float:
+        """P(noise <= k)."""
+
+    @abstractmethod
+    def weight(self, k: int) -> arb:
+        """P(noise = k) up to a constant, as a ball at the current precision."""
+
+    @abstractmethod
+    def reach(self, bits: int) -> int:
+        """About where the mass beyond is 2^-bits."""
+
+
+class _Gaussian(NoiseLaw):
+    """What the two Gaussian laws share; the class that derives has the field `sigma`."""
+
+    __slots__ = ()
+    sigma: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", _scale("sigma", self.sigma))
+
+    @property
+    def octave(self) -> int:
+        """floor(log2(sigma)), at least 0."""
+        return _octave(self.sigma)
+
+    def reach(self, bits: int) -> int:
+        """About where the mass beyond is 2^-bits."""
+        return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2) * bits))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedGaussian(_Gaussian):
+    """The law of round(sigma N), N standard normal.
+
+    Formal guarantee: for an integer vector x, x + round(sigma N) = round(x + sigma N), so integer answers
+    with this noise are post-processing of the continuous Gaussian mechanism and inherit its guarantee
+    exactly: mu-GDP with mu = sensitivity / sigma [DRS22], in any dimension.
+
+    `sigma` is an int or a Fraction from 2^-10 to 2^55. Raises InvalidInput for anything else.
+    """
+
+    sigma: Fraction
+
+    @property
+    def variance(self) -> float:
+        """sigma^2 + 1/12, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
+        if self.sigma < SMOOTH:
+            return _moments(self)[0]
+        return float(self.sigma**2 + Fraction(1, 12))
+
+    @property
+    def excess_kurtosis(self) -> float:
+        """That of a normal plus an independent uniform rounding error, for sigma that is not small."""
+        if self.sigma < SMOOTH:
+            return _moments(self)[1]
+        return -1 / 120 / self.variance**2
+
+    def cdf(self, k: float) -> float:
+        """P(noise <= k)."""
+        return _normal_cdf((math.floor(k) + 0.5) / float(self.sigma))
+
+    def weight(self, k: int) -> arb:
+        """Twice P(noise = k)."""
+        k = abs(k)  # both terms small in the tail, or their difference would cancel
+        return _erfc(Fraction(2 * k - 1, 2) / self.sigma) - _erfc(Fraction(2 * k + 1, 2) / self.sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(_Gaussian):
+    """P(k) proportional to exp(-k^2 / (2 sigma^2)) [CKS20].
+
+    Formal guarantee: rho-zCDP with rho = sensitivity^2 / (2 sigma^2) [CKS20, Theorem 14]. Its (epsilon, delta)
+    curve is not that of the continuous Gaussian mechanism; RoundedGaussian's is.
+
+    `sigma` is an int or a Fraction from 2^-10 to 2^55. Raises InvalidInput for anything else.
+    """
+
+    sigma: Fraction
+
+    @property
+    def variance(self) -> float:
+        """sigma^2, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
+        return _moments(self)[0] if self.sigma < SMOOTH else float(self.sigma**2)
+
+    @property
+    def excess_kurtosis(self) -> float:
+        """0, up to a term that counts for small sigma alone."""
+        return _moments(self)[1] if self.sigma < SMOOTH else 0.0
+
+    def cdf(self, k: float) -> float:
+        """P(noise <= k)."""
+        k = math.floor(k)
+        if self.sigma < SUMMED:
+            below = _cumulative(self)
+            return float(below[min(max(k + below.size // 2, 0), below.size - 1)])
+        sigma = float(self.sigma)
+        z = (k + 0.5) / sigma
+        # the sum of a density to k is its integral to k + 1/2, less a 24th of its derivative there
+        return _normal_cdf(z) + z * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) / (24 * sigma * sigma)
+
+    def weight(self, k: int) -> arb:
+        """exp(-k^2 / (2 sigma^2))."""
+        return ball(-Fraction(k * k, 2) / self.sigma**2).exp()
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(NoiseLaw):
+    """P(k) proportional to exp(-|k| / scale) [GRS12].
+
+    Formal guarantee: integer answers of L1 sensitivity D with this noise are (D / scale)-differentially
+    private, in any dimension.
+
+    `scale` is an int or a Fraction from 2^-10 to 2^55. Raises InvalidInput for anything else.
+    """
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _scale("scale", self.scale))
+
+    @property
+    def variance(self) -> float:
+        """2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+        rate = 1 / float(self.scale)
+        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+
+    @property
+    def excess_kurtosis(self) -> float:
+        """(1 + 4 q + q^2) / (2 q), 3 for large scales."""
+        q = math.exp(-1 / float(self.scale))
+        return (1 + 4 * q + q * q) / (2 * q) if q else math.inf
+
+    @property
+    def octave(self) -> int:
+        """floor(log2(scale)), at least 0."""
+        return _octave(self.scale)
+
+    def cdf(self, k: float) -> float:
+        """P(noise <= k)."""
+        k = math.floor(k)
+        rate = 1 / float(self.scale)
+        outside = math.exp(-rate * (k + 1 if k >= 0 else -k)) / (1 + math.exp(-rate))
+        return 1 - outside if k >= 0 else outside
+
+    def reach(self, bits: int) -> int:
+        """About where the mass beyond is 2^-bits."""
+        return math.ceil(float(self.scale) * math.log(2) * bits)
+
+    def weight(self, k: int) -> arb:
+        """exp(-|k| / scale)."""
+        return ball(-abs(k) / self.scale).exp()
+
+
+def _scale(name: str, value: object) -> Fraction:
+    """The scale of a law, exact and in range."""
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        raise InvalidInput(
+            f"{name} must be an int or a Fraction, got {type(value).__name__} {value!r}; "
+            f"write Fraction('0.5') for a decimal"
+        )
+    if not LEAST_SCALE <= value <= GREATEST_SCALE:
+        raise InvalidInput(f"{name} must be from 2^-10 to 2^55, got {value}; rescale the lattice")
+    return Fraction(value)
+
+
+def _octave(scale: Fraction) -> int:
+    return max(0, math.floor(scale).bit_length() - 1)
+
+
+def _erfc(x: Fraction) -> arb:
+    """erfc(x / sqrt 2) = 2 P(N > x)."""
+    return (ball(x) / ball(Fraction(2)).sqrt()).erfc()
+
+
+def _normal_cdf(z: float) -> float:
+    return math.erfc(-z / math.sqrt(2)) / 2
+
+
+def _masses(law: NoiseLaw) -> NDArray[np.float64]:
+    """Probabilities of 0, 1, 2, … as doubles, for small scales."""
+    weights = np.array([float(law.weight(k)) for k in range(law.reach(160) + 3)])
+    return weights / (2 * weights.sum() - weights[0])
+
+
+@lru_cache(maxsize=64)
+def _moments(law: NoiseLaw) -> tuple[float, float]:
+    """Variance and excess kurtosis, summed."""
+    masses = _masses(law)
+    k = np.arange(masses.size, dtype=np.float64)
+    second, fourth = (2 * float(masses @ k**power) for power in (2, 4))
+    return second, (fourth / second**2 - 3 if second**2 > 0 else math.inf)
+
+
+@lru_cache(maxsize=16)
+def _cumulative(law: NoiseLaw) -> NDArray[np.float64]:
+    """P(noise <= k) for k from -K to K."""
+    masses = _masses(law)
+    return np.concatenate([masses[:0:-1], masses]).cumsum().clip(0, 1)

@@ -1,0 +1,64 @@
+"""Whose privacy is protected: the neighbour relation and what one person can contribute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sfumato.codec import storable
+from sfumato.errors import PlanError
+
+__all__ = ["Neighbours", "PrivacyUnit"]
+
+
+@storable
+class Neighbours(Enum):
+    """Which two tables must be hard to tell apart."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+    @classmethod
+    def parse(cls, given: object) -> Neighbours:
+        """From its text, refused with what is allowed."""
+        if isinstance(given, Neighbours):
+            return given
+        for member in cls:
+            if given == member.value:
+                return member
+        raise PlanError(f"neighbours must be 'add-remove' or 'replace-one', not {given!r}")
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class PrivacyUnit:
+    """The neighbour relation, the column that names a person, and how many rows of one person are counted."""
+
+    neighbours: Neighbours
+    person: str | None = None
+    rows_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        c = self.rows_per_person
+        if isinstance(c, bool) or not isinstance(c, int) or not 1 <= c <= 10**6:
+            raise PlanError(f"rows_per_person must be a whole number from 1 to 1,000,000, not {c!r}")
+        if self.person is not None and (not isinstance(self.person, str) or not self.person):
+            raise PlanError(f"person must name a column, not {self.person!r}")
+        if c > 1 and self.person is None:
+            raise PlanError("rows_per_person above 1 needs person=, the column that says whose record a row is")
+
+    @property
+    def total_is_public(self) -> bool:
+        """Whether the number of counted rows is the same for all neighbours.
+
+        Under replace-one every record must be counted exactly once: with several rows a person the
+        replaced person may hold another number of rows. (Dropped rows are refused by the plan.)
+        """
+        return self.neighbours is Neighbours.REPLACE_ONE and self.rows_per_person == 1
+
+    def describe(self) -> str:
+        """One line for people."""
+        who = "one record" if self.person is None else f"one person (column {self.person!r})"
+        rows = "" if self.rows_per_person == 1 else f" with at most {self.rows_per_person} rows"
+        verb = "added or removed" if self.neighbours is Neighbours.ADD_REMOVE else "replaced by another"
+        return f"{who}{rows} {verb}"

@@ -1,0 +1,214 @@
+"""A release on disk: JSON for people and programs, Parquet and CSV for answers, plain arrays for measurements."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sfumato.codec import fingerprint, read_document, write_atomically, write_document
+from sfumato.errors import InvalidInput
+from sfumato.frames import safe_text
+from sfumato.plans import Plan
+from sfumato.privacy.accountant import events_export
+from sfumato.releases.core import Release
+
+__all__ = ["check_folder", "describe", "load_release", "save_release"]
+
+_MAX_LISTED = 10_000_000
+_BUNDLE = "release.sfumato"
+
+
+def check_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder a release can be written to; refused where it exists with other content, or is a symlink."""
+    path = Path(folder)
+    if ".." in path.parts:
+        raise InvalidInput(f"{path}: an output folder must not climb with '..'")
+    if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
+        raise InvalidInput(f"{path} is a symbolic link; name the folder itself")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InvalidInput(f"{path} exists and is not an empty folder; choose another name")
+    parent = path
+    while not parent.exists():
+        parent = parent.parent
+    if not os.access(parent, os.W_OK):
+        raise InvalidInput(f"{parent} cannot be written to")
+    return path
+
+
+def describe(release: Release) -> dict[str, Any]:
+    """The public facts of a release as plain JSON values."""
+    plan, p = release.plan, release.provenance
+    k, m = plan.workload.shape
+    return {
+        "format": "sfumato release 1",
+        "name": p.name,
+        "created": p.created,
+        "privacy": {
+            "neighbours": plan.unit.neighbours.value,
+            "person": plan.unit.person,
+            "rows_per_person": plan.unit.rows_per_person,
+            "unit": plan.unit.describe(),
+            "budget": plan.budget.to_json(),
+            "statement": str(plan.budget),
+            "events": list(events_export([plan.price])),
+        },
+        "mechanism": {
+            "name": plan.mechanism,
+            "strategy": plan.strategy.summary,
+            "noise": _noise(release),
+            "sampler": "exact integer law from the operating system's generator; no seed",
+            "sensitivity": {
+                "norm": "L1" if plan.sensitivity.power == 1 else "L2 squared",
+                "value": str(plan.sensitivity.value),
+                "exact": plan.sensitivity.exact,
+            },
+            "trust_model": "central: the custodian holds the table",
+        },
+        "error": {
+            "rmse": plan.rmse,
+            "max_standard_error": plan.max_standard_error,
+            "lower_bound": plan.lower_bound,
+            "objective": plan.objective,
+            "unit": plan.main_unit,
+        },
+        "workload": {"queries": k, "cells": str(m), "parts": {n: len(w) for n, w in plan.workload.parts.items()}},
+        "hashes": {
+            "plan": plan.fingerprint,
+            "workload": fingerprint(plan.workload),
+            "strategy": fingerprint(plan.strategy),
+            "domain": fingerprint(plan.workload.domain),
+        },
+        "ledger": {
+            "one_shot": p.one_shot,
+            "id": p.ledger_id,
+            "sequence": p.sequence,
+            "anchor": p.anchor,
+        },
+        "snapshot": p.snapshot,
+        "post_processing": "least squares; answers are unbiased and not rounded or clipped",
+        "versions": dict(p.versions),
+    }
+
+
+def _noise(release: Release) -> dict[str, str]:
+    noise = release.measurement.noise
+    scale = getattr(noise, "sigma", None) or getattr(noise, "scale", None)
+    return {"law": type(noise).__name__, "scale": str(scale)}
+
+
+def result_hash(release: Release) -> str:
+    """SHA-256 of the measured values."""
+    return fingerprint(release.measurement)
+
+
+def save_release(release: Release, folder: str | os.PathLike[str]) -> Path:
+    """Write a release: release.sfumato (all of it), release.json, answers.parquet, tables/*.csv, measurements.npz.
+
+    Above ten million answers only the measurements and the JSON are written. `release.json` comes last:
+    a folder without it is not a finished release.
+    """
+    path = check_folder(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    facts = describe(release)
+    write_document(path / _BUNDLE, (release.plan, release.measurement, release.provenance))
+    _write_measurements(release, path / "measurements.npz")
+    if len(release.workload) <= _MAX_LISTED:
+        _write_answers(release, path / "answers.parquet", facts)
+        _write_tables(release, path / "tables")
+    facts["files"] = {
+        str(f.relative_to(path)): hashlib.sha256(f.read_bytes()).hexdigest()
+        for f in sorted(path.rglob("*"))
+        if f.is_file() and f.parent == path
+    }
+    text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
+    write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
+    return path
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_measurements(release: Release, path: Path) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    arrays: dict[str, Any] = {f"values_{i}": v for i, v in enumerate(release.measurement.values)}
+    names = ["*".join(b.attributes) or "total" for b in release.measurement.blocks]
+    total = [] if release.measurement.total is None else [release.measurement.total]
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as handle:
+            np.savez_compressed(handle, blocks=np.array(names, dtype=np.str_), public_total=np.array(total), **arrays)
+
+    write_atomically(path, write)
+
+
+def _write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
+    """One row per query, with the facts in the Parquet file's key-value metadata."""
+    import duckdb  # noqa: PLC0415  (only where files are written)
+    import numpy as np  # noqa: PLC0415
+
+    frame = release.frame()
+    columns = {
+        k: np.asarray(v, dtype=object if isinstance(v[0], str) else np.float64) for k, v in frame.columns.items()
+    }
+    for key in ("part", "label"):
+        columns[key] = np.array([safe_text(t) for t in frame[key]], dtype=object)
+    note = json.dumps(facts, ensure_ascii=True).replace("'", "''")
+
+    def write(partial: Path) -> None:
+        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+            connection.register("answers", columns)
+            target = str(partial).replace("'", "''")
+            connection.execute(
+                f"COPY (SELECT * FROM answers) TO '{target}' "
+                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
+            )
+
+    write_atomically(path, write)
+
+
+def _write_tables(release: Release, folder: Path) -> None:
+    """One tidy CSV per marginal table among the queries."""
+    tables = [q for q in release.workload.blocks if q.is_marginal and q.attributes]
+    if not tables:
+        return
+    folder.mkdir(exist_ok=True)
+    domain = release.plan.workload.domain
+    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in domain.names}
+    used: set[str] = set()
+    for query in tables:
+        stem = ".".join(safe[a] for a in query.attributes)
+        name = stem if stem not in used else f"{stem}.{len(used)}"
+        used.add(name)
+        frame = release.table(*query.attributes).frame()
+
+        def write(partial: Path, frame: Any = frame) -> None:
+            with partial.open("w", encoding="utf-8", newline="") as handle:
+                writer = csv.writer(handle, lineterminator="\n")
+                writer.writerow([safe_text(c) for c in frame.columns])
+                for row in zip(*frame.columns.values(), strict=True):
+                    writer.writerow([safe_text(v) if isinstance(v, str) else repr(v) for v in row])
+
+        write_atomically(folder / f"{name}.csv", write)
+
+
+def load_release(folder: str | os.PathLike[str]) -> Release:
+    """Read a release that `save_release` wrote; refused where files are missing or changed."""
+    path = Path(folder)
+    try:
+        facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
+        expected = facts["files"][_BUNDLE]
+        found = hashlib.sha256((path / _BUNDLE).read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} holds no finished release: {error}") from error
+    if found != expected:
+        raise InvalidInput(f"{path / _BUNDLE} was changed after it was written; its hash does not match release.json")
+    bundle = read_document(path / _BUNDLE, tuple)
+    if len(bundle) != 3 or not isinstance(bundle[0], Plan):
+        raise InvalidInput(f"{path / _BUNDLE} holds no release")
+    return Release(*bundle)

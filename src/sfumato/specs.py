@@ -1,0 +1,254 @@
+"""Spec files: the domain, the questions, the budget and the table, declared once and read into typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from sfumato.domain import Domain, check_distinct
+from sfumato.errors import SpecError, WorkloadError
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.workloads import (
+    Workload,
+    identity,
+    marginals,
+    predicates,
+    prefix,
+    ranges,
+    stack,
+    sums,
+    total,
+    windows,
+)
+from sfumato.workloads.predicates import compile_predicate
+from sfumato.workloads.reading import Section, nearest, read_toml
+from sfumato.workloads.schema import read_schema
+
+__all__ = ["Spec", "read_spec"]
+
+_MAX_QUERIES = 1_000
+_PARAMETERS = ("epsilon", "delta", "rho", "mu")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a spec file declares.
+
+    `source` is the table as a path or an address, or None; relative paths start at the spec's folder.
+    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective` and
+    `records` are as in `sf.plan`.
+    """
+
+    domain: Domain
+    workload: Workload
+    budget: Budget
+    source: str | None
+    neighbours: Neighbours
+    person: str | None
+    rows_per_person: int
+    mechanism: str
+    objective: Literal["mean", "max"]
+    records: int | None
+    path: Path
+
+
+def read_spec(path: str | PathLike[str]) -> Spec:
+    """Read a spec file. No data is read.
+
+    Raises SpecError, with the line where there is one, for whatever the file may not say.
+    """
+    place = Path(path)
+    root = read_toml(place)
+    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan")
+    if blanks := root.blanks():
+        listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
+        raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])
+    domain = read_schema(root, place.parent)
+    budget, unit = _privacy(root, domain)
+    plan = root.section("plan")
+    plan.allow("mechanism", "objective", "records")
+    objective = plan.text("objective") or "mean"
+    if objective not in ("mean", "max"):
+        raise plan.refuse(f"must be 'mean' or 'max', not {objective!r}", "objective")
+    records = plan.whole("records")
+    if records is not None and records < 1:
+        raise plan.refuse(f"must be at least 1, not {records}", "records")
+    return Spec(
+        domain=domain,
+        workload=_workload(root, domain),
+        budget=budget,
+        source=_source(root, place.parent),
+        neighbours=unit.neighbours,
+        person=unit.person,
+        rows_per_person=unit.rows_per_person,
+        mechanism=plan.text("mechanism") or "auto",
+        objective=objective,
+        records=records,
+        path=place,
+    )
+
+
+def _source(root: Section, folder: Path) -> str | None:
+    data = root.section("data")
+    data.allow("source")
+    source = data.text("source")
+    return source if source is None or "://" in source else str(folder / source)
+
+
+def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
+    privacy = root.section("privacy")
+    privacy.allow(*_PARAMETERS, "neighbours", "person", "rows_per_person")
+    given = {key: privacy.raw(key) for key in _PARAMETERS if key in privacy}
+    with privacy.guard(*list(given)[-1:]):
+        budget = Budget.from_json(given)
+    privacy.need("neighbours", "it is 'add-remove' or 'replace-one'")
+    with privacy.guard("neighbours"):
+        neighbours = Neighbours.parse(privacy.text("neighbours"))
+    rows = privacy.whole("rows_per_person")
+    with privacy.guard("rows_per_person" if rows is not None else "person"):
+        unit = PrivacyUnit(neighbours, privacy.text("person"), 1 if rows is None else rows)
+    if neighbours is Neighbours.REPLACE_ONE:
+        for name, attribute in domain.attributes.items():
+            for policy in ("outside", "missing"):
+                if getattr(attribute, policy) == "drop":
+                    _refuse_drop(root, name, policy)
+    return budget, unit
+
+
+def _refuse_drop(root: Section, name: str, policy: str) -> None:
+    table = root.section("schema").section(name)
+    declared = table if policy in table else root.section("schema_defaults")
+    raise declared.refuse(
+        f"{name} cannot have {policy} = 'drop' with neighbours = 'replace-one', which treats the number of records "
+        "counted as public: a replaced record that is dropped would change it; use 'other' here, or 'add-remove'",
+        policy,
+    )
+
+
+def _workload(root: Section, domain: Domain) -> Workload:
+    entries = root.sections("queries")
+    if not 1 <= len(entries) <= _MAX_QUERIES:
+        raise root.refuse(f"between 1 and {_MAX_QUERIES:,} tables [[queries]] are allowed, not {len(entries):,}")
+    names = [entry.text("name") for entry in entries]
+    taken: set[str] = set()
+    for entry, name in zip(entries, names, strict=True):
+        if name is not None:
+            with entry.guard("name"):
+                check_distinct([*taken, name], "queries")
+            taken.add(name)
+    works: list[Workload] = []
+    for entry, name in zip(entries, names, strict=True):
+        work = _query(entry, domain)
+        if name is None:
+            name = _unused(work.blocks[0].part, taken)
+            taken.add(name)
+        with entry.guard("name"):
+            work = work.named(name)
+        if "weight" in entry:
+            entry.number("weight")
+            with entry.guard("weight"):
+                work = work.named(name, entry.raw("weight"))
+        works.append(work)
+    return stack(*works)
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free
+
+
+def _query(entry: Section, domain: Domain) -> Workload:
+    kinds = [key for key in _KINDS if key in entry]
+    if len(kinds) != 1:
+        given = f"it has {', '.join(kinds)}" if kinds else "it has none"
+        raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(_KINDS)}; {given}", *kinds[1:2])
+    build, options = _KINDS[kinds[0]]
+    entry.allow("name", "weight", kinds[0], *options)
+    with entry.guard(kinds[0]):
+        return build(entry, domain)
+
+
+def _known(entry: Section, domain: Domain, name: object, *keys: str | int) -> str:
+    if not isinstance(name, str):
+        raise entry.refuse(f"must be the name of an attribute in quotes, not {name!r}", *keys)
+    if name not in domain:
+        raise entry.refuse(f"no attribute is called {name!r}; {nearest(name, domain.names)}", *keys)
+    return name
+
+
+def _names(entry: Section, domain: Domain, key: str) -> list[str]:
+    """The attributes listed under a key, which is a list of names or one name."""
+    given = entry.raw(key)
+    if isinstance(given, str):
+        return [_known(entry, domain, given, key)]
+    return [_known(entry, domain, name, key, i) for i, name in enumerate(entry.items(key) or ())]
+
+
+def _sets(entry: Section, domain: Domain) -> Workload:
+    sets: list[list[str]] = []
+    for i, names in enumerate(entry.items("sets") or ()):
+        if not isinstance(names, list):
+            raise entry.refuse(f'must be a list of names, as in sets = [["age", "sex"]], not {names!r}', "sets", i)
+        sets.append([_known(entry, domain, name, "sets", i) for name in names])
+    return marginals(domain, sets=sets)
+
+
+def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Domain], Workload]:
+    """Queries along one attribute, by others."""
+
+    def read(entry: Section, domain: Domain) -> Workload:
+        given: dict[str, Any] = {"by": _names(entry, domain, "by")}
+        if key == "windows":
+            entry.need("width", "it is the number of neighbouring cells of each window")
+            given["width"] = entry.whole("width")
+        if "values" in entry:
+            given["values"] = entry.numbers("values")
+        return build(domain, _known(entry, domain, entry.raw(key), key), **given)
+
+    return read
+
+
+def _where(entry: Section, domain: Domain) -> Workload:
+    texts = entry.texts("where") or []
+    try:
+        return predicates(domain, texts)
+    except WorkloadError:
+        for i, text in enumerate(texts):
+            with entry.guard("where", i):
+                compile_predicate(domain, text)
+        raise
+
+
+def _identity(entry: Section, domain: Domain) -> Workload:
+    names = _names(entry, domain, "identity")
+    if not names:
+        raise entry.refuse("name at least one attribute", "identity")
+    return identity(domain, *names)
+
+
+def _total(entry: Section, domain: Domain) -> Workload:
+    if entry.raw("total") is not True:
+        raise entry.refuse("write total = true, or leave it out", "total")
+    return total(domain)
+
+
+# what a [[queries]] table may ask: how it is read, and the keys that go with it
+_KINDS: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]] = {
+    "marginals": (lambda entry, domain: marginals(domain, entry.whole("marginals")), ()),
+    "upto": (lambda entry, domain: marginals(domain, upto=entry.whole("upto")), ()),
+    "sets": (_sets, ()),
+    "prefix": (_ordered("prefix", prefix), ("by",)),
+    "ranges": (_ordered("ranges", ranges), ("by",)),
+    "windows": (_ordered("windows", windows), ("by", "width")),
+    "sums": (_ordered("sums", sums), ("by", "values")),
+    "identity": (_identity, ()),
+    "total": (_total, ()),
+    "where": (_where, ()),
+}

@@ -1,0 +1,83 @@
+"""What every strategy is: integer blocks to measure, and the way back from noisy values to answers."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sfumato.operators import Block
+from sfumato.operators.base import FloatArray, Numbers
+
+__all__ = ["Estimate", "Strategy", "marginalise"]
+
+Estimate = tuple[FloatArray, ...]
+"""What a strategy keeps of its measured values; only the strategy that made it can read it."""
+
+
+class Strategy(ABC):
+    """What is measured instead of the queries.
+
+    Measuring gives y = B x + z with B the integer `blocks` and z independent noise of one law. A query
+    block W is answered by R y with R B = W; its noise is R z, so its variance is (sum of squares of a
+    row of R) times the variance of the law.
+    """
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Block, ...]:
+        """The integer maps that are measured, in the order of the values."""
+
+    @abstractmethod
+    def check(self, query: Block) -> None:
+        """Raise NotAnswerable where a query lies outside the span of what is measured."""
+
+    @abstractmethod
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        """Sums of |entry|^power (2 or 4) over each row of R, one axis per factor of the query.
+
+        An axis along which nothing changes has length 1, so large tables stay small.
+        """
+
+    @abstractmethod
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        """Prepare measured values (one integer array per block, and the total where it is public)."""
+
+    @abstractmethod
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        """R y: unbiased answers to a query block, (rows,)."""
+
+    def bias_bound(self, query: Block) -> float:
+        """Largest bias of a row per record, zero where R B = W holds exactly."""
+        return 0.0
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """One line for people: what is measured."""
+
+    @property
+    def max_abs(self) -> int:
+        """The largest absolute entry of any block, for overflow bounds."""
+        return max(math.ceil(b.operator.max_abs) for b in self.blocks)
+
+
+def marginalise(table: Numbers, attributes: Sequence[str], query: Block) -> Numbers:
+    """Apply a query block to a table over a superset of its attributes: (rows,)."""
+    drop = tuple(i for i, a in enumerate(attributes) if a not in query.attributes)
+    kept = [a for a in attributes if a in query.attributes]
+    reduced = table.sum(axis=drop) if drop else table
+    ordered = reduced.transpose([kept.index(a) for a in query.attributes]) if kept else reduced
+    return query.operator.matvec(np.ascontiguousarray(ordered).reshape(-1))
+
+
+def row_shape(query: Block) -> tuple[int, ...]:
+    """Number of rows per factor."""
+    return tuple(f.shape[0] for f in query.factors)
+
+
+def attribute_sizes(query: Block, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Number of cells per attribute of a block."""
+    return tuple(sizes[a] for a in query.attributes)

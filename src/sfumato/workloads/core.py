@@ -1,0 +1,242 @@
+"""What is asked: a workload is a domain and blocks of linear queries over its marginal tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.codec import storable
+from sfumato.domain import Attribute, Domain, check_text
+from sfumato.errors import WorkloadError
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Identity,
+    Kronecker,
+    LinearOperator,
+    OnMarginal,
+    Padded,
+    Prefix,
+    Stack,
+    Total,
+    Window,
+)
+from sfumato.operators.base import Numbers
+
+__all__ = ["RECORDS", "QueryBlock", "Workload", "exact_weight", "on_domain"]
+
+RECORDS = "records"
+_MAX_LABELS = 20_000_000
+
+
+def exact_weight(weight: object) -> Fraction:
+    """A weight as an exact positive number."""
+    try:
+        exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        exact = Fraction(0)
+    if isinstance(weight, bool) or exact <= 0:
+        raise WorkloadError(f"a weight must be a positive number, not {weight!r}")
+    return exact
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class QueryBlock:
+    """One block of queries: its part, its map, its weight in the objective, the unit of its answers.
+
+    `labels` holds, per factor of the block, either one text per row or None where the texts follow
+    from the attribute's cells.
+    """
+
+    part: str
+    block: Block
+    weight: Fraction = Fraction(1)
+    unit: str = RECORDS
+    labels: tuple[tuple[str, ...] | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_text(self.part, "a part's name")
+        if not self.labels:
+            object.__setattr__(self, "labels", (None,) * len(self.block.factors))
+        for given, factor in zip(self.labels, self.block.factors, strict=True):
+            if given is not None and len(given) != factor.shape[0]:
+                raise WorkloadError(f"{len(given)} labels were given for {factor.shape[0]} queries")
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes of the marginal table that is asked."""
+        return self.block.attributes
+
+    @property
+    def rows(self) -> int:
+        """Number of queries."""
+        return self.block.rows
+
+    @property
+    def is_marginal(self) -> bool:
+        """Whether the queries are the cells of a marginal table."""
+        return self.unit == RECORDS and all(isinstance(f, Identity) for f in self.block.factors)
+
+
+def _row_labels(names: tuple[str, ...], attributes: tuple[Attribute, ...], factor: LinearOperator) -> list[str]:
+    """Texts for the rows of one factor over the named attributes."""
+    if isinstance(factor, Padded):
+        factor = factor.operator
+    if not names:
+        return ["total"]
+    if isinstance(factor, Total):
+        return [""]
+    if len(names) == 1:
+        cells = attributes[0].labels
+        if isinstance(factor, Identity):
+            return [f"{names[0]} = {c}" for c in cells]
+        if isinstance(factor, Prefix):
+            return [f"{names[0]} up to {c}" for c in cells[: factor.n]]
+        if isinstance(factor, (AllRange, Window)):
+            first, last = factor.spans()
+            return [
+                f"{names[0]} from {cells[a]} to {cells[b]}"
+                for a, b in zip(first.tolist(), (last - 1).tolist(), strict=True)
+            ]
+    if isinstance(factor, Identity):
+        combinations = itertools.product(*(a.labels for a in attributes))
+        return [", ".join(f"{n} = {c}" for n, c in zip(names, row, strict=True)) for row in combinations]
+    return [f"{' x '.join(names)} query {i}" for i in range(factor.shape[0])]
+
+
+def on_domain(domain: Domain, block: Block) -> LinearOperator:
+    """A block as an operator over all cells of a domain."""
+    by_attribute = block.by_attribute()
+    if by_attribute is None or () in block.groups:
+        axes = tuple(domain.axis(n) for n in block.attributes)
+        return OnMarginal(domain.shape, axes, block.operator)
+    factors = tuple(by_attribute.get(n, Total(s)) for n, s in zip(domain.names, domain.shape, strict=True))
+    return factors[0] if len(factors) == 1 else Kronecker(factors)
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Workload:
+    """Linear queries over a domain: shape (k, m) with k queries over m cells.
+
+    Cells are in C order of the domain. Within a product the rows run in C order too, attributes in
+    the domain's order. Weights multiply the variance in the objective; answers are unweighted.
+    """
+
+    domain: Domain
+    blocks: tuple[QueryBlock, ...]
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise WorkloadError("a workload needs at least one query")
+        sizes = {n: a.size for n, a in self.domain.attributes.items()}
+        for query in self.blocks:
+            self.domain.check_names(query.attributes)
+            query.block.check(sizes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(number of queries, number of cells), exact integers."""
+        return (sum(q.rows for q in self.blocks), self.domain.size)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def parts(self) -> dict[str, Workload]:
+        """The named parts in order."""
+        names = dict.fromkeys(q.part for q in self.blocks)
+        return {n: Workload(self.domain, tuple(q for q in self.blocks if q.part == n)) for n in names}
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units of the answers, each once."""
+        return tuple(dict.fromkeys(q.unit for q in self.blocks))
+
+    def named(self, name: str, weight: object = 1) -> Workload:
+        """The same queries as one part of that name, their weights multiplied by `weight`."""
+        factor = exact_weight(weight)
+        return Workload(self.domain, tuple(replace(q, part=name, weight=q.weight * factor) for q in self.blocks))
+
+    def block_labels(self, query: QueryBlock) -> Iterator[str]:
+        """One text per query of a block."""
+        axes = [
+            list(given) if given is not None else _row_labels(g, tuple(self.domain[n] for n in g), f)
+            for given, g, f in zip(query.labels, query.block.groups, query.block.factors, strict=True)
+        ]
+        for row in itertools.product(*axes):
+            yield ", ".join(t for t in row if t) or "total"
+
+    def labels(self) -> list[str]:
+        """One text per query, in order."""
+        if len(self) > _MAX_LABELS:
+            raise WorkloadError(f"{len(self):,} labels are too many to list; take them block by block (block_labels)")
+        return [label for query in self.blocks for label in self.block_labels(query)]
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The whole workload as one structured operator over the domain's cells."""
+        parts = tuple(on_domain(self.domain, q.block) for q in self.blocks)
+        return parts[0] if len(parts) == 1 else Stack(parts)
+
+    def answer(self, x: ArrayLike) -> Numbers:
+        """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`."""
+        counts = np.asarray(x)
+        if counts.shape not in ((self.domain.size,), self.domain.shape):
+            raise WorkloadError(
+                f"counts must have shape ({self.domain.size},) or {self.domain.shape}, not {counts.shape}"
+            )
+        return self.operator.matvec(counts.reshape(-1))
+
+    def __add__(self, other: object) -> Workload:
+        if not isinstance(other, Workload):
+            return NotImplemented
+        if other.domain != self.domain:
+            raise WorkloadError("workloads over different domains cannot be stacked")
+        return Workload(self.domain, self.blocks + other.blocks)
+
+    def __mul__(self, other: object) -> Workload:
+        """Kronecker product over disjoint attributes."""
+        if not isinstance(other, Workload):
+            return NotImplemented
+        if other.domain != self.domain:
+            raise WorkloadError("workloads over different domains cannot be multiplied")
+        return Workload(self.domain, tuple(self._product(a, b) for a in self.blocks for b in other.blocks))
+
+    def _product(self, a: QueryBlock, b: QueryBlock) -> QueryBlock:
+        shared = set(a.attributes) & set(b.attributes)
+        if shared:
+            raise WorkloadError(f"a Kronecker product needs disjoint attributes; both sides use {sorted(shared)}")
+        if RECORDS not in (a.unit, b.unit):
+            raise WorkloadError("two workloads of sums cannot be multiplied")
+        place = {name: i for i, name in enumerate(self.domain.names)}
+        axes = sorted(
+            zip(a.block.groups + b.block.groups, a.block.factors + b.block.factors, a.labels + b.labels, strict=True),
+            key=lambda axis: place[axis[0][0]] if axis[0] else -1,
+        )
+        block = Block(tuple(g for g, _, _ in axes), tuple(f for _, f, _ in axes))
+        unit = a.unit if b.unit == RECORDS else b.unit
+        part = a.part if a.part == b.part else f"{a.part} x {b.part}"
+        return QueryBlock(part, block, a.weight * b.weight, unit, tuple(t for _, _, t in axes))
+
+    @property
+    def weights(self) -> Mapping[str, Fraction]:
+        """The weight of each part; parts of several weights show the largest."""
+        return {n: max(q.weight for q in w.blocks) for n, w in self.parts.items()}
+
+    def gram_dense(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        """The weighted Gram matrix over the whole domain as a dense (m, m) array."""
+        terms = [on_domain(self.domain, q.block).gram().dense() * float(q.weight) for q in self.blocks]
+        return np.asarray(reduce(np.add, terms), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{n}: {len(w):,}" for n, w in self.parts.items())
+        return f"Workload({len(self):,} queries over {math.prod(self.domain.shape):,} cells; {parts})"

@@ -1,0 +1,326 @@
+"""Predicates: a closed grammar over a declared domain, compiled to the cells that satisfy it.
+
+    predicate   := conjunction { "or" conjunction }
+    conjunction := negation { "and" negation }
+    negation    := { "not" } ( "(" predicate ")" | test )
+    test        := attribute | operand op operand | constant op attribute op constant
+                 | attribute [ "not" ] "in" "(" constant { "," constant } ")"
+    op          := "==" | "!=" | "<" | "<=" | ">" | ">="
+
+An attribute is its name, in backquotes where the name is not one plain word; alone it is a test where it
+is boolean. A constant is a number, a text in single or double quotes (a quote inside is doubled), true or
+false. Words of the grammar are read in any case. Categories are named by label or by code; text '(other)'
+names the extra cell of any attribute that has one.
+
+The extra cell satisfies no comparison but `== '(other)'`. `not` is the complement over all cells, and
+`a != v` and `a not in (...)` mean `not (a == v)` and `not (a in (...))`: the extra cell satisfies those.
+
+Every test must have one truth value on each cell, or else it is refused. A cell of integers holds whole
+numbers only, so `age > 64` is `age >= 65`; a bin holds its lower edge and not its upper one. A clamped
+value counts as one of the cell that it was clamped to.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NoReturn, cast
+
+import numpy as np
+
+from sfumato.domain import Booleans, Domain
+from sfumato.errors import WorkloadError
+from sfumato.workloads.comparisons import Column, Constant, Mask
+from sfumato.workloads.reading import nearest
+
+__all__ = ["CompiledPredicate", "compile_predicate"]
+
+_MAX_TEXT = 10_000
+_MAX_NESTING = 50
+_MAX_TOKENS = 5_000
+_MAX_CELLS = 10_000_000
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+    | (?P<number>[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?(?![\w.]))
+    | (?P<name>[^\W\d]\w*)
+    | (?P<quoted>`[^`]*(?:``[^`]*)*`)
+    | (?P<text>'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*")
+    | (?P<op><=|>=|==|!=|<(?!>)|>)
+    | (?P<mark>[(),])""",
+    re.VERBOSE,
+)
+_WORDS = ("and", "or", "not", "in", "true", "false")
+_FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WORD = re.compile(r"[\w.]+")
+_INSTEAD = {
+    "=": "==",
+    "<>": "!=",
+    "&": "and",
+    "|": "or",
+    "!": "not",
+    "'": "a closing '",
+    "`": "a closing `",
+    '"': 'a closing "',
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledPredicate:
+    """A predicate as the cells that satisfy it.
+
+    `text` is the predicate with single spaces; `attributes` are those it names, in the domain's order;
+    `mask` is a boolean array with one axis per attribute, in that order.
+    """
+
+    text: str
+    attributes: tuple[str, ...]
+    mask: Mask
+
+
+def compile_predicate(domain: Domain, text: str) -> CompiledPredicate:
+    """Parse and compile one predicate.
+
+    Raises WorkloadError, with the place in the text, for whatever is outside the grammar or the domain,
+    for a test that divides a cell, and where the attributes named have more than 10,000,000 cells jointly.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise WorkloadError(f'a predicate must be a non-empty text such as "age >= 65", not {text!r}')
+    if len(text) > _MAX_TEXT:
+        raise WorkloadError(f"a predicate has at most {_MAX_TEXT:,} characters, not {len(text):,}")
+    parser = _Parser(domain, text)
+    tree = parser.parse()
+    names = domain.ordered(parser.columns)
+    shape = tuple(parser.columns[n].size for n in names)
+    if math.prod(shape) > _MAX_CELLS:
+        sizes = ", ".join(f"{n} has {s:,}" for n, s in zip(names, shape, strict=True))
+        raise WorkloadError(
+            f"the attributes of one predicate may have {_MAX_CELLS:,} cells jointly: {sizes}; "
+            "name fewer of them or declare wider cells"
+        )
+    mask = np.array(np.broadcast_to(_evaluate(tree, names), shape))
+    mask.flags.writeable = False
+    return CompiledPredicate(_single_spaced(text), names, mask)
+
+
+Kind = Literal["number", "name", "text", "op", "word", "mark", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: Kind
+    value: str
+    raw: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Test:
+    attribute: str
+    mask: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Join:
+    how: Literal["and", "or", "not"]
+    parts: tuple[_Test | _Join, ...]
+
+
+def _evaluate(node: _Test | _Join, names: tuple[str, ...]) -> Mask:
+    """The node's mask, of length 1 along the attributes it does not name."""
+    if isinstance(node, _Test):
+        return node.mask.reshape([-1 if n == node.attribute else 1 for n in names])
+    parts = (_evaluate(p, names) for p in node.parts)
+    if node.how == "not":
+        return np.logical_not(next(parts))
+    return functools.reduce(np.logical_and if node.how == "and" else np.logical_or, parts)
+
+
+def _single_spaced(text: str) -> str:
+    return _TOKEN.sub(lambda token: " " if token.lastgroup == "space" else token[0], text).strip()
+
+
+def _refuse(text: str, at: int, message: str) -> NoReturn:
+    start = max(0, at - 30)
+    excerpt = ("…" if start else "") + text[start : at + 30] + ("…" if at + 30 < len(text) else "")
+    raise WorkloadError(f"{message} (character {at + 1} of the predicate, in {excerpt!r})")
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            _refuse_character(text, at)
+        raw, kind = found[0], found.lastgroup
+        if kind == "name" and raw.lower() in _WORDS:
+            yield _Token("word", raw.lower(), raw, at)
+        elif kind in ("quoted", "text"):
+            value = raw[1:-1].replace(raw[0] * 2, raw[0])
+            yield _Token("name" if kind == "quoted" else "text", value, raw, at)
+        elif kind != "space":
+            yield _Token(cast(Kind, kind), raw, raw, at)
+        at = found.end()
+    yield _Token("end", "", "the end", at)
+
+
+def _refuse_character(text: str, at: int) -> NoReturn:
+    word = _WORD.match(text, at)
+    shown = repr(word[0][:40] if word else text[at])
+    instead = _INSTEAD.get(text[at : at + 2]) or _INSTEAD.get(text[at])
+    _refuse(text, at, f"{shown} has no meaning here" + (f"; write {instead}" if instead else ""))
+
+
+class _Parser:
+    """Recursive descent, as deep as nesting is allowed. `columns` are the attributes named so far."""
+
+    def __init__(self, domain: Domain, text: str) -> None:
+        self._domain = domain
+        self._text = text
+        self._tokens = list(itertools.islice(_tokens(text), _MAX_TOKENS + 1))
+        if len(self._tokens) > _MAX_TOKENS:
+            raise WorkloadError(f"a predicate has at most {_MAX_TOKENS:,} words and marks")
+        self._next = 0
+        self._depth = 0
+        self.columns: dict[str, Column] = {}
+
+    def parse(self) -> _Test | _Join:
+        """The whole text as one tree."""
+        tree = self._disjunction()
+        if self._peek.kind != "end":
+            self._fail(f"expected 'and', 'or' or the end, not {self._peek.raw}")
+        return tree
+
+    @property
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        token = self._peek
+        self._next += token.kind != "end"
+        return token
+
+    def _accept(self, value: str, kind: Kind = "word") -> bool:
+        found = (self._peek.kind, self._peek.value) == (kind, value)
+        self._next += found
+        return found
+
+    def _expect(self, mark: str, why: str) -> None:
+        if not self._accept(mark, "mark"):
+            self._fail(f"expected '{mark}' {why}, not {self._peek.raw}")
+
+    def _fail(self, message: str, at: int | None = None) -> NoReturn:
+        _refuse(self._text, self._peek.at if at is None else at, message)
+
+    def _disjunction(self) -> _Test | _Join:
+        parts = [self._conjunction()]
+        while self._accept("or"):
+            parts.append(self._conjunction())
+        return _Join("or", tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _conjunction(self) -> _Test | _Join:
+        parts = [self._negation()]
+        while self._accept("and"):
+            parts.append(self._negation())
+        return _Join("and", tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _negation(self) -> _Test | _Join:
+        if self._accept("not"):
+            with self._nested():
+                return _Join("not", (self._negation(),))
+        if self._accept("(", "mark"):
+            with self._nested():
+                tree = self._disjunction()
+                self._expect(")", "that closes the parenthesis")
+                return tree
+        return self._test()
+
+    @contextmanager
+    def _nested(self) -> Generator[None]:
+        self._depth += 1
+        if self._depth > _MAX_NESTING:
+            self._fail(f"parentheses and 'not' may be nested {_MAX_NESTING} deep")
+        yield
+        self._depth -= 1
+
+    def _test(self) -> _Test:
+        operands, ops = [self._operand()], list[_Token]()
+        while self._peek.kind == "op":
+            ops.append(self._take())
+            operands.append(self._operand(right=True))
+        columns = [o for o in operands if isinstance(o, Column)]
+        at = ops[0].at if ops else None
+        if len(columns) != 1:
+            what = "constants" if not columns else "attributes"
+            self._fail(f"a test compares one attribute with constants, as in age >= 65, not {what} alone", at)
+        if not ops:
+            return self._test_of_name(columns[0])
+        first, last = operands[0], operands[-1]
+        if len(ops) == 1:
+            if isinstance(first, Column):
+                return self._comparison(first, ops[0].value, cast(Constant, last))
+            return self._comparison(columns[0], _FLIPPED[ops[0].value], first)
+        directions = {op.value[0] for op in ops}
+        if len(ops) > 2 or isinstance(first, Column) or isinstance(last, Column) or directions not in ({"<"}, {">"}):
+            self._fail("comparisons are chained only as a range, as in 18 <= age < 65", at)
+        low = self._comparison(columns[0], _FLIPPED[ops[0].value], first)
+        high = self._comparison(columns[0], ops[1].value, last)
+        if not (low.mask & high.mask).any():
+            self._fail("this range holds no value; is it reversed?", ops[0].at)
+        return _Test(columns[0].name, low.mask & high.mask)
+
+    def _test_of_name(self, column: Column) -> _Test:
+        """`a in (...)`, `a not in (...)`, or a boolean alone."""
+        negated = self._accept("not")
+        if self._accept("in"):
+            self._expect("(", "and a list of constants after 'in'")
+            constants = [self._constant()]
+            while self._accept(",", "mark") and not (self._peek.kind == "mark" and self._peek.value == ")"):
+                constants.append(self._constant())
+            self._expect(")", "that closes the list")
+            mask = column.members(constants)
+            return _Test(column.name, ~mask if negated else mask)
+        if negated:
+            self._fail(f"expected 'in' after 'not', not {self._peek.raw}")
+        if not isinstance(column.attribute, Booleans):
+            self._fail(f"expected a comparison of {column.name}, as in {column.example}, not {self._peek.raw}")
+        return _Test(column.name, column.members([Constant(True, "true", self._peek.at)]))
+
+    def _comparison(self, column: Column, op: str, constant: Column | Constant) -> _Test:
+        assert isinstance(constant, Constant)
+        if op in ("==", "!="):
+            mask = column.members([constant])
+            return _Test(column.name, ~mask if op == "!=" else mask)
+        return _Test(column.name, column.compare(op, constant))
+
+    def _operand(self, *, right: bool = False) -> Column | Constant:
+        token = self._peek
+        if token.kind != "name":
+            return self._constant("an attribute or a constant")
+        self._take()
+        if token.value not in self._domain:
+            hint = f"; if it is a label, write it in quotes: '{token.value}'" if right else ""
+            self._fail(
+                f"no attribute is called {token.value!r}; {nearest(token.value, self._domain.names)}{hint}", token.at
+            )
+        if token.value not in self.columns:
+            attribute = self._domain[token.value]
+            self.columns[token.value] = Column(token.value, attribute, lambda at, message: self._fail(message, at))
+        return self.columns[token.value]
+
+    def _constant(self, what: str = "a constant") -> Constant:
+        token = self._take()
+        value: Fraction | str | bool = token.value
+        if token.kind == "number":
+            value = Fraction(token.value)
+        elif token.kind == "word" and token.value in ("true", "false"):
+            value = token.value == "true"
+        elif token.kind != "text":
+            hint = f"; write texts in quotes: '{token.value}'" if token.kind == "name" else ""
+            self._fail(f"expected {what}, not {token.raw}{hint}", token.at)
+        return Constant(value, token.raw, token.at)

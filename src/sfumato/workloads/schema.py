@@ -1,0 +1,318 @@
+"""Attributes in files: the [schema] tables of a spec, and schemas of other tools."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from sfumato.domain import (
+    Attribute,
+    Bins,
+    Booleans,
+    Categories,
+    Domain,
+    Integers,
+    Number,
+    check_distinct,
+    check_text,
+)
+from sfumato.errors import DomainError, InvalidInput, SpecError
+from sfumato.workloads.reading import Section, find_fault, plain, read_text
+
+__all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
+
+Columns = Mapping[str, Attribute | None]
+
+_TYPES = {
+    "integer": ("min", "max", "width", "edges"),
+    "number": ("min", "max", "width", "edges"),
+    "category": ("values", "values_from"),
+    "boolean": (),
+}
+_POLICIES = {"outside": ("other", "clamp", "drop"), "missing": ("other", "drop")}
+_MAX_CODES_BYTES = 64 * 2**20
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def read_schema(root: Section, folder: Path) -> Domain:
+    """The domain that the tables [schema.NAME] declare, in their order.
+
+    Policies come from [schema_defaults] where an attribute has none of its own; files of codes are
+    looked up from `folder`. Raises SpecError, with the line, for whatever cannot be declared so.
+    """
+    defaults = root.section("schema_defaults")
+    defaults.allow("outside", "missing")
+    schema = root.section("schema")
+    attributes: dict[str, Attribute] = {}
+    for name in schema:
+        table = schema.section(name)
+        with table.guard():
+            attributes[name] = _attribute(table, defaults, folder)
+    if not attributes:
+        raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
+    with schema.guard():
+        return Domain(attributes)
+
+
+def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
+    table.need("type", f"it is one of {', '.join(_TYPES)}")
+    kind = table.text("type")
+    if kind not in _TYPES:
+        raise table.refuse(f"no type is called {kind!r}; there are {', '.join(_TYPES)}", "type")
+    table.allow("type", "outside", "missing", *_TYPES[kind])
+    policies: dict[str, Any] = {}
+    for policy in ("outside", "missing"):
+        source = table if policy in table else defaults
+        given = source.text(policy)
+        if given is None:
+            raise table.refuse(f"{policy} is not declared; state it here or once for all under [schema_defaults]")
+        if given not in _POLICIES[policy]:
+            raise source.refuse(f"must be one of {', '.join(_POLICIES[policy])}, not {given!r}", policy)
+        policies[policy] = given
+    if kind == "boolean":
+        return Booleans(**policies)
+    if kind == "category":
+        return Categories(_values(table, folder), **policies)
+    if "edges" in table:
+        table.allow("type", "outside", "missing", "edges")
+        edges = cast(list[Number], table.numbers("edges"))
+        if kind == "integer" and not all(isinstance(e, int) for e in edges):
+            raise table.refuse("edges of an integer attribute are whole numbers", "edges")
+        return Bins(edges, **policies)
+    for key in ("min", "max"):
+        table.need(key, "state min and max, or edges = [...]")
+    if kind == "integer":
+        low, high, width = table.whole("min"), table.whole("max"), table.whole("width")
+        return Integers(cast(int, low), cast(int, high), 1 if width is None else width, **policies)
+    table.need("width", "numbers need the width of their cells, or edges = [...]")
+    low, high, width = (cast(Number, table.number(key)) for key in ("min", "max", "width"))
+    return Bins.regular(low, high, width, **policies)
+
+
+def _values(table: Section, folder: Path) -> list[object] | dict[str, str]:
+    if ("values" in table) == ("values_from" in table):
+        raise table.refuse("give the categories once: values = [...], or { code = label }, or values_from = a file")
+    if "values_from" in table:
+        with table.guard("values_from"):
+            return _read_codes(folder / cast(str, table.text("values_from")))
+    given = table.raw("values")
+    if isinstance(given, dict):
+        labels = table.section("values")
+        return {code: cast(str, labels.text(code)) for code in labels}
+    return [float(v) if isinstance(v, Decimal) else v for v in cast(list[object], table.items("values"))]
+
+
+def _read_codes(path: Path) -> dict[str, str]:
+    """Codes and labels of a CSV file whose first line is `code` or `code,label`."""
+    text = read_text(path, "the file of codes", _MAX_CODES_BYTES)
+    codes: dict[str, str] = {}
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = [cell.strip().lower() for cell in next(lines, [])]
+        if header not in (["code"], ["code", "label"]):
+            raise DomainError("the first line of a file of codes must be: code  or  code,label")
+        for row in lines:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise DomainError(
+                    f"line {lines.line_num} of the file of codes has {len(row)} columns, its first line {len(header)}"
+                )
+            if row[0] in codes:
+                raise DomainError(f"line {lines.line_num} of the file of codes repeats a code")
+            codes[row[0]] = row[-1]
+    except csv.Error as error:
+        raise DomainError(f"the file of codes is not CSV: {error}") from error
+    return codes
+
+
+def import_schema(path: str | PathLike[str]) -> dict[str, Attribute | None]:
+    """The columns of another tool's schema: a domain.json of sizes, or a Frictionless Table Schema.
+
+    A size n declares the codes 0 to n - 1. A Table Schema's field is declared by `categories`,
+    `constraints.enum`, type boolean, `constraints.minimum` and `maximum` (with `width`, 1 for integers
+    unless given), or a list `bins` of edges; a field without any of these comes back as None. Neither
+    kind of file states policies. Raises SpecError for every other file.
+    """
+    text = read_text(path, "the schema")
+    try:
+        document = json.loads(
+            text, parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_distinct_pairs
+        )
+    except RecursionError as error:
+        raise SpecError("the schema is nested too deep") from error
+    except json.JSONDecodeError as error:
+        raise SpecError(f"the schema is not JSON: {error.msg}", error.lineno) from error
+    except ValueError as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"the schema is not JSON: {error}") from error
+    if fault := find_fault(document):
+        raise SpecError(f"{'.'.join(map(str, fault[0]))}: {fault[1]}")
+    columns: dict[str, Attribute | None] = {}
+    try:
+        if isinstance(document, dict) and isinstance(document.get("fields"), list):
+            for field in document["fields"]:
+                name, attribute = _field(field)
+                if name in columns:
+                    raise DomainError(f"the field {name!r} is declared twice")
+                columns[name] = attribute
+        elif isinstance(document, dict) and document and all(type(n) is int for n in document.values()):
+            columns.update(Domain(document).attributes)
+        else:
+            raise SpecError('the schema must be {"name": size, ...} or {"fields": [...]} (a Table Schema)')
+        return _checked(columns)
+    except DomainError as error:
+        raise SpecError(str(error)) from error
+
+
+def _refuse_constant(text: str) -> object:
+    raise SpecError(f"the schema holds {text}; numbers must be finite")
+
+
+def _distinct_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise SpecError(f"the schema repeats a key among {', '.join(repr(k) for k, _ in pairs[:12])}")
+    return result
+
+
+def _field(field: object) -> tuple[str, Attribute | None]:
+    if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+        raise DomainError("every field of a Table Schema is an object with a name")
+    name, kind = field["name"], field.get("type", "string")
+    constraints = field.get("constraints", {})
+    if not isinstance(constraints, dict):
+        raise DomainError(f"field {name!r}: constraints must be an object")
+    values = field.get("categories", constraints.get("enum"))
+    low, high, width = constraints.get("minimum"), constraints.get("maximum"), field.get("width")
+    try:
+        if kind == "boolean":
+            return name, Booleans()
+        if values is not None:
+            return name, Categories(_field_values(values))
+        if kind in ("integer", "number", "year") and "bins" in field:
+            return name, Bins([_plain(e) for e in field["bins"]])
+        if low is None or high is None:
+            return name, None
+        if kind in ("integer", "year"):
+            return name, Integers(_plain(low), _plain(high), 1 if width is None else _plain(width))
+        if kind == "number" and width is not None:
+            return name, Bins.regular(_plain(low), _plain(high), _plain(width))
+    except (InvalidInput, TypeError) as error:
+        raise DomainError(f"field {name!r}: {error}") from error
+    return name, None
+
+
+def _plain(value: object) -> Any:
+    """JSON numbers as int or float; what is no number is refused by the attribute."""
+    return plain(value) if isinstance(value, Decimal) else value
+
+
+def _field_values(values: object) -> list[object] | dict[str, str]:
+    if not isinstance(values, list):
+        raise DomainError("categories must be a list")
+    if not values or not all(isinstance(v, dict) for v in values):
+        return [float(v) if isinstance(v, Decimal) else v for v in values]
+    pairs = [(str(v.get("value", "")), str(v.get("label", v.get("value", "")))) for v in values]
+    if len(dict(pairs)) != len(pairs):
+        raise DomainError("a category is declared twice")
+    return dict(pairs)
+
+
+def _checked(columns: Columns) -> dict[str, Attribute | None]:
+    for name in columns:
+        check_text(name, "column name")
+    check_distinct(columns, "columns")
+    return dict(columns)
+
+
+def spec_text(columns: Domain | Columns) -> str:
+    """The tables [schema.NAME] that declare these columns, as TOML.
+
+    Columns that are None, and policies that are undeclared, become blanks that a spec refuses to run with.
+    Otherwise reading the text gives the same domain.
+    """
+    given = _checked(columns.attributes if isinstance(columns, Domain) else columns)
+    blanks = [p for p in ("outside", "missing") if any(a is None or getattr(a, p) is None for a in given.values())]
+    lines: list[str] = []
+    if blanks:
+        lines += ["[schema_defaults]", *(f'{p} = ""   # {_POLICY_HELP[p]}' for p in blanks), ""]
+    for name, attribute in given.items():
+        lines += [f"[schema.{_key(name)}]", *_declaration(_key(name), attribute), ""]
+    return "\n".join(lines)
+
+
+_POLICY_HELP = {
+    "outside": 'values outside the declaration: "other" (one extra cell), "clamp" (numbers only) or "drop"',
+    "missing": 'missing values: "other" (the same extra cell) or "drop"',
+}
+
+
+def _declaration(key: str, attribute: Attribute | None) -> list[str]:
+    if attribute is None:
+        return ['type = ""']
+    lines = [f'type = "{attribute.kind}"']
+    lines += [f'{p} = "{getattr(attribute, p)}"' for p in ("outside", "missing") if getattr(attribute, p) is not None]
+    if isinstance(attribute, Integers):
+        lines += [f"min = {attribute.low}", f"max = {attribute.high}", f"width = {attribute.width}"]
+    elif isinstance(attribute, Bins):
+        lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
+    elif isinstance(attribute, Categories):
+        pairs = list(zip(attribute.codes, attribute.declared_labels, strict=True))
+        if all(code == label for code, label in pairs):
+            lines.append(f"values = [{', '.join(_quoted(code) for code, _ in pairs)}]")
+        else:
+            lines += [f"[schema.{key}.values]", *(f"{_key(code)} = {_quoted(label)}" for code, label in pairs)]
+    return lines
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _key(text: str) -> str:
+    return text if _BARE_KEY.fullmatch(text) else _quoted(text)
+
+
+def spec_template(columns: Domain | Columns | Iterable[str], source: str = "") -> str:
+    """A whole spec file for these columns, or these column names, with blanks for what people must decide."""
+    if not isinstance(columns, (Domain, Mapping)):
+        names = list(columns)
+        check_distinct(names, "columns")
+        columns = dict.fromkeys(names)
+    return _TEMPLATE.format(source=_quoted(source), schema=spec_text(columns))
+
+
+_TEMPLATE = """\
+# What is known about a table, what is asked of it, and what that may cost. None of this comes from its rows.
+# Fill in every "": the file refuses to run until then. Delete the tables of columns that are not asked about.
+
+[data]
+source = {source}   # a table: .csv, .parquet, .json, or an address such as "duckdb:///file.db?table=people"
+
+# Each column is declared from public knowledge, never by looking at the rows:
+#   type = "integer"    min = 0, max = 99 and, for cells of several numbers, width = 5
+#   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge; or min, max and width
+#   type = "category"   values = ["a", "b"], or {{ "1" = "a", "2" = "b" }} (code = label), or values_from = "codes.csv"
+#   type = "boolean"
+{schema}
+[privacy]
+epsilon = ""        # with delta, or alone and without the line below; or rho = 0.5, or mu = 1, instead of both
+delta = ""          # such as 1e-6
+neighbours = ""     # "add-remove" or "replace-one": what one person may change
+# person = "person_id"    # the column that says whose record a row is, if one person may have several
+# rows_per_person = 4
+
+[[queries]]
+name = "main"
+marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
+                    # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]
+"""

@@ -1,0 +1,97 @@
+"""The ledger under races, kills, forks, full disks and damage. The experiments are in ledger_harness.py.
+
+Nothing here is judged by chance: whatever the moment of a kill, the promises must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HARNESS = Path(__file__).with_name("ledger_harness.py")
+
+
+def experiment(name: str, **arguments: object) -> dict[str, Any]:
+    """Figures of one experiment, made in a process of its own; a hang is a failure."""
+    command = [sys.executable, str(HARNESS), name, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("processes", [2, 8, 64])
+def test_processes_racing_for_300_units_are_granted_300(processes: int) -> None:
+    """Mutants: BEGIN for BEGIN IMMEDIATE; the state read before the transaction."""
+    found = experiment("race", processes=processes, units=300)
+    assert (found["granted"], found["recorded"], found["remaining"], found["failures"]) == (300, 300, "0", 0)
+
+
+def test_200_kills_lose_no_debit() -> None:
+    """Mutants: release before debit (the control below); a debit that returns before COMMIT."""
+    found = experiment("kills", kills=201, workers=3)
+    assert found["kills"] == 201
+    assert found["unrecorded"] == found["unlisted"] == found["miscounted"] == 0
+    assert found["worst_overcount"] <= 3
+    assert found["debits"] > 0
+
+
+def test_a_kill_at_every_boundary_loses_no_debit() -> None:
+    """Mutants: as above, at every statement that reaches SQLite, and the ledger works on afterwards."""
+    found = experiment("boundaries")
+    assert found["kills"] > 40
+    assert found["unrecorded"] == found["unlisted"] == found["miscounted"] == 0
+    assert found["worst_overcount"] == 1
+
+
+def test_the_kills_catch_a_release_before_its_debit() -> None:
+    """The control: the same kills must find what a curator that publishes first would lose."""
+    assert experiment("boundaries", mutant=True)["unrecorded"] > 0
+
+
+def test_forks_inside_transactions_share_one_total() -> None:
+    """Mutants: a connection kept across the fork; a fork while another thread holds the lock."""
+    found = experiment("forks", children=6, units=90)
+    assert found["errors"] == []
+    assert (found["recorded"], found["remaining"], found["failures"]) == (90, "0", 0)
+
+
+def test_a_full_disk_loses_nothing() -> None:
+    """Mutant: a receipt for a debit that was not written."""
+    found = experiment("full")
+    assert found["kept"]
+    assert found["lost"] == 0
+    assert found["receipts"] > 5
+    assert "disk is full" in found["message"]
+
+
+def test_a_read_only_ledger_can_be_read_and_stays_as_it_is() -> None:
+    """Mutants: reading through a writing connection; a repair that pretends to have happened."""
+    found = experiment("read_only")
+    assert found["same"]
+    assert found["untouched"]
+    assert [text.split(":")[0] for text in found["refusals"]] == ["LedgerError"] * 3
+    assert all("read-only" in text for text in found["refusals"][:2])
+
+
+def test_a_torn_commit_is_undone() -> None:
+    """Mutant: reading a file whose commit was interrupted as if it were whole."""
+    found = experiment("torn")
+    assert found["torn"]
+    assert found["same"]
+    assert found["spends_on"]
+
+
+def test_5000_corruptions_change_no_fact_unnoticed() -> None:
+    """Mutants: integrity unchecked; a chain that leaves out the first row.
+
+    A change that SQLite ignores and that no reading can see is harmless; it must stay so after one more debit.
+    """
+    found = experiment("corruptions", count=5000)
+    assert found["UNDETECTED"] == 0
+    assert found["detected"] > 2000
+    assert found["detected"] + found["harmless"] + found["refuses to spend"] == 5000
