@@ -1,1 +1,112 @@
-"""sfumato."""
+"""sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
+
+from sfumato.curator import Histogram
+from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
+from sfumato.errors import (
+    BudgetError,
+    BudgetExceeded,
+    DomainError,
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerError,
+    MissingExtra,
+    NameTaken,
+    NotAnswerable,
+    NotInRowSpace,
+    NotWritten,
+    PlanError,
+    SfumatoError,
+    SourceError,
+    SpecError,
+    WorkloadError,
+)
+from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, simulate
+from sfumato.plans import Plan, load_plan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import Neighbours
+from sfumato.releases import Answer, Comparison, Intervals, Release, Table, combine, difference, load_release
+from sfumato.mechanisms.run import release
+from sfumato.specs import Spec, read_spec
+from sfumato.workloads import (
+    Workload,
+    identity,
+    marginals,
+    predicates,
+    prefix,
+    queries,
+    ranges,
+    stack,
+    sums,
+    total,
+    windows,
+)
+
+pure = Budget.pure
+approx = Budget.approx
+zcdp = Budget.zcdp
+gdp = Budget.gdp
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Bins",
+    "Booleans",
+    "Budget",
+    "BudgetError",
+    "BudgetExceeded",
+    "Categories",
+    "Comparison",
+    "Domain",
+    "DomainError",
+    "Factorization",
+    "Histogram",
+    "Integers",
+    "Intervals",
+    "InvalidInput",
+    "Ledger",
+    "LedgerCorrupted",
+    "LedgerError",
+    "MissingExtra",
+    "NameTaken",
+    "Neighbours",
+    "NotAnswerable",
+    "NotInRowSpace",
+    "NotWritten",
+    "Plan",
+    "PlanError",
+    "Release",
+    "SfumatoError",
+    "Simulation",
+    "SourceError",
+    "Spec",
+    "SpecError",
+    "Table",
+    "Workload",
+    "WorkloadError",
+    "approx",
+    "budget_for",
+    "combine",
+    "difference",
+    "factorization",
+    "gdp",
+    "identity",
+    "load_plan",
+    "load_release",
+    "marginals",
+    "plan",
+    "predicates",
+    "prefix",
+    "pure",
+    "queries",
+    "ranges",
+    "read_spec",
+    "release",
+    "simulate",
+    "stack",
+    "sums",
+    "total",
+    "windows",
+    "zcdp",
+]

@@ -10,8 +10,10 @@ import hashlib
 import io
 import json
 import math
+import operator
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -40,13 +42,15 @@ Arrays = dict[str, NDArray[Any]]
 _CLASSES: dict[str, type] = {}
 _MAX_DEPTH = 64
 _MAX_JSON_BYTES = 256 * 2**20
+_MAX_ARRAY_BYTES = 4 * 2**30
 _DOCUMENT = "document.json"
 
 
 def storable(cls: T) -> T:
     """Let a frozen dataclass or an enum be stored under its class name."""
     name = cls.__name__
-    if name in _CLASSES and _CLASSES[name].__qualname__ != cls.__qualname__:
+    known = _CLASSES.get(name, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise TypeError(f"two storable classes are called {name}")
     _CLASSES[name] = cls
     return cls
@@ -61,22 +65,24 @@ def encode(value: object) -> tuple[Any, Arrays]:
 def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"a value nested deeper than {_MAX_DEPTH} levels cannot be stored")
-    if value is None or isinstance(value, (bool, str)) or type(value) is int:
+    if value is None or isinstance(value, (bool, str)):
         return value
-    if isinstance(value, np.integer):
-        return int(value)
+    if type(value) is int or isinstance(value, np.integer):
+        return _encode_integer(int(value))
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return number if math.isfinite(number) else {"~float": repr(number)}
     if isinstance(value, Fraction):
-        return {"~fraction": f"{value.numerator}/{value.denominator}"}
+        return {"~fraction": [_encode_integer(value.numerator), _encode_integer(value.denominator)]}
     if isinstance(value, (tuple, list)):
         return [_encode(item, arrays, depth + 1) for item in value]
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf":
-            raise InvalidInput(f"an array of {value.dtype} cannot be stored; use numbers")
+        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+            raise InvalidInput(f"an array of {value.dtype} cannot be stored; use numbers of at most 64 bits")
         key = f"a{len(arrays)}"
-        arrays[key] = np.ascontiguousarray(value)
+        arrays[key] = np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
         return {"~array": key}
     if isinstance(value, Mapping):
         return {"~map": [[_encode(k, arrays, depth + 1), _encode(v, arrays, depth + 1)] for k, v in value.items()]}
@@ -91,26 +97,49 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     raise InvalidInput(f"a {name} cannot be stored")
 
 
+def _encode_integer(value: int) -> int | dict[str, str]:
+    # Python refuses to write and read decimal texts of more than 4300 digits
+    return value if abs(value) < 2**1024 else {"~integer": hex(value)}
+
+
 def decode(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The value that `encode` was given; sequences come back as tuples."""
+    """The value that `encode` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
+    try:
+        return _decode(tree, arrays, 0)
+    except InvalidInput:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # constructors of foreign values fail in their own ways
+        raise InvalidInput(f"what was stored cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _decode(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
+    if depth > _MAX_DEPTH + 1:
+        raise InvalidInput("what was stored is nested too deeply")
     if isinstance(tree, list):
-        return tuple(decode(item, arrays) for item in tree)
+        return tuple(_decode(item, arrays, depth + 1) for item in tree)
     if not isinstance(tree, dict):
         return tree
     if "~float" in tree:
         return float(tree["~float"])
+    if "~integer" in tree:
+        return int(tree["~integer"], 16)
     if "~fraction" in tree:
-        return Fraction(tree["~fraction"])
+        numerator, denominator = _decode(tree["~fraction"], arrays, depth + 1)
+        return Fraction(operator.index(numerator), operator.index(denominator))
     if "~array" in tree:
-        array = arrays[tree["~array"]]
+        array = arrays[tree["~array"]].view()
         array.flags.writeable = False
         return array
     if "~map" in tree:
-        return {decode(k, arrays): decode(v, arrays) for k, v in tree["~map"]}
+        pairs = [(_decode(k, arrays, depth + 1), _decode(v, arrays, depth + 1)) for k, v in tree["~map"]]
+        if len(dict(pairs)) != len(pairs):
+            raise InvalidInput("what was stored holds a key twice")
+        return dict(pairs)
     cls = _CLASSES.get(tree.get("~class", ""))
     if cls is None:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")
-    body = {key: decode(item, arrays) for key, item in tree.items() if key != "~class"}
+    body = {key: _decode(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}
     return cls(**body)
 
 
@@ -144,10 +173,15 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 def write_document(path: str | os.PathLike[str], value: object) -> None:
     """Store a value in one file (a zip of one JSON document and plain .npy arrays)."""
     tree, arrays = encode(value)
+    document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
+    if len(document) > _MAX_JSON_BYTES or sum(a.nbytes for a in arrays.values()) > _MAX_ARRAY_BYTES:
+        raise InvalidInput(
+            f"at most {_MAX_JSON_BYTES:,} bytes of text and {_MAX_ARRAY_BYTES:,} of arrays can be stored"
+        )
 
     def write(partial: Path) -> None:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
-            bundle.writestr(_DOCUMENT, json.dumps(tree, ensure_ascii=True))
+            bundle.writestr(_DOCUMENT, document)
             for key, array in arrays.items():
                 with bundle.open(f"{key}.npy", "w", force_zip64=True) as handle:
                     np.lib.format.write_array(handle, array, allow_pickle=False)
@@ -159,17 +193,46 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
     """Read what `write_document` wrote; anything else is refused with InvalidInput."""
     try:
         with zipfile.ZipFile(path) as bundle:
-            if bundle.getinfo(_DOCUMENT).file_size > _MAX_JSON_BYTES:
-                raise InvalidInput(f"{path}: the document is larger than {_MAX_JSON_BYTES} bytes")
-            tree = json.loads(bundle.read(_DOCUMENT))
+            members = bundle.infolist()
+            _check_members(members)
+            tree = json.loads(bundle.read(_DOCUMENT), parse_constant=_no_constant)
             arrays = {
-                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(bundle.read(name)), allow_pickle=False)
-                for name in bundle.namelist()
-                if name.endswith(".npy")
+                m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
             }
         value = decode(tree, arrays)
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, RecursionError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error
     if not isinstance(value, expected):
         raise InvalidInput(f"{path} holds a {type(value).__name__}, not what was asked for")
     return value
+
+
+def _check_members(members: list[zipfile.ZipInfo]) -> None:
+    """Refuse, before anything is unpacked, what `write_document` never writes."""
+    names = [m.filename for m in members]
+    if len(set(names)) != len(names):
+        raise InvalidInput("it holds two parts of one name")
+    for member in members:
+        known = member.filename == _DOCUMENT or member.filename.endswith(".npy")
+        plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & 1
+        if not known or not plain:
+            raise InvalidInput(f"it holds the foreign part {member.filename!r}")
+    text = sum(m.file_size for m in members if m.filename == _DOCUMENT)
+    if text > _MAX_JSON_BYTES or sum(m.file_size for m in members) - text > _MAX_ARRAY_BYTES + 1024 * len(members):
+        raise InvalidInput(f"it holds more than {_MAX_JSON_BYTES:,} bytes of text or {_MAX_ARRAY_BYTES:,} of arrays")
+
+
+def _no_constant(text: str) -> None:
+    raise InvalidInput(f"{text} is no number")
+
+
+def _read_array(member: bytes) -> NDArray[Any]:
+    """A plain array of numbers, as long as its header says; nothing is allocated for what a header merely claims."""
+    handle = io.BytesIO(member)
+    if np.lib.format.read_magic(handle) != (1, 0):
+        raise InvalidInput("an array is not in version 1.0 of numpy's format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
+    length = len(member) - handle.tell()
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or fortran or math.prod(shape) * dtype.itemsize != length:
+        raise InvalidInput("an array is not of plain numbers, or is shorter or longer than it says")
+    return np.frombuffer(member, dtype=dtype, offset=handle.tell()).reshape(shape)

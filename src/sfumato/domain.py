@@ -8,59 +8,25 @@ from __future__ import annotations
 
 import itertools
 import math
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal, cast
 
+import numpy as np
+
+from sfumato.checks import Number, check_distinct, check_text, read_number, shorten, show_count, show_number
 from sfumato.codec import storable
 from sfumato.errors import DomainError
 
 __all__ = ["OTHER", "Attribute", "Bins", "Booleans", "Categories", "Domain", "Integers"]
 
-Number = int | float
 Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 
 OTHER = "(other)"
-_MAX_NAME_BYTES = 256
 _MAX_CELLS = 10_000_000
-
-
-def check_text(text: object, what: str) -> str:
-    """A name that people can tell apart: no control, zero-width or bidirectional characters."""
-    if not isinstance(text, str) or not text.strip():
-        raise DomainError(f"{what} must be a non-empty text, not {text!r}")
-    if len(text.encode("utf-8", "surrogatepass")) > _MAX_NAME_BYTES:
-        raise DomainError(f"{what} {text[:40]!r}… is longer than {_MAX_NAME_BYTES} bytes")
-    for char in text:
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
-            raise DomainError(f"{what} {text!r} holds the invisible character U+{ord(char):04X}; remove it")
-    return text
-
-
-def check_distinct(texts: Iterable[str], what: str) -> None:
-    """Refuse texts that are equal, or equal but for case, width or accents' composition."""
-    seen: dict[str, str] = {}
-    for text in texts:
-        key = unicodedata.normalize("NFKC", text).casefold().strip()
-        if key in seen:
-            raise DomainError(f"{what} {seen[key]!r} and {text!r} cannot be told apart; rename one")
-        seen[key] = text
-
-
-def _number(value: object, what: str) -> Number:
-    if isinstance(value, (Decimal, Fraction)):
-        value = int(value) if value == int(value) else float(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise DomainError(f"{what} must be a finite number, not {value!r}")
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
-
-
-def _show(value: Number) -> str:
-    return str(value) if isinstance(value, int) else repr(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +59,14 @@ class Attribute:
         return "drop" in (self.outside, self.missing)
 
     @property
+    def declared_size(self) -> int:
+        """Number of declared cells, without the extra one."""
+        return len(self.declared_labels)
+
+    @property
     def size(self) -> int:
         """Number of cells."""
-        return len(self.declared_labels) + self.has_other
+        return self.declared_size + self.has_other
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -125,7 +96,9 @@ def _check_size(count: int, what: str) -> None:
     if count < 1:
         raise DomainError(f"{what} declares no cell")
     if count > _MAX_CELLS:
-        raise DomainError(f"{what} declares {count:,} cells; at most {_MAX_CELLS:,} are allowed, use wider ones")
+        raise DomainError(
+            f"{what} declares {show_count(count)} cells; at most {_MAX_CELLS:,} are allowed, use wider ones"
+        )
 
 
 @storable
@@ -159,6 +132,10 @@ class Categories(Attribute):
         object.__setattr__(self, "values", values)
 
     @property
+    def declared_size(self) -> int:
+        return len(self._mapping)
+
+    @property
     def codes(self) -> tuple[str, ...]:
         """What the table holds, one code per declared cell, as text."""
         return tuple(self._mapping)
@@ -172,18 +149,25 @@ class Categories(Attribute):
         # __post_init__ turned whatever was given into a dict of texts
         return cast(dict[str, str], self.values)
 
+    def _key(self) -> tuple[object, ...]:
+        return (tuple(self._mapping.items()), self.outside, self.missing)
+
+    def __eq__(self, other: object) -> bool:
+        # the order of the codes is the order of the cells; two dicts in other orders would count as equal
+        return isinstance(other, Categories) and self._key() == other._key()
+
     def __hash__(self) -> int:
-        return hash((tuple(self._mapping.items()), self.outside, self.missing))
+        return hash(self._key())
 
 
 def _code(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        raise DomainError(f"a category must be a text or a number, not {value!r}; for true/false use sf.Booleans()")
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise DomainError(f"a category must be a text or a finite number, not {value!r}")
-        value = int(value) if value.is_integer() else value
-    return check_text(str(value), "category")
+    if isinstance(value, str):
+        return check_text(str(value), "category")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number, Decimal, Fraction)):
+        raise DomainError(
+            f"a category must be a text or a number, not {shorten(value)}; for true/false use sf.Booleans()"
+        )
+    return show_number(read_number(value, "a category"))
 
 
 @storable
@@ -199,7 +183,7 @@ class Integers(Attribute):
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "width"):
-            value = _number(getattr(self, name), f"integer {name}")
+            value = read_number(getattr(self, name), f"integer {name}")
             if not isinstance(value, int) or abs(value) >= 2**53:
                 raise DomainError(f"integer {name} must be a whole number below 2^53, not {value!r}")
             object.__setattr__(self, name, value)
@@ -207,8 +191,12 @@ class Integers(Attribute):
             raise DomainError(f"integers from {self.low} to {self.high}: the range is reversed")
         if self.width < 1:
             raise DomainError(f"width must be at least 1, not {self.width}")
-        _check_size(-(-(self.high - self.low + 1) // self.width), f"integers from {self.low} to {self.high}")
+        _check_size(self.declared_size, f"integers from {self.low} to {self.high}")
         _check_policies(self.outside, self.missing, numeric=True)
+
+    @property
+    def declared_size(self) -> int:
+        return -(-(self.high - self.low + 1) // self.width)
 
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...]:
@@ -236,13 +224,18 @@ class Bins(Attribute):
     def __post_init__(self) -> None:
         if isinstance(self.edges, (str, bytes)) or not hasattr(self.edges, "__iter__"):
             raise DomainError(f"edges must be a list of numbers, not {self.edges!r}")
-        edges = tuple(_number(e, "a bin edge") for e in self.edges)
+        # an endless list is cut where it is too long anyway
+        edges = tuple(read_number(e, "a bin edge") for e in itertools.islice(self.edges, _MAX_CELLS + 2))
         _check_size(len(edges) - 1, "a list of bin edges")
         for a, b in itertools.pairwise(edges):
             if not a < b:
-                raise DomainError(f"bin edges must increase: {_show(a)} is followed by {_show(b)}")
+                raise DomainError(f"bin edges must increase: {show_number(a)} is followed by {show_number(b)}")
         _check_policies(self.outside, self.missing, numeric=True)
         object.__setattr__(self, "edges", edges)
+
+    @property
+    def declared_size(self) -> int:
+        return len(self.edges) - 1
 
     @classmethod
     def regular(
@@ -254,7 +247,7 @@ class Bins(Attribute):
         missing: Missing | None = None,
     ) -> Bins:
         """Bins of equal width from `low` to `high`; `width` must divide the range."""
-        start, stop, step = (Fraction(str(_number(v, "a bin edge"))) for v in (low, high, width))
+        start, stop, step = (Fraction(show_number(read_number(v, "a bin edge"))) for v in (low, high, width))
         if step <= 0 or stop <= start:
             raise DomainError(f"bins from {low} to {high} of width {width}: the range or the width is reversed")
         count = (stop - start) / step
@@ -270,7 +263,7 @@ class Bins(Attribute):
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
-        return tuple(f"[{_show(a)}, {_show(b)})" for a, b in self.intervals)
+        return tuple(f"[{show_number(a)}, {show_number(b)})" for a, b in self.intervals)
 
     @property
     def midpoints(self) -> tuple[float, ...]:
@@ -302,23 +295,24 @@ class Domain:
 
     attributes: Mapping[str, Attribute]
 
-    def __post_init__(self) -> None:
-        given = self.attributes
+    def __init__(self, attributes: Mapping[str, Attribute | int]) -> None:
+        given = attributes
         if not isinstance(given, Mapping) or not given:
             raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {given!r}")
-        attributes = {}
+        kept: dict[str, Attribute] = {}
         for name, attribute in given.items():
             check_text(name, "attribute name")
-            if isinstance(attribute, int) and not isinstance(attribute, bool):
-                attribute = Integers(0, attribute - 1)
+            if isinstance(attribute, (int, np.integer)) and not isinstance(attribute, bool):
+                _check_size(int(attribute), f"attribute {name!r}")
+                attribute = Integers(0, int(attribute) - 1)
             if not isinstance(attribute, Attribute):
                 raise DomainError(
                     f"attribute {name!r} must be sf.Categories, sf.Integers, sf.Bins, sf.Booleans or a size, "
                     f"not {attribute!r}"
                 )
-            attributes[name] = attribute
-        check_distinct(attributes, "attributes")
-        object.__setattr__(self, "attributes", attributes)
+            kept[name] = attribute
+        check_distinct(kept, "attributes")
+        object.__setattr__(self, "attributes", kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -345,26 +339,31 @@ class Domain:
         return self.attributes[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.attributes
+        return isinstance(name, str) and name in self.attributes
+
+    def __eq__(self, other: object) -> bool:
+        # the order of the attributes is the order of the axes
+        return isinstance(other, Domain) and tuple(self.attributes.items()) == tuple(other.attributes.items())
 
     def __hash__(self) -> int:
         return hash(tuple(self.attributes.items()))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
         """Number of cells of each named attribute."""
-        return tuple(self.attributes[n].size for n in names)
+        return tuple(self[n].size for n in names)
 
     def axis(self, name: str) -> int:
         """Position of an attribute."""
+        self.check_names([name])
         return self.names.index(name)
 
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names as a tuple, refused where unknown or repeated."""
-        if isinstance(names, str):
-            raise DomainError(f"attributes are given as a list of names; write [{names!r}]")
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise DomainError(f"attributes are given as a list of names, such as [{self.names[0]!r}], not {names!r}")
         result = tuple(names)
         for name in result:
-            if name not in self.attributes:
+            if not isinstance(name, str) or name not in self.attributes:
                 raise DomainError(f"no attribute is called {name!r}; there are {', '.join(self.names)}")
         if len(set(result)) != len(result):
             raise DomainError(f"an attribute is named twice in {result}")
@@ -376,4 +375,4 @@ class Domain:
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())
-        return f"Domain({inside}; {self.size:,} cells)"
+        return f"Domain({inside}; {show_count(self.size)} cells)"

@@ -69,5 +69,7 @@ def _price(plan: Plan) -> str:
 def _bound(plan: Plan) -> str:
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
-    ratio = plan.objective_value / plan.lower_bound - 1
-    return f"proved lower bound {plan.lower_bound:,.6g}; this plan is {max(0.0, ratio):.2%} above it"
+    ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
+    weighted = not math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-9)
+    what = f"weighted error {plan.objective_value:,.6g}, " if weighted else ""
+    return f"{what}proved lower bound {plan.lower_bound:,.6g}; this plan is {ratio:.2%} above it"

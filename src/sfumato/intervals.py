@@ -45,7 +45,7 @@ def margins(confidence: float, second: FloatArray, fourth: FloatArray | None, no
     Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only.
     """
     deviation = np.sqrt(second * noise.variance)
-    single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9)
+    single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9, atol=0.0)
     if single or (fourth is None and noise.variance < 64.0):
         # one draw an answer, or a coarse lattice: the law's own quantile
         return np.sqrt(second) * noise.quantile((1 + confidence) / 2)

@@ -8,7 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from sfumato.domain import Domain, check_distinct
+from sfumato.checks import check_distinct
+from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -31,7 +32,13 @@ from sfumato.workloads.schema import read_schema
 __all__ = ["Spec", "read_spec"]
 
 _MAX_QUERIES = 1_000
-_PARAMETERS = ("epsilon", "delta", "rho", "mu")
+# each alone, so that a value that no budget may have is refused on its own line
+_PARAMETERS: dict[str, Callable[[Any], Budget]] = {
+    "epsilon": Budget.pure,
+    "delta": lambda delta: Budget.approx(1, delta),
+    "rho": Budget.zcdp,
+    "mu": Budget.gdp,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,10 @@ def _source(root: Section, folder: Path) -> str | None:
 def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     privacy = root.section("privacy")
     privacy.allow(*_PARAMETERS, "neighbours", "person", "rows_per_person")
-    given = {key: privacy.raw(key) for key in _PARAMETERS if key in privacy}
+    given = {key: privacy.raw(key) for key in privacy if key in _PARAMETERS}
+    for key, value in given.items():
+        with privacy.guard(key):
+            _PARAMETERS[key](value)
     with privacy.guard(*list(given)[-1:]):
         budget = Budget.from_json(given)
     privacy.need("neighbours", "it is 'add-remove' or 'replace-one'")
@@ -165,7 +175,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _query(entry: Section, domain: Domain) -> Workload:
-    kinds = [key for key in _KINDS if key in entry]
+    kinds = [key for key in entry if key in _KINDS]
     if len(kinds) != 1:
         given = f"it has {', '.join(kinds)}" if kinds else "it has none"
         raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(_KINDS)}; {given}", *kinds[1:2])

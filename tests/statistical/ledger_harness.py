@@ -110,7 +110,7 @@ class Tally:
         self.figures = dict.fromkeys(("kills", "debits", "unrecorded", "unlisted", "miscounted", "worst_overcount"), 0)
 
     def start(self, path: Path, log: Path) -> None:
-        self.path, self.log, self.lost = path, log, 0
+        self.path, self.log, self.lost, self.count = path, log, 0, 0
         self.anchor = Ledger.create(path, total=Budget.pure(10**6)).anchor
 
     def add(self, kills: int) -> None:
@@ -121,11 +121,12 @@ class Tally:
         listed = {entry.name for entry in ledger.unreleased()}
         figures, before, self.lost = self.figures, self.lost, len(names - published)
         figures["kills"] += kills
-        figures["debits"] = max(figures["debits"], len(names))
+        figures["debits"] += len(names) - self.count
         figures["unrecorded"] += len(published - names)
         figures["unlisted"] += len((names - published) - listed)
         figures["miscounted"] += int(ledger.spent != len(names))
         figures["worst_overcount"] = max(figures["worst_overcount"], self.lost - before)
+        self.count = len(names)
 
 
 def kills(folder: Path, kills: int, workers: int, mutant: bool = False) -> Figures:
@@ -141,7 +142,7 @@ def kills(folder: Path, kills: int, workers: int, mutant: bool = False) -> Figur
                 release_loop(tally.path, tally.log, who, mutant)
 
             pids.append(child(worker))
-        time.sleep(random.uniform(0.002, 0.06))
+        time.sleep(random.uniform(0.002, 0.12))
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         statuses(pids)

@@ -87,7 +87,7 @@ def test_a_torn_commit_is_undone() -> None:
 
 
 def test_5000_corruptions_change_no_fact_unnoticed() -> None:
-    """Mutants: integrity unchecked; a chain that leaves out the first row.
+    """Mutant: a chain whose hashes are read and not computed.
 
     A change that SQLite ignores and that no reading can see is harmless; it must stay so after one more debit.
     """

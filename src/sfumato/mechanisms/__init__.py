@@ -1,1 +1,8 @@
-"""Recipes."""
+"""Recipes: each plans without data and runs through the curator's doors."""
+
+from sfumato.mechanisms.choose import MECHANISMS, budget_for, plan
+from sfumato.mechanisms.factorize import Factorization, factorization
+from sfumato.mechanisms.run import release
+from sfumato.mechanisms.simulate import Simulation, simulate
+
+__all__ = ["MECHANISMS", "Factorization", "Simulation", "budget_for", "factorization", "plan", "release", "simulate"]

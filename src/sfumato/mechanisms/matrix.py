@@ -32,6 +32,7 @@ __all__ = ["designs"]
 
 MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
+MAX_WORK = 3 * 2_048**3
 _BITS = 24
 _BASIS_BITS = 28
 _BIAS_BITS = 32
@@ -60,7 +61,11 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     power = 1 if problem.noise == "laplace" else 2
     pieces: list[Piece] = []
     squared, known = 0.0, True
-    for names, members in _families(problem):
+    families = _families(problem)
+    work = sum(math.prod(problem.sizes[a] for a in names) ** 3 for names, members in families if len(members) > 1)
+    if work > MAX_WORK:
+        raise PlanError(f"{len(families):,} tables are too many to optimise one by one; marginals serve them together")
+    for names, members in families:
         blocks = [problem.workload.blocks[i] for i in members]
         groups, solved = _solve(problem, names, blocks, progress)
         piece, bound = _piece(problem, groups, solved, members, power)
@@ -163,7 +168,7 @@ def _piece(
 ) -> tuple[Piece, float | None]:
     real = [s for s in solved if s.factor is None]
     wanted = _BASIS_BITS if any(s.basis is not None for s in real) else _BITS
-    bits = _BIAS_BITS if any(s.bias for s in real) else max(11, wanted // max(1, len(real)))
+    bits = _BIAS_BITS if any(s.bias for s in real) else max(11, (wanted + 2) // max(1, len(real)))
     fixed = [s.at(2.0**bits) for s in solved]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
     names = ", ".join(a for g in groups for a in g) or "the total"

@@ -33,7 +33,7 @@ GUARD_BITS = 128
 # Above this exponent exp(epsilon) has too many digits; a bound that does without it is used instead.
 _EXP_CAP = 1 << 16
 # Powers of ten between which every conversion of an accepted budget lies.
-_SMALLEST, _LARGEST = -1000, 30
+_SMALLEST, _LARGEST = -1300, 30
 
 
 def _decimal_edge(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:

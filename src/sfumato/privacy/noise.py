@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.privacy.certified import ball
 from sfumato.privacy.sampling import BitSource, SystemBits, sampler
@@ -44,7 +45,7 @@ class NoiseLaw(ABC):
     __slots__ = ()
 
     def sample(self, size: int, source: BitSource | None = None) -> NDArray[np.int64]:
-        """`size` independent draws, int64, shape (size,), in about 20 MB above the result.
+        """`size` independent draws, int64, shape (size,), with less than 20 MB above the result.
 
         `source` is for tests; by default the bits come from the operating system (OpenSSL). There is no seed.
         Raises InvalidInput for a size that is not a nonnegative int.
@@ -114,6 +115,7 @@ class _Gaussian(NoiseLaw):
         return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2) * bits))
 
 
+@storable
 @dataclass(frozen=True, slots=True)
 class RoundedGaussian(_Gaussian):
     """The law of round(sigma N), N standard normal.
@@ -151,6 +153,7 @@ class RoundedGaussian(_Gaussian):
         return _erfc(Fraction(2 * k - 1, 2) / self.sigma) - _erfc(Fraction(2 * k + 1, 2) / self.sigma)
 
 
+@storable
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(_Gaussian):
     """P(k) proportional to exp(-k^2 / (2 sigma^2)) [CKS20].
@@ -189,6 +192,7 @@ class DiscreteGaussian(_Gaussian):
         return ball(-Fraction(k * k, 2) / self.sigma**2).exp()
 
 
+@storable
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace(NoiseLaw):
     """P(k) proportional to exp(-|k| / scale) [GRS12].

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from sfumato.operators.base import INT64, FloatArray, Numbers
 
 __all__ = ["Patterns", "largest_combination"]
 
-_MAX_WORK = 600_000_000
+_MAX_WORK = 1_000_000_000
 _MAX_TIES = 1_000_000
 _MAX_OBJECTS = 50_000_000
 _CHUNK = 2**21
@@ -45,6 +44,10 @@ class Patterns:
     def tops(self) -> Numbers:
         """(blocks, parts) largest sizes, Python integers."""
         return np.abs(self.values).max(axis=0).astype(object)[self.kind]
+
+    def real(self, chosen: NDArray[np.intp] | slice = slice(None)) -> FloatArray:
+        """(chosen, blocks, parts) values in float64."""
+        return self.values[chosen].astype(np.float64)[:, self.kind]
 
     def at(self, chosen: NDArray[np.intp], dtype: type) -> Numbers:
         """(chosen, blocks, parts) values: Python integers, or modulo 2^64 if dtype is np.int64."""
@@ -119,19 +122,21 @@ def _float_pass(
 
 
 def _float_values(patterns: list[Patterns], signed: FloatArray) -> Iterator[FloatArray]:
-    """Values of all choices in C order, some of the last groups at once; signed (blocks, parts)."""
+    """Values of all choices in C order: products over the first groups times products over the last ones."""
     blocks, parts = signed.shape
-    back = np.ones((1, blocks, parts))
-    front = [p.values.astype(np.float64)[:, p.kind] for p in patterns]
-    while front and len(front[-1]) * back.size <= _CHUNK:
-        last = front.pop()
-        back = (last[:, None] * back[None]).reshape(-1, blocks, parts)
-    back = back.reshape(len(back), -1)
-    for rows in itertools.product(*front):
-        prefix = signed
-        for row in rows:
-            prefix = prefix * row
-        yield back @ prefix.reshape(-1)
+    left, right = list(patterns), np.ones((1, blocks, parts))
+    while left and len(left[-1]) * right.size <= _CHUNK and (len(right) == 1 or len(left[-1]) * len(right) <= 1024):
+        right = (left.pop().real()[:, None] * right[None]).reshape(-1, blocks, parts)
+    across = right.reshape(len(right), -1).T
+    sizes = tuple(len(p) for p in left)
+    count = math.prod(sizes)
+    step = max(1, _CHUNK // max(blocks * parts, len(right)))
+    for start in range(0, count, step):
+        index = np.unravel_index(np.arange(start, min(start + step, count)), sizes) if sizes else ()
+        product = signed[None]
+        for p, i in zip(left, index, strict=True):
+            product = product * p.real(i)
+        yield (product.reshape(len(product), -1) @ across).reshape(-1)
 
 
 def _best(

@@ -34,7 +34,7 @@ __all__ = ["Sensitivity", "exact_gram", "sensitivity"]
 _MAX_CELLS_ALONE = 5_000
 _MAX_CELLS_JOINT = 1_000
 _MAX_CELLS_HUGE = 400
-_MAX_ADDITIONS = 20_000_000
+_MAX_ADDITIONS = 100_000_000
 _MAX_DOMINANCE = 2_000
 _MAX_FACTORS = 6
 
@@ -167,6 +167,8 @@ def _column_patterns(terms: list[_Term], group: Group, sizes: Mapping[str, int],
             sums = factor.column_sums(power)
             table = table * (sums[0] if factor.exchangeable else _on_axes(sums, names, group, sizes))
         columns.append(table)
+    if len(columns) == 1:
+        return Patterns.of([[(max(columns[0].flat),)]], index)
     full = np.broadcast_shapes(*(c.shape for c in columns))
     rows = set(zip(*(np.broadcast_to(c, full).reshape(-1).tolist() for c in columns), strict=True))
     return Patterns.of([[(v,) for v in row] for row in _undominated(rows)], index)
@@ -202,16 +204,21 @@ def _largest_distance(
             found = largest_combination([p for p in patterns if p is not None], scale, (1, 1, -2))
     if found is not None:
         return found
-    # ||a - b||^p <= 2^p max(||a||, ||b||)^p; and no pair is farther apart than every block's own farthest pair
-    column, _ = _largest_column(terms, groups, sizes, power)
-    return min(2**power * column, sum(_farthest(t, groups, sizes, power) for t in terms)), False
+    # no pair is farther apart than the sum of what every block's own farthest pair is
+    return min(_twice(terms, groups, sizes, power), sum(_farthest(t, groups, sizes, power) for t in terms)), False
+
+
+def _twice(terms: list[_Term], groups: list[Group], sizes: Mapping[str, int], power: int) -> int:
+    """A bound from the largest column: |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for signs alike."""
+    alike = all(f.binary for t in terms for f in t.factors)
+    return (2 if alike else 2**power) * _largest_column(terms, groups, sizes, power)[0]
 
 
 def _farthest(term: _Term, groups: list[Group], sizes: Mapping[str, int], power: int) -> int:
     """A bound of the largest distance in one block, tight where its factors are exchangeable."""
     if all(f.exchangeable for f in term.factors) and len(term.factors) <= _MAX_FACTORS:
         return int(_by_changed(term, power).max())
-    return 2**power * _largest_column([term], [g for g in groups if term.inside(g)], sizes, power)[0]
+    return _twice([term], [g for g in groups if term.inside(g)], sizes, power)
 
 
 def _is_simple(kinds: list[Inside], group: Group) -> bool:

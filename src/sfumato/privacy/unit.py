@@ -39,6 +39,7 @@ class PrivacyUnit:
     rows_per_person: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
         c = self.rows_per_person
         if isinstance(c, bool) or not isinstance(c, int) or not 1 <= c <= 10**6:
             raise PlanError(f"rows_per_person must be a whole number from 1 to 1,000,000, not {c!r}")

@@ -29,6 +29,8 @@ __all__ = ["Progress", "Solution", "cold_start", "solve", "warm_start"]
 Progress = Callable[[int, float], None]
 
 _EPS = float(np.finfo(np.float64).eps)
+_SINGLE = 1e-10  # energy down to which single precision finds the way
+_REST = 1e-20  # energy below which rounding is all that is left
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
 
@@ -101,22 +103,25 @@ def _bounds(blocks: Sequence[Block], point: _Point) -> tuple[float, float, Float
     return lower, float(np.sqrt(square)) * (1 + rounding * (2 + spread)), squares
 
 
-def _newton(blocks: Sequence[Block], point: _Point, target: float) -> FloatArray:
-    """The Newton direction in log v by conjugate gradients, to the energy `target` of its residual.
+def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float) -> FloatArray:
+    """The Newton direction in log v by conjugate gradients.
 
-    Products in single precision: an error of 1e-6 in the direction is repaired by the next step.
+    Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of t
+    from its maximum, the other the gap of a strategy whose columns have one scale.
+    Products in single precision until the end: an error of 1e-6 in the direction is repaired by the next step.
     """
-    parts: list[tuple[IntArray, NDArray[np.float32], NDArray[np.float32]]] = []
+    kind = np.float32 if point.energy > _SINGLE else np.float64
+    parts: list[tuple[IntArray, NDArray[np.floating], NDArray[np.floating]]] = []
     for block, spectrum in zip(blocks, point.spectra, strict=True):
         s = spectrum.roots / point.total
-        kernel = (s[:, None] * s / (s[:, None] + s)).astype(np.float32)
-        parts.append((block.index, spectrum.vectors.astype(np.float32), kernel))
+        kernel = (s[:, None] * s / (s[:, None] + s)).astype(kind)
+        parts.append((block.index, spectrum.vectors.astype(kind, copy=False), kernel))
     excess, metric = point.excess, point.metric
 
     def hessian(x: FloatArray) -> FloatArray:
         out = excess * x
         for index, vectors, kernel in parts:
-            inner = (vectors.T * x[index].astype(np.float32)) @ vectors
+            inner = (vectors.T * x[index].astype(kind)) @ vectors
             inner *= kernel
             diagonal = np.einsum("ij,ij->i", vectors @ inner, vectors).astype(np.float64)
             out += np.bincount(index, weights=diagonal, minlength=len(x))
@@ -135,7 +140,9 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float) -> FloatArray
         residual = residual - energy / curvature * image
         preconditioned = residual / metric
         previous, energy = energy, float(residual @ preconditioned)
-        if energy <= 4 * target:
+        if float(np.abs(step).max()) > 32:
+            break
+        if energy <= 4 * target and float((residual / point.v).max()) <= slack:
             break
         direction = preconditioned + energy / previous * direction
     return step
@@ -163,14 +170,13 @@ def solve(
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned
-    rest = 1e-14 if full else 1e-20
     point, iterations, length, stalled = _evaluate(blocks, start, least), 1, 1.0, False
     best, best_v = np.inf, point.v
     while True:
         energy, crude = point.energy, float((point.share / point.v).max())
         if crude < best:
             best, best_v = crude, point.v
-        last = stalled or iterations >= max_iterations or energy < rest
+        last = stalled or iterations >= max_iterations or energy < _REST
         if last and certify and not full and crude > best:
             point = _evaluate(blocks, best_v, least)
         lower, upper, squares = 0.0, np.inf, point.v
@@ -180,12 +186,14 @@ def solve(
             progress(iterations, min(float(np.sqrt(best)), upper / lower if lower > 0.0 else np.inf) - 1.0)
         if last or upper <= lower * (1 + tolerance) or (not certify and energy <= tolerance):
             return Solution(point.v, lower, upper, squares, point.spectra, iterations)
-        finest = tolerance / 100 if full and energy > tolerance else tolerance**2 / 1000
-        target = max(min(0.0025, 10 * energy) * energy, finest)
-        moved, fixed, total = _moved(point.v, length * _newton(blocks, point, target)), point.share, point.total
+        second_order = full and energy > tolerance  # the gap will be about the energy, not its root
+        target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
+        slack = np.inf if second_order else max(tolerance / 2, 0.03 * (crude - 1))
+        moved, fixed = _moved(point.v, length * _newton(blocks, point, target, slack)), point.share
+        total, proved = point.total, sum(spectrum.proved for spectrum in point.spectra)
         del point  # its vectors are not needed any more, and are as large as the Gram
         point, iterations, length = _evaluate(blocks, moved, least), iterations + 1, min(1.0, 2 * length)
-        if point.total < total and iterations < max_iterations:
+        if point.total < min(proved, total * (1 - tolerance / 1000)) and iterations < max_iterations:
             del point
             point, iterations, length = _evaluate(blocks, fixed, least), iterations + 1, length / 8
             stalled = point.total <= total * (1 + len(start) * _EPS)

@@ -228,8 +228,30 @@ def quantise(coefficient: FloatArray, basis: LinearOperator | None, scale: float
 
     From here on the rounded strategy is the strategy: its sensitivity is the one that is priced.
     """
-    rounded = Dense(np.rint(coefficient * scale).astype(np.int64))
-    return Matrix(rounded if basis is None else Compose(rounded, basis), float(scale))
+    if basis is None:
+        return Matrix(Dense(_round_columns(coefficient * scale)), float(scale))
+    return Matrix(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
+
+
+def _round_columns(values: FloatArray) -> NDArray[np.int64]:
+    """Round to integers so that each column keeps its length: the longest column sets the price.
+
+    Plain rounding changes a squared length by about the size of an entry. Moving one entry of a column
+    by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
+    """
+    wanted = (values**2).sum(axis=0)
+    rounded = np.rint(values)
+    columns = np.arange(values.shape[1])
+    for _ in range(4):
+        excess = (rounded**2).sum(axis=0) - wanted
+        step = -np.sign(excess)
+        change = step * 2 * np.abs(rounded) + 1
+        after = np.abs(excess + change)
+        after[rounded == 0] = np.inf
+        row = after.argmin(axis=0)
+        better = after[row, columns] < np.abs(excess)
+        rounded[row, columns] += np.where(better, step * np.sign(rounded[row, columns]), 0.0)
+    return rounded.astype(np.int64)
 
 
 def row_basis(gram: FloatArray, operator: LinearOperator | None, rank: int) -> LinearOperator | None:

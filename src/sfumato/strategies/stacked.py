@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,13 +33,18 @@ class Stacked(Strategy):
     def summary(self) -> str:
         return self.title or "; ".join(dict.fromkeys(p.summary for p in self.pieces))
 
+    @functools.cached_property
+    def _held(self) -> tuple[frozenset[str], ...]:
+        """Per piece the attributes it holds."""
+        return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
+
     def _best(self, query: Block, power: int) -> tuple[int, FloatArray]:
         """The piece of least mean variance for a query, and its row powers."""
         best: tuple[float, int] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
-        for i, piece in enumerate(self.pieces):
-            if not asked <= {a for b in piece.blocks for a in b.attributes}:
+        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
+            if not asked <= held:
                 continue
             try:
                 mean = float(piece.row_powers(query, 2).mean())

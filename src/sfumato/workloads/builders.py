@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.checks import show_count
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Sparse, Window
+from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, Workload, exact_weight
 from sfumato.workloads.predicates import compile_predicate
 
@@ -33,7 +39,7 @@ _MAX_TABLES = 1_000_000
 
 
 def _by(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, ...]:
-    names = (by,) if isinstance(by, str) else tuple(by)
+    names = (by,) if isinstance(by, str) else domain.check_names(by)
     domain.check_names((attribute, *names))
     return names
 
@@ -69,24 +75,28 @@ def marginals(
     if sum(given is not None for given in (order, upto, sets)) != 1:
         raise WorkloadError("give exactly one of order=, upto= or sets=")
     if sets is not None:
-        chosen = [domain.ordered(s) for s in sets]
+        if isinstance(sets, str):
+            raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
+        chosen = [domain.ordered(s) for s in itertools.islice(sets, _MAX_TABLES + 1)]
+        count = len(chosen)
     else:
-        top = order if order is not None else upto
-        if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= len(domain.names):
-            raise WorkloadError(f"an order must be a whole number from 0 to {len(domain.names)}, not {top!r}")
+        d, top = len(domain.names), order if order is not None else upto
+        if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= d:
+            raise WorkloadError(f"an order must be a whole number from 0 to {d}, not {top!r}")
         orders = [top] if order is not None else range(top + 1)
-        chosen = [c for o in orders for c in itertools.islice(itertools.combinations(domain.names, o), _MAX_TABLES)]
-    if not chosen or len(chosen) > _MAX_TABLES:
-        raise WorkloadError(f"between 1 and {_MAX_TABLES:,} marginal tables are allowed, not {len(chosen):,}")
+        count = sum(math.comb(d, o) for o in orders)
+        chosen = [c for o in orders for c in itertools.combinations(domain.names, o)] if count <= _MAX_TABLES else []
+    if not 1 <= count <= _MAX_TABLES:
+        raise WorkloadError(f"from 1 to {_MAX_TABLES:,} marginal tables are allowed, not {show_count(count)}")
     if len(set(chosen)) != len(chosen):
         raise WorkloadError("a set of attributes is named twice among the marginals")
-    chosen_weights = {
-        k if isinstance(k, int) else domain.ordered((k,) if isinstance(k, str) else k): exact_weight(v)
-        for k, v in (weights or {}).items()
-    }
-    for key in chosen_weights:
-        if key not in (len(c) for c in chosen) and key not in chosen:
-            raise WorkloadError(f"weights name {key!r}, which is no marginal of this workload")
+    chosen_weights: dict[object, Fraction] = {}
+    known = {len(c) for c in chosen} | set(chosen)
+    for key, weight in (weights or {}).items():
+        name = key if isinstance(key, int) else domain.ordered((key,) if isinstance(key, str) else key)
+        if name not in known or isinstance(key, bool) or name in chosen_weights:
+            raise WorkloadError(f"weights name {key!r}, which is no marginal of this workload, or is named twice")
+        chosen_weights[name] = exact_weight(weight)
     return Workload(
         domain,
         tuple(
@@ -100,11 +110,13 @@ def marginals(
     )
 
 
-def _ordered(domain: Domain, attribute: str, by: Iterable[str] | str, part: str, make: Any) -> Workload:
+def _ordered(
+    domain: Domain, attribute: str, by: Iterable[str] | str, part: str, make: Callable[[int], LinearOperator]
+) -> Workload:
     names = _by(domain, attribute, by)
     declared = domain[attribute]
     n = declared.size - declared.has_other
-    operator: LinearOperator = make(n)
+    operator = make(n)
     if declared.has_other:
         # the extra cell has no place in the order: it is not counted
         operator = Padded(operator, 1)
@@ -126,7 +138,7 @@ def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Work
 
 def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str = ()) -> Workload:
     """Every run of `width` neighbouring declared cells."""
-    return _ordered(domain, attribute, by, f"windows {attribute}", lambda n: Window(n, width))
+    return _ordered(domain, attribute, by, f"windows {attribute}", partial(Window, width=width))
 
 
 def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: Iterable[str] | str = ()) -> Workload:
@@ -141,11 +153,11 @@ def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: It
         if declared.midpoints is None:
             raise WorkloadError(f"{attribute} is not numeric; give the value of each cell with values=")
         values = declared.midpoints
-    row = np.asarray(values, dtype=np.float64)
+    row = numbers(values, "values").astype(np.float64)
     if row.shape == (declared.size - declared.has_other,) and declared.has_other:
         row = np.append(row, 0.0)
     if row.shape != (declared.size,):
-        raise WorkloadError(f"{attribute} has {declared.size} cells; {row.size} values were given")
+        raise WorkloadError(f"{attribute} has {declared.size} cells; values of shape {row.shape} were given")
     query = QueryBlock(
         f"sum of {attribute}",
         Block(((attribute,),), (Dense(row[None, :]),)),
@@ -164,7 +176,7 @@ def predicates(domain: Domain, texts: Sequence[str]) -> Workload:
     for text in texts:
         compiled = compile_predicate(domain, text)
         names, mask = compiled.attributes, compiled.mask
-        sides = [mask.any(axis=tuple(j for j in range(mask.ndim) if j != i)) for i in range(mask.ndim)]
+        sides = [np.asarray(mask.any(axis=tuple(j for j in range(mask.ndim) if j != i))) for i in range(mask.ndim)]
         product = np.ones((), dtype=bool)
         for side in sides:
             product = np.multiply.outer(product, side)
@@ -191,9 +203,11 @@ def queries(
     if domain is None:
         domain = Domain({attribute or "cell": columns})
     names = domain.check_names([attribute]) if attribute is not None else domain.names
-    cells = int(np.prod([domain[n].size for n in names], dtype=object))
+    cells = math.prod(domain.sizes(names))
     if columns != cells:
-        raise WorkloadError(f"the matrix has {columns:,} columns; {', '.join(names)} has {cells:,} cells")
+        raise WorkloadError(f"the matrix has {columns:,} columns; {', '.join(names)} has {show_count(cells)} cells")
+    if isinstance(labels, str):
+        raise WorkloadError(f"labels= takes a list of texts, one per query, not {labels!r}")
     texts = None if labels is None else tuple(str(t) for t in labels)
     return Workload(domain, (QueryBlock("queries", Block((names,), (operator,)), labels=(texts,)),))
 
@@ -204,28 +218,26 @@ def as_operator(matrix: Any) -> LinearOperator:
         return matrix
     if hasattr(matrix, "tocsr"):
         return Sparse.of(matrix)
-    try:
-        array = np.asarray(matrix)
-    except ValueError as error:
-        raise WorkloadError(f"the queries must be a matrix with rows of equal length: {error}") from error
+    array = real_array(matrix, "the queries")
     return Dense(array[None, :] if array.ndim == 1 else array)
 
 
 def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named: Workload) -> Workload:
     """Several workloads as one. Those given by name become parts of that name; `weights` are per part."""
-    parts = [*works, *(w.named(n) for n, w in named.items())]
-    if not parts or not all(isinstance(w, Workload) for w in parts):
+    if not works and not named:
         raise WorkloadError("stack needs at least one workload")
-    result = parts[0]
-    for work in parts[1:]:
-        result = result + work
-    for name, weight in (weights or {}).items():
-        if name not in result.parts:
-            raise WorkloadError(f"weights name {name!r}; the parts are {', '.join(result.parts)}")
-        factor = exact_weight(weight)
-        blocks = (
-            QueryBlock(q.part, q.block, q.weight * factor, q.unit, q.labels) if q.part == name else q
-            for q in result.blocks
-        )
-        result = Workload(result.domain, tuple(blocks))
-    return result
+    for work in (*works, *named.values()):
+        if not isinstance(work, Workload):
+            raise WorkloadError(f"stack takes workloads, not a {type(work).__name__}")
+    parts = [*works, *(w.named(n) for n, w in named.items())]
+    if any(w.domain != parts[0].domain for w in parts):
+        raise WorkloadError("workloads over different domains cannot be stacked")
+    blocks = [q for w in parts for q in w.blocks]
+    names = dict.fromkeys(q.part for q in blocks)
+    factors = {name: exact_weight(weight) for name, weight in (weights or {}).items()}
+    for name in factors:
+        if name not in names:
+            raise WorkloadError(f"weights name {name!r}; the parts are {', '.join(names)}")
+    return Workload(
+        parts[0].domain, tuple(replace(q, weight=q.weight * factors.get(q.part, Fraction(1))) for q in blocks)
+    )

@@ -12,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.checks import show_number
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Integers
 from sfumato.workloads.reading import nearest
 
@@ -36,7 +37,7 @@ class Column:
         self.name = name
         self.attribute = attribute
         self.size = attribute.size
-        self._declared = self.size - attribute.has_other
+        self._declared = attribute.declared_size
         self._refuse = refuse
         self._indices: dict[str, int] | None = None
 
@@ -191,17 +192,9 @@ class Column:
             if not isinstance(self.attribute, Booleans):
                 self._refuse(constant.at, f"{self.name} is not true or false; write {self.example}")
             return int(value)
-        spellings = [value] if isinstance(value, str) else [constant.raw, _plain_text(value)]
+        spellings = [value] if isinstance(value, str) else [constant.raw, show_number(self._double(constant))]
         found = next((self._indices[s] for s in spellings if s in self._indices), None)
         if found is None:
             allowed = nearest(spellings[0], self.attribute.declared_labels)
             self._refuse(constant.at, f"{self.name} has no {spellings[0]!r}; {allowed}")
         return found
-
-
-def _plain_text(value: Fraction) -> str:
-    """A number as the text that categories have for it."""
-    try:
-        return str(int(value)) if value.denominator == 1 else repr(float(value))
-    except OverflowError:
-        return ""

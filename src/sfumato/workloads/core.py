@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.checks import check_text, shorten, show_count
 from sfumato.codec import storable
-from sfumato.domain import Attribute, Domain, check_text
+from sfumato.domain import Attribute, Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import (
     AllRange,
@@ -28,22 +31,26 @@ from sfumato.operators import (
     Total,
     Window,
 )
-from sfumato.operators.base import Numbers
+from sfumato.operators.base import Numbers, real_array
 
 __all__ = ["RECORDS", "QueryBlock", "Workload", "exact_weight", "on_domain"]
 
 RECORDS = "records"
 _MAX_LABELS = 20_000_000
+_MAX_PART_BYTES = 4096
+_SHORT = re.compile(r"[^eE]{1,200}([eE][+-]?[0-9]{1,3})?")
 
 
 def exact_weight(weight: object) -> Fraction:
-    """A weight as an exact positive number."""
+    """A weight as an exact number from 1e-100 to 1e100."""
+    given: Any = str(weight) if isinstance(weight, (float, np.floating, Decimal)) else weight
     try:
-        exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)  # type: ignore[arg-type]
+        # a long exponent would be written out in full
+        exact = Fraction(0) if isinstance(given, str) and not _SHORT.fullmatch(given) else Fraction(given)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         exact = Fraction(0)
-    if isinstance(weight, bool) or exact <= 0:
-        raise WorkloadError(f"a weight must be a positive number, not {weight!r}")
+    if isinstance(weight, bool) or not Fraction(1, 10**100) <= exact <= 10**100:
+        raise WorkloadError(f"a weight must be a positive number, from 1e-100 to 1e100, not {shorten(weight)}")
     return exact
 
 
@@ -63,12 +70,16 @@ class QueryBlock:
     labels: tuple[tuple[str, ...] | None, ...] = ()
 
     def __post_init__(self) -> None:
-        check_text(self.part, "a part's name")
-        if not self.labels:
-            object.__setattr__(self, "labels", (None,) * len(self.block.factors))
-        for given, factor in zip(self.labels, self.block.factors, strict=True):
+        check_text(self.part, "a part's name", _MAX_PART_BYTES)
+        object.__setattr__(self, "weight", exact_weight(self.weight))
+        count = len(self.block.factors)
+        labels = tuple(None if g is None else tuple(g) for g in self.labels) or (None,) * count
+        if len(labels) != count:
+            raise WorkloadError(f"labels were given for {len(labels)} factors; the block has {count}")
+        for given, factor in zip(labels, self.block.factors, strict=True):
             if given is not None and len(given) != factor.shape[0]:
-                raise WorkloadError(f"{len(given)} labels were given for {factor.shape[0]} queries")
+                raise WorkloadError(f"{len(given):,} labels were given for {factor.shape[0]:,} queries")
+        object.__setattr__(self, "labels", labels)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -90,7 +101,7 @@ def _row_labels(names: tuple[str, ...], attributes: tuple[Attribute, ...], facto
     """Texts for the rows of one factor over the named attributes."""
     if isinstance(factor, Padded):
         factor = factor.operator
-    if not names:
+    if not names and factor.shape[0] == 1:
         return ["total"]
     if isinstance(factor, Total):
         return [""]
@@ -109,13 +120,13 @@ def _row_labels(names: tuple[str, ...], attributes: tuple[Attribute, ...], facto
     if isinstance(factor, Identity):
         combinations = itertools.product(*(a.labels for a in attributes))
         return [", ".join(f"{n} = {c}" for n, c in zip(names, row, strict=True)) for row in combinations]
-    return [f"{' x '.join(names)} query {i}" for i in range(factor.shape[0])]
+    return [f"{' x '.join(names) or 'total'} query {i}" for i in range(factor.shape[0])]
 
 
 def on_domain(domain: Domain, block: Block) -> LinearOperator:
     """A block as an operator over all cells of a domain."""
     by_attribute = block.by_attribute()
-    if by_attribute is None or () in block.groups:
+    if by_attribute is None or () in block.groups or block.attributes != domain.ordered(block.attributes):
         axes = tuple(domain.axis(n) for n in block.attributes)
         return OnMarginal(domain.shape, axes, block.operator)
     factors = tuple(by_attribute.get(n, Total(s)) for n, s in zip(domain.names, domain.shape, strict=True))
@@ -135,6 +146,7 @@ class Workload:
     blocks: tuple[QueryBlock, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))
         if not self.blocks:
             raise WorkloadError("a workload needs at least one query")
         sizes = {n: a.size for n, a in self.domain.attributes.items()}
@@ -177,8 +189,11 @@ class Workload:
 
     def labels(self) -> list[str]:
         """One text per query, in order."""
-        if len(self) > _MAX_LABELS:
-            raise WorkloadError(f"{len(self):,} labels are too many to list; take them block by block (block_labels)")
+        count = self.shape[0]
+        if count > _MAX_LABELS:
+            raise WorkloadError(
+                f"{show_count(count)} labels are too many to list; take them block by block (block_labels)"
+            )
         return [label for query in self.blocks for label in self.block_labels(query)]
 
     @property
@@ -189,11 +204,10 @@ class Workload:
 
     def answer(self, x: ArrayLike) -> Numbers:
         """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`."""
-        counts = np.asarray(x)
+        counts = real_array(x, "counts")
         if counts.shape not in ((self.domain.size,), self.domain.shape):
-            raise WorkloadError(
-                f"counts must have shape ({self.domain.size},) or {self.domain.shape}, not {counts.shape}"
-            )
+            size = show_count(self.domain.size)
+            raise WorkloadError(f"counts must have shape ({size},) or {self.domain.shape}, not {counts.shape}")
         return self.operator.matvec(counts.reshape(-1))
 
     def __add__(self, other: object) -> Workload:
@@ -238,5 +252,6 @@ class Workload:
         return np.asarray(reduce(np.add, terms), dtype=np.float64)
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{n}: {len(w):,}" for n, w in self.parts.items())
-        return f"Workload({len(self):,} queries over {math.prod(self.domain.shape):,} cells; {parts})"
+        parts = ", ".join(f"{n}: {show_count(w.shape[0])}" for n, w in self.parts.items())
+        queries, cells = self.shape
+        return f"Workload({show_count(queries)} queries over {show_count(cells)} cells; {parts})"

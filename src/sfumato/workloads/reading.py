@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sfumato.checks import read_number
 from sfumato.errors import InvalidInput, SpecError
 
-__all__ = ["Section", "find_fault", "nearest", "plain", "read_text", "read_toml"]
+__all__ = ["Section", "find_fault", "nearest", "read_text", "read_toml"]
 
 _MAX_BYTES = 4 * 2**20
 _MAX_DEPTH = 8
 _MAX_DIGITS = 400
-_MAX_EXPONENT = 307
+_MAX_EXPONENT = 324  # of any double
 _MAX_COMPARED = 2_000
 _MAX_LISTED = 12
 _AT_LINE = re.compile(r"at line (\d+), ")
@@ -78,8 +80,9 @@ def find_fault(tree: object) -> tuple[Place, str] | None:
         if isinstance(value, Decimal):
             if not value.is_finite():
                 return place, f"must be a finite number, not {value}"
-            if abs(value.adjusted()) > _MAX_EXPONENT or len(value.as_tuple().digits) > _MAX_DIGITS:
-                return place, f"numbers have at most {_MAX_DIGITS} digits and exponents of at most {_MAX_EXPONENT}"
+            small = abs(value.adjusted()) <= _MAX_EXPONENT and len(value.as_tuple().digits) <= _MAX_DIGITS
+            if not small or math.isinf(float(value)):
+                return place, f"numbers have at most {_MAX_DIGITS} digits and fit a double"
         elif isinstance(value, int) and abs(value) > 2**63:
             return place, "whole numbers are at most 2^63"
         elif isinstance(value, (dict, list)):
@@ -94,7 +97,7 @@ def read_toml(path: str | PathLike[str]) -> Section:
     if found := _LONG_KEY.search(text):
         raise SpecError("a key has more than 64 parts", text.count("\n", 0, found.start()) + 1)
     try:
-        values = tomllib.loads(text, parse_float=Decimal)
+        values = tomllib.loads(text, parse_float=_exact)
     except RecursionError as error:
         raise SpecError(f"the file is nested deeper than {_MAX_DEPTH} levels") from error
     except ValueError as error:
@@ -105,6 +108,13 @@ def read_toml(path: str | PathLike[str]) -> Section:
     if fault := find_fault(values):
         raise root.refuse(fault[1], *fault[0])
     return root
+
+
+def _exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond what even Decimal holds
+        return Decimal("inf")
 
 
 class _Lines:
@@ -150,6 +160,7 @@ class _Lines:
                     table += (part,)
                     if many and i == len(parts) - 1:
                         counts[table] = counts.get(table, 0) + 1
+                        found.setdefault(table, line)
                     if table in counts:
                         table += (counts[table] - 1,)
                 found.setdefault(table, line)
@@ -300,14 +311,8 @@ class Section:
     def _number(self, value: object, *keys: str | int) -> int | float:
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
             raise self.refuse(f"must be a number, not {_show(value)}", *keys)
-        return plain(value)
-
-
-def plain(value: int | Decimal) -> int | float:
-    """A number as read, as the int it equals or else the nearest double."""
-    if isinstance(value, int):
-        return value
-    return int(value) if value == value.to_integral_value() and abs(value) < 2**53 else float(value)
+        with self.guard(*keys):
+            return read_number(float(value) if isinstance(value, Decimal) else value, "a number")
 
 
 def _show(value: object) -> str:

@@ -7,24 +7,14 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from sfumato.domain import (
-    Attribute,
-    Bins,
-    Booleans,
-    Categories,
-    Domain,
-    Integers,
-    Number,
-    check_distinct,
-    check_text,
-)
+from sfumato.checks import Number, check_distinct, check_text
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput, SpecError
-from sfumato.workloads.reading import Section, find_fault, plain, read_text
+from sfumato.workloads.reading import Section, find_fault, read_text
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
 
@@ -106,7 +96,7 @@ def _values(table: Section, folder: Path) -> list[object] | dict[str, str]:
     if isinstance(given, dict):
         labels = table.section("values")
         return {code: cast(str, labels.text(code)) for code in labels}
-    return [float(v) if isinstance(v, Decimal) else v for v in cast(list[object], table.items("values"))]
+    return cast(list[object], table.items("values"))
 
 
 def _read_codes(path: Path) -> dict[str, str]:
@@ -143,16 +133,14 @@ def import_schema(path: str | PathLike[str]) -> dict[str, Attribute | None]:
     """
     text = read_text(path, "the schema")
     try:
-        document = json.loads(
-            text, parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_distinct_pairs
-        )
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_distinct_pairs)
+    except SpecError:
+        raise
     except RecursionError as error:
         raise SpecError("the schema is nested too deep") from error
     except json.JSONDecodeError as error:
         raise SpecError(f"the schema is not JSON: {error.msg}", error.lineno) from error
     except ValueError as error:
-        if isinstance(error, SpecError):
-            raise
         raise SpecError(f"the schema is not JSON: {error}") from error
     if fault := find_fault(document):
         raise SpecError(f"{'.'.join(map(str, fault[0]))}: {fault[1]}")
@@ -199,35 +187,32 @@ def _field(field: object) -> tuple[str, Attribute | None]:
         if values is not None:
             return name, Categories(_field_values(values))
         if kind in ("integer", "number", "year") and "bins" in field:
-            return name, Bins([_plain(e) for e in field["bins"]])
+            return name, Bins(field["bins"])
         if low is None or high is None:
             return name, None
         if kind in ("integer", "year"):
-            return name, Integers(_plain(low), _plain(high), 1 if width is None else _plain(width))
+            return name, Integers(low, high, 1 if width is None else width)
         if kind == "number" and width is not None:
-            return name, Bins.regular(_plain(low), _plain(high), _plain(width))
+            return name, Bins.regular(low, high, width)
     except (InvalidInput, TypeError) as error:
         raise DomainError(f"field {name!r}: {error}") from error
     return name, None
 
 
-def _plain(value: object) -> Any:
-    """JSON numbers as int or float; what is no number is refused by the attribute."""
-    return plain(value) if isinstance(value, Decimal) else value
-
-
-def _field_values(values: object) -> list[object] | dict[str, str]:
+def _field_values(values: object) -> list[object] | dict[Any, Any]:
     if not isinstance(values, list):
         raise DomainError("categories must be a list")
     if not values or not all(isinstance(v, dict) for v in values):
-        return [float(v) if isinstance(v, Decimal) else v for v in values]
-    pairs = [(str(v.get("value", "")), str(v.get("label", v.get("value", "")))) for v in values]
+        return values
+    pairs = [(v.get("value"), v.get("label", v.get("value"))) for v in values]
     if len(dict(pairs)) != len(pairs):
         raise DomainError("a category is declared twice")
     return dict(pairs)
 
 
 def _checked(columns: Columns) -> dict[str, Attribute | None]:
+    if not columns:
+        raise DomainError("no field or column is named")
     for name in columns:
         check_text(name, "column name")
     check_distinct(columns, "columns")
@@ -286,7 +271,7 @@ def spec_template(columns: Domain | Columns | Iterable[str], source: str = "") -
     """A whole spec file for these columns, or these column names, with blanks for what people must decide."""
     if not isinstance(columns, (Domain, Mapping)):
         names = list(columns)
-        check_distinct(names, "columns")
+        check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
     return _TEMPLATE.format(source=_quoted(source), schema=spec_text(columns))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import special
 
 from sfumato import codec
 from sfumato.errors import BudgetError, BudgetExceeded
+from sfumato.privacy import accountant
 from sfumato.privacy.accountant import (
     Account,
     BoundedRangeEvent,
@@ -29,6 +31,7 @@ from sfumato.privacy.accountant import (
     event_to_text,
     events_export,
     price,
+    refuse_overspending,
 )
 from sfumato.privacy.budget import Budget, Currency
 
@@ -208,31 +211,26 @@ def test_a_million_spends_reach_zero_exactly() -> None:
         account.spend(ZcdpEvent(Fraction(1, 10**300)))
 
 
-def test_threads_share_one_total() -> None:
-    """Mutant: an account without its lock."""
-    account = Account(Budget.pure(2000))
-    granted: list[int] = []
+def test_threads_share_one_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: an account without its lock, so that every thread passes the check before any pays."""
+    account, granted = Account(Budget.pure(3)), list[Fraction]()
+
+    def check_slowly(requested: Fraction, remaining: Fraction, currency: Currency) -> None:
+        refuse_overspending(requested, remaining, currency)
+        time.sleep(0.01)
 
     def spend() -> None:
-        count = 0
-        try:
-            while True:
-                account.spend(PureEvent(Fraction(1)))
-                count += 1
-        except BudgetExceeded:
-            granted.append(count)
+        with suppress(BudgetExceeded):
+            granted.append(account.spend(PureEvent(Fraction(1))))
 
+    monkeypatch.setattr(accountant, "refuse_overspending", check_slowly)
     threads = [threading.Thread(target=spend) for _ in range(8)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert sum(granted) == 2000
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == 3
+    assert account.remaining == 0
 
 
 def test_a_copy_in_another_process_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -24,7 +25,7 @@ from sfumato.errors import (
 )
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.budget import Budget, Currency
-from sfumato.privacy.ledger import Ledger, store
+from sfumato.privacy.ledger import Ledger, chain, store
 
 PLAN, RESULT = "a" * 64, "b" * 64
 ONE = PureEvent(Fraction(1))
@@ -350,7 +351,7 @@ def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_threads_share_one_object(make: Callable[[Budget], Ledger]) -> None:
-    """Mutant: the state checked against what this object has seen after the transaction has ended."""
+    """Mutant: the lock left out, so that transactions of one connection in memory mix."""
     ledger, granted = make(Budget.pure(40)), list[str]()
 
     def spend(who: int) -> None:
@@ -368,6 +369,23 @@ def test_threads_share_one_object(make: Callable[[Budget], Ledger]) -> None:
         thread.join()
     assert len(granted) == 40
     assert ledger.remaining == 0
+
+
+def test_a_debit_between_reading_and_checking_is_no_alarm(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: what was read is compared with what this object has seen only after the transaction has ended."""
+    ledger, others = Ledger.create(path, total=Budget.pure(10)), list[threading.Thread]()
+
+    def replay_slowly(genesis: store.Row, rows: list[store.Row]) -> chain.State:
+        if not others:
+            others.append(threading.Thread(target=ledger.debit, args=("a", PLAN, ONE)))
+            others[0].start()
+            others[0].join(timeout=0.3)
+        return chain.replay(genesis, rows)
+
+    monkeypatch.setattr(sys.modules[Ledger.__module__], "replay", replay_slowly)
+    assert ledger.remaining == 10
+    others[0].join()
+    assert ledger.remaining == 9
 
 
 def test_an_account_in_memory_stays_in_its_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,15 @@ def test_other_headers_are_refused(filled: Ledger, path: Path) -> None:
     assert filled.verify().entries == 6
 
 
+def test_a_free_list_that_claims_used_pages_is_refused(filled: Ledger, path: Path) -> None:
+    """Mutant: no integrity check. Every row reads well, and the next row would be written over them."""
+    content = bytearray(path.read_bytes())
+    pages = int.from_bytes(content[28:32], "big")
+    content[32:40] = pages.to_bytes(4, "big") + (1).to_bytes(4, "big")
+    path.write_bytes(content)
+    refuses_to_spend(path, filled)
+
+
 def rebuild(path: Path, *changes: str) -> None:
     """Apply changes and compute every hash anew: a forger who knows the format."""
     edit(path, *changes)
@@ -187,7 +196,7 @@ def rebuild(path: Path, *changes: str) -> None:
         ["UPDATE genesis SET total = '1'"],
         ["DELETE FROM entries WHERE sequence = 1"],
         ["UPDATE entries SET kind = 'refund' WHERE sequence = 1"],
-        ["UPDATE entries SET name = 'n0' WHERE sequence = 2"],
+        ["UPDATE entries SET name = 'n0' WHERE sequence = 4"],
         ["UPDATE entries SET spend = 1 WHERE sequence = 3"],
         ["UPDATE entries SET kind = 'released' WHERE sequence = 1"],
         ["UPDATE entries SET price = '-1/7', cumulative = '-1/7' WHERE sequence = 1"],

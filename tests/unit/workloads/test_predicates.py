@@ -165,7 +165,7 @@ def single_tests(draw, domain: Domain):
 @st.composite
 def compounds(draw, domain: Domain, depth: int):
     """(text, names used, evaluator from cell positions to truth), made of tests that are allowed."""
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
+    if depth == 0 or draw(st.integers(0, 4)) == 4:
         text, name, truth = draw(single_tests(domain).filter(lambda test: test[2] is not None))
         return text, {name}, lambda cell: truth[cell[name]]
     how = draw(st.sampled_from(["and", "or", "not"]))

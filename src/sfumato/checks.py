@@ -1,0 +1,79 @@
+"""Names, numbers and sizes as people declare them: read, refused or shown."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import DomainError
+
+__all__ = ["Number", "check_distinct", "check_text", "read_number", "shorten", "show_count", "show_number"]
+
+Number = int | float
+
+_MAX_NAME_BYTES = 256
+_MAX_NUMBER = 1e150
+# letters, marks and symbols that show nothing: fillers, joiners, variation selectors, the empty braille pattern
+_BLANK = frozenset(
+    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10)))
+) | frozenset(map(chr, (0xFFA0, *range(0xE0100, 0xE01F0))))
+
+
+def check_text(text: object, what: str, limit: int = _MAX_NAME_BYTES) -> str:
+    """A name that people can tell apart: no control, zero-width or bidirectional characters, at most `limit` bytes."""
+    if not isinstance(text, str) or not text.strip():
+        raise DomainError(f"{what} must be a non-empty text, not {shorten(text)}")
+    if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
+        raise DomainError(f"{what} {text[:40]!r}… is longer than {limit} bytes")
+    for char in text:
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK:
+            raise DomainError(f"{what} {text!r} holds the invisible character U+{ord(char):04X}; remove it")
+    return text
+
+
+def check_distinct(texts: Iterable[str], what: str) -> None:
+    """Refuse texts that are equal, or equal but for case, width or accents' composition."""
+    seen: dict[str, str] = {}
+    for text in texts:
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
+        if key in seen:
+            raise DomainError(f"{what} {seen[key]!r} and {text!r} cannot be told apart; rename one")
+        seen[key] = text
+
+
+def read_number(value: object, what: str) -> Number:
+    """A finite number as int where it is whole, else as float; numpy's, decimals and fractions are read too."""
+    number: Any = value.item() if isinstance(value, (np.integer, np.floating)) else value
+    if isinstance(number, (Decimal, Fraction)):
+        try:
+            close = float(number)
+        except (OverflowError, ValueError):
+            close = math.nan
+        number = int(number) if abs(close) <= _MAX_NUMBER and number == int(number) else close
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) <= _MAX_NUMBER:
+        raise DomainError(f"{what} must be a finite number, not {shorten(value)}")
+    return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
+
+
+def shorten(value: object) -> str:
+    """A value for people, however long; a whole number of thousands of digits has no text at all."""
+    if isinstance(value, int) and abs(value) > 10**100:
+        return "a whole number of more than 100 digits"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def show_number(value: Number) -> str:
+    """A number as its shortest exact text."""
+    return str(value) if isinstance(value, int) else repr(value)
+
+
+def show_count(count: int) -> str:
+    """A number of cells or queries, as a power of ten where it is too long to read."""
+    return f"{count:,}" if count < 10**21 else f"about 10^{math.log10(count):.0f}"

@@ -1,0 +1,249 @@
+"""SQL that turns the rows of a table into cell numbers. It holds the declared domain and nothing read from the table.
+
+Every rule is total: whatever a field holds, its row gets a cell or is dropped as declared, and nothing
+is raised or reported about it. What a field means does not depend on where it is stored:
+
+* Missing is NULL, an empty text and, for numbers, whatever is no number (NaN, "NULL", "abc").
+* A number is a number column's value, or a text that writes one in ASCII digits with an optional sign,
+  point and exponent (or inf), blanks around it allowed, and no separators. It is read as the nearest
+  double; 32-bit floats and decimals by their decimal text, so 0.1 is 0.1 everywhere.
+* `Integers`: a whole number from low to high ("3.0" is 3); any other is outside. "clamp" rounds down,
+  then takes the nearest cell.
+* `Bins`: the bin [a, b) that holds the number; "clamp" sends what is below to the first bin, the last
+  edge and above to the last. Infinities are numbers outside.
+* `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
+  written with zero decimals is that whole number ("1.0" is code 1). Other columns are read by their text.
+* `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.errors import DomainError, SourceError
+
+__all__ = ["Column", "Statement", "check_declared", "encode", "identifier", "literal", "record_bytes"]
+
+Statement = tuple[str, tuple[list[float], ...]]
+"""SQL and its parameters."""
+
+_FAMILIES = (
+    {"VARCHAR": "text", '"NULL"': "text", "BOOLEAN": "boolean", "FLOAT": "float", "DOUBLE": "double"}
+    | dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "whole")
+    | dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "whole")
+    | dict.fromkeys(("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT"), "exact")
+    | dict.fromkeys(("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID"), "label")
+)
+_NUMBERS = {"text", "whole", "exact", "decimal", "float", "double"}
+_FALSE = ("0", "f", "false", "n", "no")
+_TRUE = ("1", "t", "true", "y", "yes")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the opened source: the SQL that reads it, and its DuckDB type."""
+
+    sql: str
+    type: str
+
+    @property
+    def family(self) -> str:
+        """What the column holds, or "" where fields of this type cannot be read."""
+        if self.type.startswith("ENUM("):
+            return "text"
+        if self.type.startswith("DECIMAL("):
+            return "exact" if self.type.endswith(",0)") else "decimal"
+        return _FAMILIES.get(self.type, "")
+
+    def text(self, field: str) -> str:
+        """The field as text, NULL where missing; numbers without needless decimals."""
+        as_text = f"CAST({field} AS VARCHAR)"
+        if self.family == "text":
+            return f"NULLIF({as_text}, '')"
+        if self.family == "decimal":
+            return f"rtrim(rtrim({as_text}, '0'), '.')"
+        if self.family in ("float", "double"):
+            whole = f"CASE WHEN {field} = trunc({field}) THEN CAST(TRY_CAST({field} AS HUGEINT) AS VARCHAR) END"
+            return f"CASE WHEN NOT isnan({field}) THEN coalesce({whole}, {as_text}) END"
+        return as_text
+
+    def number(self, field: str) -> str:
+        """The field as a DOUBLE, NULL where there is no number."""
+        as_text = f"CAST({field} AS VARCHAR)"
+        if self.family in ("whole", "double"):
+            value = f"CAST({field} AS DOUBLE)"
+        elif self.family == "text":
+            # DuckDB reads 1_000 as a thousand, which would make the rule depend on its version.
+            value = f"CASE WHEN NOT contains({as_text}, '_') THEN TRY_CAST({as_text} AS DOUBLE) END"
+        else:
+            value = f"TRY_CAST({as_text} AS DOUBLE)"
+        return f"NULLIF({value}, CAST('nan' AS DOUBLE))"
+
+
+def check_declared(domain: Domain) -> None:
+    """Refuse a domain that does not say what becomes of every possible field.
+
+    Raises DomainError naming each attribute and what it has to declare.
+    """
+    lacking = [
+        f"{name!r} must declare {' and '.join(p for p in ('outside', 'missing') if getattr(attribute, p) is None)}"
+        for name, attribute in domain.attributes.items()
+        if attribute.outside is None or attribute.missing is None
+    ]
+    if lacking:
+        raise DomainError(
+            f"a table of rows may hold anything, so {'; '.join(lacking)}. outside is 'other', 'drop' or, for numbers, "
+            "'clamp'; missing is 'other' or 'drop'. Nothing was read or spent"
+        )
+
+
+def check_type(name: str, attribute: Attribute | None, column: Column) -> None:
+    """Refuse a column whose type cannot be read as its attribute (None: as the name of a person)."""
+    if isinstance(attribute, (Integers, Bins)):
+        readable = _NUMBERS
+    else:
+        readable = _NUMBERS | ({"boolean"} if isinstance(attribute, Booleans) else {"boolean", "label"})
+    if column.family not in readable:
+        # What stands inside ENUM(...) or STRUCT(...) stays out of the message.
+        kind = column.type.partition("(")[0].removesuffix("[]")
+        use = "names of persons" if attribute is None else f"an attribute of type {attribute.kind!r}"
+        raise SourceError(f"column {name!r} is of type {kind}, which cannot be read as {use}; convert the column")
+
+
+def encode(
+    domain: Domain, columns: Mapping[str, Column], source: str, person: str | None, rows_per_person: int
+) -> list[Statement]:
+    """Statements to run in order; the last creates the temporary table `encoded`.
+
+    It has one unsigned column a0, a1, … per attribute and one row per record that is counted.
+    `columns` has the columns of the attributes and of `person`; `source` is the SQL they are read from.
+    Raises SourceError where a column's type cannot be read as its attribute.
+    """
+    statements: list[Statement] = []
+    raw: list[str] = []
+    fields: list[str] = []
+    cells: list[str] = []
+    for i, (name, attribute) in enumerate(domain.attributes.items()):
+        column = columns[name]
+        check_type(name, attribute, column)
+        statements += _prepare(attribute, i)
+        raw.append(f"{column.sql} AS r{i}")
+        fields.append(f"{_field(attribute, column, f'r{i}')} AS v{i}")
+        cells.append(f"CAST({_cell(attribute, i)} AS {_storage(attribute.size)}) AS a{i}")
+    if person is not None:
+        check_type(person, None, columns[person])
+        raw.append(f"{columns[person].sql} AS r")
+        fields.append(f"{columns[person].text('r')} AS person")
+        cells.append("person")
+    kept = ", ".join(f"a{i}" for i in range(len(domain.attributes)))
+    query = f"SELECT {', '.join(raw)} FROM {source}"
+    query = f"SELECT {', '.join(cells)} FROM (SELECT {', '.join(fields)} FROM ({query}))"
+    query = f"SELECT {kept} FROM ({query})"
+    dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(domain.attributes.values()) if a.drops]
+    if dropping:
+        query += f" WHERE {' AND '.join(dropping)}"
+    if person is not None:
+        query += _truncation(kept, rows_per_person)
+    return [*statements, (f"CREATE TEMP TABLE encoded AS {query}", ())]
+
+
+def _truncation(kept: str, rows_per_person: int) -> str:
+    # Sensitivity: encoding and dropping look at one row at a time, so a person's encoded rows are a
+    # function of that person's rows. Of these at most c are kept, chosen by their cells and the person's
+    # own name alone: other persons' rows play no part. Adding, removing or changing one person therefore
+    # adds, removes or changes at most c kept rows, and no others. Rows that tie in the order are identical.
+    # Truncating before dropping would be as private but waste a person's places on rows that do not count.
+    # The digest only spreads the choice, so that no cell is favoured for coming first.
+    return (
+        f" QUALIFY row_number() OVER (PARTITION BY person ORDER BY md5(concat_ws('|', person, {kept})), {kept})"
+        f" <= {rows_per_person}"
+    )
+
+
+def _prepare(attribute: Attribute, i: int) -> list[Statement]:
+    """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
+    if isinstance(attribute, Bins):
+        return [(f"SET VARIABLE edges{i} = ?", ([_double_at_least(e) for e in attribute.edges[1:-1]],))]
+    if isinstance(attribute, Booleans):
+        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
+    if isinstance(attribute, Categories):
+        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, attribute.codes))})", ())]
+    return []
+
+
+def _field(attribute: Attribute, column: Column, raw: str) -> str:
+    if isinstance(attribute, (Integers, Bins)):
+        return column.number(raw)
+    if isinstance(attribute, Booleans):
+        return f"NULLIF(lower(trim({column.text(raw)})), '')"
+    return column.text(raw)
+
+
+def _cell(attribute: Attribute, i: int) -> str:
+    """The cell number of field v{i}, NULL where the row is to be dropped."""
+    v = f"v{i}"
+    extra = {"other": str(attribute.size - 1), "drop": "NULL"}
+    missing = extra[attribute.missing or "drop"]
+    outside = extra.get(attribute.outside or "drop")  # None: clamp
+    if isinstance(attribute, Integers):
+        low, high = _double(attribute.low), _double(attribute.high)
+        inside = f"{v} = floor({v}) AND {v} >= {low} AND {v} <= {high}"
+        value = v if outside else f"greatest(least(floor({v}), {high}), {low})"
+        found = f"(TRY_CAST({value} AS BIGINT) - CAST({attribute.low} AS BIGINT)) // {attribute.width}"
+    elif isinstance(attribute, Bins):
+        inside = f"{v} >= {_double(attribute.edges[0])} AND {v} < {_double(attribute.edges[-1])}"
+        found = _bisect(v, f"getvariable('edges{i}')", len(attribute.edges) - 2)
+    else:
+        found = _lookup(v, f"codes{i}")
+        if isinstance(attribute, Booleans):
+            found = f"({found}) // {len(_FALSE)}"
+        return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"
+    if outside is None:
+        return f"CASE WHEN {v} IS NULL THEN {missing} ELSE {found} END"
+    return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
+
+
+def _lookup(text: str, codes: str) -> str:
+    """Position of a text among the codes, NULL where it is none of them."""
+    zeros = f"regexp_full_match({text}, '-?(0|[1-9][0-9]*)[.]0+')"
+    whole = f"CASE WHEN {zeros} THEN CAST(TRY_CAST({text} AS HUGEINT) AS VARCHAR) END"
+    return f"coalesce(enum_code(TRY_CAST({text} AS {codes})), enum_code(TRY_CAST({whole} AS {codes})))"
+
+
+def _bisect(value: str, edges: str, count: int) -> str:
+    """How many of the `count` increasing edges are at or below a value, by binary search."""
+    steps = [1 << k for k in reversed(range(count.bit_length()))]
+    taken = f"list_extract({edges}, p + s) <= {value}"
+    return f"list_reduce({[0, *steps]}, lambda p, s: CASE WHEN {taken} THEN p + s ELSE p END)"
+
+
+def _double_at_least(value: float) -> float:
+    """The least double that is not below an edge: for doubles x, x < edge says the same of both."""
+    rounded = float(value)
+    return math.nextafter(rounded, math.inf) if rounded < value else rounded
+
+
+def _double(value: float) -> str:
+    return f"CAST('{_double_at_least(value)!r}' AS DOUBLE)"
+
+
+def _storage(size: int) -> str:
+    return {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}[record_bytes([size])]
+
+
+def record_bytes(sizes: Sequence[int]) -> int:
+    """Bytes that one encoded record takes, for attributes of these sizes."""
+    return sum(1 if s <= 2**8 else 2 if s <= 2**16 else 4 for s in sizes)
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal; DuckDB's standard literals know no escape but the doubled quote."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

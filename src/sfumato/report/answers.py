@@ -1,0 +1,205 @@
+"""The answers a page shows: small tables, distributions and single numbers, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import NotAnswerable
+from sfumato.frames import safe_text
+from sfumato.operators import Identity, Padded, Prefix
+from sfumato.operators.base import FloatArray
+from sfumato.plans import expand
+from sfumato.releases import Release, Table
+from sfumato.workloads import QueryBlock
+
+__all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "distributions", "singles", "small_tables"]
+
+CONFIDENCE = 0.95
+_MAX_TABLES = 30
+_MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
+_MAX_SINGLES = 200
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A table with one or two attributes: `rows` hold cell, answer, low, high and, for pairs, group."""
+
+    names: tuple[str, ...]
+    rows: Rows
+    ordered: bool
+    derived: bool
+    error_low: float
+    error_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group."""
+
+    attribute: str
+    by: tuple[str, ...]
+    rows: Rows
+    omitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One answer with its interval."""
+
+    part: str
+    label: str
+    unit: str
+    value: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Predicted against actual errors of a public table: `rows` hold name, order, predicted and actual."""
+
+    rows: Rows
+    predicted: float
+    actual: float
+    inside: float
+    answers: int
+
+
+def _tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Names of tables worth showing, each with whether it was asked: single attributes first, then small pairs."""
+    domain = release.plan.workload.domain
+    asked = [q.attributes for q in release.workload.blocks if q.is_marginal and q.attributes]
+    inside = {a for names in asked for a in names}
+    for name in domain.names:
+        if name in inside and domain[name].size <= _MAX_CELLS:
+            yield (name,), (name,) in asked
+    pairs = {s for s in asked if len(s) == 2}
+    sizes = {s: domain.sizes(s) for s in pairs}
+    fitting = [s for s in pairs if math.prod(sizes[s]) <= _MAX_PAIR_CELLS and min(sizes[s]) <= _MAX_GROUPS]
+    for names in sorted(fitting, key=lambda s: (math.prod(sizes[s]), [domain.axis(a) for a in s])):
+        # the longer attribute runs down the chart, the shorter one is told apart by colour
+        yield tuple(sorted(names, key=lambda a: -domain[a].size)), True
+
+
+def small_tables(release: Release) -> list[SmallTable]:
+    """At most 30 tables over one attribute, or over two with few cells, that follow from what was measured."""
+    found: list[SmallTable] = []
+    for names, asked in _tables(release):
+        if len(found) == _MAX_TABLES:
+            break
+        try:
+            table = release.table(*names, confidence=CONFIDENCE)
+        except NotAnswerable:
+            continue
+        found.append(_small(release, table, asked=asked))
+    return found
+
+
+def _small(release: Release, table: Table, *, asked: bool) -> SmallTable:
+    cells = np.ndindex(*table.values.shape)
+    rows: Rows = []
+    for i, cell in enumerate(cells):
+        texts = [safe_text(labels[j]) for labels, j in zip(table.labels, cell, strict=True)]
+        row = {"i": i, "cell": texts[0], "answer": _number(table.values[cell])}
+        row |= {"low": _number(table.low[cell]), "high": _number(table.high[cell])}
+        rows.append(row if len(texts) == 1 else row | {"group": texts[1]})
+    ordered = release.plan.workload.domain[table.attributes[0]].ordered
+    errors = table.standard_errors
+    names = tuple(safe_text(a) for a in table.attributes)
+    return SmallTable(names, rows, ordered, not asked, float(errors.min()), float(errors.max()))
+
+
+def _number(value: Any) -> float:
+    """Rounded to what a chart can show: it keeps the page small."""
+    return float(f"{float(value):.7g}")
+
+
+def _distribution_of(query: QueryBlock) -> tuple[str, tuple[str, ...]] | None:
+    """(attribute, by) where the block is a cumulative count along one attribute."""
+    along, by = "", []
+    for group, factor in zip(query.block.groups, query.block.factors, strict=True):
+        inner = factor.operator if isinstance(factor, Padded) else factor
+        if isinstance(inner, Prefix) and not along and len(group) == 1:
+            along = group[0]
+        elif isinstance(factor, Identity):
+            by.extend(group)
+        else:
+            return None
+    return (along, tuple(by)) if along else None
+
+
+def distributions(release: Release) -> list[Distribution]:
+    """A distribution for every part that asks for cumulative counts."""
+    found: list[Distribution] = []
+    for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, release.workload.blocks))):
+        domain = release.plan.workload.domain
+        ends = [float(high) for _, high in domain[attribute].intervals or ()]
+        try:
+            frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
+        except NotAnswerable:
+            continue
+        rows: Rows = []
+        groups: dict[str, None] = {}
+        for i, row in enumerate(frame.rows()):
+            group = safe_text(", ".join(row[b] for b in by))
+            groups[group] = None
+            if len(groups) <= _MAX_GROUPS and math.isfinite(row["share"]):
+                numbers = {"share": _number(row["share"]), "low": _number(row["low"]), "high": _number(row["high"])}
+                rows.append({"x": ends[i % len(ends)], "cell": safe_text(row[attribute]), "group": group} | numbers)
+        names = tuple(safe_text(b) for b in by)
+        found.append(Distribution(safe_text(attribute), names, rows, max(0, len(groups) - _MAX_GROUPS)))
+    return found
+
+
+def singles(release: Release) -> tuple[list[Single], int]:
+    """Answers that belong to no table and no distribution, at most 200, and how many were left out."""
+    shown: list[Single] = []
+    omitted = 0
+    for query in release.workload.blocks:
+        if (query.is_marginal and query.attributes) or _distribution_of(query) is not None:
+            continue
+        if len(shown) + query.rows > _MAX_SINGLES:
+            omitted += query.rows
+            continue
+        values = release.answer_block(query.block)
+        errors = expand(np.sqrt(release.variances(query.block)), query)
+        widths = expand(release.margins(query.block, CONFIDENCE), query)
+        labels = release.plan.workload.block_labels(query)
+        part, unit = safe_text(query.part), safe_text(query.unit)
+        for label, value, error, width in zip(labels, values, errors, widths, strict=True):
+            ends = float(value - width), float(value + width)
+            shown.append(Single(part, safe_text(label), unit, float(value), float(error), *ends))
+    return shown, omitted
+
+
+def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:
+    """How the errors that were predicted compare with those that came out, for a table that is public.
+
+    `exact` holds the exact answers, (k,), in the order of the workload; `names` one text per block.
+    """
+    if exact.shape != (len(release.workload),):
+        raise NotAnswerable(f"{len(release.workload):,} exact answers are needed, not an array of shape {exact.shape}")
+    rows: Rows = []
+    start, inside, squares, expected = 0, 0, 0.0, 0.0
+    for name, query in zip(names, release.workload.blocks, strict=True):
+        errors = release.answer_block(query.block) - exact[start : start + query.rows]
+        start += query.rows
+        variances = release.variances(query.block)
+        width = expand(release.margins(query.block, CONFIDENCE), query)
+        inside += int((np.abs(errors) <= width).sum())
+        total, mean = float((errors**2).sum()), float(variances.mean())
+        if query.unit == release.plan.main_unit:
+            squares, expected = squares + total, expected + mean * query.rows
+        numbers = {"predicted": _number(math.sqrt(mean)), "actual": _number(math.sqrt(total / query.rows))}
+        rows.append({"name": name, "order": len(query.attributes), "queries": query.rows} | numbers)
+    counted = sum(q.rows for q in release.workload.blocks if q.unit == release.plan.main_unit)
+    rms = (math.sqrt(expected / counted), math.sqrt(squares / counted))
+    return Agreement(rows, *rms, inside / start, start)

@@ -1,0 +1,316 @@
+"""The charts of a page as Vega-Lite specifications in plain dicts. Colours are the page's own CSS variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.report.answers import Agreement, Distribution, SmallTable
+from sfumato.report.facts import Family
+
+__all__ = ["CONFIG", "agreement_chart", "distribution_chart", "family_chart", "table_chart"]
+
+Spec = dict[str, Any]
+
+_NAMED = 40
+_DOTS = 3_000
+_LONGEST = 40
+_STEP = 20
+_COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
+_ACCENT = "var(--series-1)"
+# an irrational step spreads neighbours evenly over a band without randomness
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+
+CONFIG: Spec = {
+    "background": "transparent",
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--muted)",
+        "titleColor": "var(--muted)",
+        "gridColor": "var(--line)",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "labelLimit": 240,
+        "labelOverlap": "greedy",
+    },
+    "legend": {
+        "labelColor": "var(--ink)",
+        "titleColor": "var(--muted)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "orient": "top",
+        "labelLimit": 200,
+        "symbolOpacity": 1,
+        "columns": 4,
+    },
+    "range": {"category": _COLOURS},
+}
+
+
+def _tip(field: str, title: str, form: str | None = None) -> Spec:
+    number = {} if form is None else {"format": form}
+    return {"field": field, "title": title, "type": "nominal" if form is None else "quantitative"} | number
+
+
+def _base(rows: list[dict[str, Any]], height: Any) -> Spec:
+    return {
+        "data": {"values": rows},
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+    }
+
+
+def _size_scale(values: Sequence[float]) -> Spec:
+    """Logarithmic where sizes differ by more than a factor of 20, else from zero."""
+    wide = max(values) > 20 * min(values)
+    return {"type": "log", "nice": True} if wide else {"zero": True, "nice": True}
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+def family_chart(found: Sequence[Family]) -> Spec | None:
+    """Predicted errors of families of one unit: named up to 40 of them, else as strips by part and order."""
+    positive = sorted((f for f in found if f.rmse > 0), key=lambda f: f.rmse)
+    if not positive:
+        return None
+    return _named(positive) if len(positive) <= _NAMED else _strips(positive)
+
+
+def _rows(found: Sequence[Family]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f.name,
+            "part": f.part,
+            "queries": f.queries,
+            "rmse": float(f"{f.rmse:.5g}"),
+            "worst": float(f"{f.worst:.5g}"),
+            "margin": float(f"{f.margin:.5g}"),
+        }
+        for f in found
+    ]
+
+
+_FAMILY_TIPS = [
+    _tip("name", "table"),
+    _tip("part", "part"),
+    _tip("queries", "queries", ",d"),
+    _tip("rmse", "typical error", ",.4~r"),
+    _tip("worst", "largest standard error", ",.4~r"),
+    _tip("margin", "95 % margin", ",.4~r"),
+]
+
+
+def _named(found: Sequence[Family]) -> Spec:
+    rows = _rows(found)
+    x: Spec = {
+        "type": "quantitative",
+        "title": f"typical error, {found[0].unit}",
+        "scale": _size_scale([f.rmse for f in found]),
+        "axis": {"tickCount": 6, "format": "~s", "domain": False},
+    }
+    seen: dict[str, int] = {}
+    for row in rows:
+        seen[row["name"]] = seen.get(row["name"], 0) + 1
+        # two families may share a name: each needs a line of its own
+        row["line"] = row["name"] if seen[row["name"]] == 1 else f"{row['name']} ({seen[row['name']]})"
+    axis: Spec = {"ticks": False, "domain": False, "grid": True, "labelLimit": 320}
+    spec = _base(rows, {"step": _STEP})
+    spec["encoding"] = {
+        "y": {"field": "line", "type": "nominal", "sort": None, "title": None, "axis": axis},
+        "x": x | {"field": "rmse"},
+        "tooltip": _FAMILY_TIPS,
+    }
+    spec["mark"] = {"type": "circle", "size": 90, "opacity": 1, "color": _ACCENT}
+    return _coloured(spec, rows, "part")
+
+
+def _strips(found: Sequence[Family]) -> Spec:
+    step = max(1, math.ceil(len(found) / _DOTS))
+    kept = list(found[:-1:step]) + [found[-1]]
+    rows = _rows(kept)
+    for i, (row, family) in enumerate(zip(rows, kept, strict=True)):
+        ways = f"{family.order} attribute{'' if family.order == 1 else 's'}"
+        row |= {"strip": ways, "jitter": round((i * _GOLDEN) % 1, 3), "order": family.order}
+    spec = _base(rows, {"step": 84})
+    spec["encoding"] = {
+        "y": {
+            "field": "strip",
+            "type": "ordinal",
+            "title": None,
+            "sort": {"field": "order"},
+            "axis": {"ticks": False, "domain": False, "labelFontSize": 13, "labelColor": "var(--ink)"},
+        },
+        "yOffset": {"field": "jitter", "type": "quantitative", "scale": {"domain": [-0.15, 1.15]}},
+        "x": {
+            "field": "rmse",
+            "type": "quantitative",
+            "title": f"typical error, {found[0].unit}",
+            "scale": _size_scale([f.rmse for f in kept]),
+            "axis": {"tickCount": 8, "format": "~s", "domain": False},
+        },
+        "tooltip": _FAMILY_TIPS,
+    }
+    spec["mark"] = {"type": "circle", "size": 34, "opacity": 0.6, "color": _ACCENT}
+    return _coloured(spec, rows, "part")
+
+
+def _coloured(spec: Spec, rows: list[dict[str, Any]], field: str) -> Spec:
+    """Tell a field's values apart by colour where there are several, but not too many."""
+    texts = list(dict.fromkeys(r[field] for r in rows))
+    if 1 < len(texts) <= len(_COLOURS):
+        spec["encoding"]["color"] = {"field": field, "type": "nominal", "title": None, "sort": texts}
+    return spec
+
+
+# -- answers -------------------------------------------------------------------------------------------
+
+_ANSWER_TIPS = [
+    _tip("cell", "cell"),
+    _tip("answer", "answer", ",.6~r"),
+    _tip("low", "95 % from", ",.6~r"),
+    _tip("high", "95 % to", ",.6~r"),
+]
+
+
+def table_chart(table: SmallTable) -> Spec:
+    """Answers with 95 % intervals."""
+    if len(table.names) == 2:
+        return _pairs(table)
+    if table.ordered and len(table.rows) > 12:
+        return _along(table)
+    return _down(table)
+
+
+def _down(table: SmallTable) -> Spec:
+    rows = sorted(table.rows, key=lambda r: -r["answer"])[:_LONGEST]
+    rows.sort(key=lambda r: r["i"])
+    spec = _base(rows, {"step": _STEP})
+    y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
+    spec["encoding"] = {"y": y, "tooltip": _ANSWER_TIPS}
+    spec["layer"] = [
+        {
+            "mark": {"type": "bar", "height": {"band": 0.62}, "color": _ACCENT, "opacity": 0.55},
+            "encoding": {"x": _count("answer")},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5, "color": "var(--ink)"},
+            "encoding": {"x": _count("low"), "x2": {"field": "high"}},
+        },
+    ]
+    return spec
+
+
+def _count(field: str) -> Spec:
+    axis = {"tickCount": 5, "format": "~s", "domain": False}
+    return {"field": field, "type": "quantitative", "title": "records", "axis": axis}
+
+
+def _along(table: SmallTable) -> Spec:
+    spec = _base(table.rows, 170)
+    axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
+    x = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": axis}
+    spec["encoding"] = {"x": x, "tooltip": _ANSWER_TIPS}
+    spec["layer"] = [
+        {
+            "mark": {"type": "bar", "width": {"band": 0.8}, "color": _ACCENT, "opacity": 0.55},
+            "encoding": {"y": _count("answer")},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.2, "color": "var(--ink)"},
+            "encoding": {"y": _count("low"), "y2": {"field": "high"}},
+        },
+    ]
+    return spec
+
+
+def _pairs(table: SmallTable) -> Spec:
+    groups = list(dict.fromkeys(r["group"] for r in table.rows))
+    spec = _base(table.rows, {"step": max(_STEP, 7 * len(groups))})
+    spec["encoding"] = {
+        "y": {
+            "field": "cell",
+            "type": "nominal",
+            "sort": None,
+            "title": None,
+            "axis": {"ticks": False, "domain": False, "grid": True},
+        },
+        "yOffset": {"field": "group", "type": "nominal", "sort": groups, "scale": {"paddingOuter": 0.6}},
+        "color": {"field": "group", "type": "nominal", "sort": groups, "title": table.names[1]},
+        "tooltip": [_ANSWER_TIPS[0], _tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
+    }
+    spec["layer"] = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5},
+            "encoding": {"x": _count("low"), "x2": {"field": "high"}},
+        },
+        {"mark": {"type": "circle", "size": 44, "opacity": 1}, "encoding": {"x": _count("answer")}},
+    ]
+    return spec
+
+
+def distribution_chart(found: Distribution) -> Spec:
+    """Cumulative shares with 95 % bands."""
+    spec = _base(found.rows, 260)
+    share = {"type": "quantitative", "title": "share of records", "scale": {"domain": [0, 1]}}
+    share["axis"] = {"format": "%", "tickCount": 5, "domain": False}
+    tips = [_tip("cell", "up to"), _tip("share", "share", ".2%"), _tip("low", "95 % from", ".2%")]
+    tips += [_tip("high", "95 % to", ".2%")] + ([_tip("group", ", ".join(found.by))] if found.by else [])
+    x_axis = {"grid": False, "tickCount": 10}
+    spec["encoding"] = {
+        "x": {"field": "x", "type": "quantitative", "title": found.attribute, "scale": {"zero": False}, "axis": x_axis},
+        "tooltip": tips,
+    }
+    colour: Spec = {"value": _ACCENT}
+    if found.by:
+        groups = list(dict.fromkeys(r["group"] for r in found.rows))
+        colour = {"field": "group", "type": "nominal", "sort": groups, "title": ", ".join(found.by)}
+    spec["encoding"]["color"] = colour
+    spec["layer"] = [
+        {
+            "mark": {"type": "area", "opacity": 0.22},
+            "encoding": {"y": share | {"field": "low"}, "y2": {"field": "high"}},
+        },
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": share | {"field": "share"}}},
+    ]
+    return spec
+
+
+def agreement_chart(found: Agreement) -> Spec | None:
+    """Actual against predicted errors on equal logarithmic axes, with the line of equality."""
+    rows = [r for r in found.rows if r["predicted"] > 0 and r["actual"] > 0]
+    if not rows:
+        return None
+    ends = [v for r in rows for v in (r["predicted"], r["actual"])]
+    domain = [min(ends) / 1.2, max(ends) * 1.2]
+    scale = {"type": "log", "domain": domain, "nice": False}
+    axis = {"tickCount": 6, "format": "~s", "domain": False}
+    x = {"field": "predicted", "type": "quantitative", "scale": scale, "axis": axis, "title": "predicted error"}
+    y = x | {"field": "actual", "title": "actual error"}
+    tips = [_tip("name", "table"), _tip("queries", "queries", ",d")]
+    tips += [_tip("predicted", "predicted", ",.4~r"), _tip("actual", "actual", ",.4~r")]
+    colour = {"field": "order", "type": "ordinal", "title": "attributes", "scale": {"range": _COLOURS}}
+    line = [{"predicted": v, "actual": v} for v in domain]
+    spec = _base(rows, 340)
+    spec["layer"] = [
+        {
+            "data": {"values": line},
+            "mark": {"type": "line", "color": "var(--muted)", "strokeDash": [4, 4], "strokeWidth": 1.2},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "mark": {"type": "circle", "size": 42, "opacity": 0.65},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips},
+        },
+    ]
+    return spec

@@ -1,0 +1,12 @@
+(() => {
+  const page = JSON.parse(document.getElementById("charts").textContent);
+  const tooltip = { disableDefaultStyle: true };
+  const options = { config: page.config, renderer: "svg", actions: false, defaultStyle: false, tooltip };
+  for (const place of document.querySelectorAll("[data-chart]")) {
+    const name = place.dataset.chart;
+    const label = place.getAttribute("aria-label");
+    vegaEmbed(place, page.specs[name], options).then(() => place.setAttribute("aria-label", label), (reason) => {
+      place.textContent = "This chart could not be drawn: " + reason.message;
+    });
+  }
+})();

@@ -1,0 +1,111 @@
+"""What a plan says, as plain values: for the page and for programs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.codec import fingerprint
+from sfumato.explain import noise_name
+from sfumato.frames import safe_text
+from sfumato.plans import Plan
+from sfumato.privacy.accountant import events_export
+from sfumato.workloads import QueryBlock, Workload
+
+__all__ = ["Family", "above_bound", "families", "family_name", "plan_facts", "sensitivity_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One table or family of queries with its predicted errors; `order` is its number of attributes."""
+
+    name: str
+    part: str
+    order: int
+    queries: int
+    unit: str
+    rmse: float
+    worst: float
+    margin: float
+
+    @property
+    def smallest(self) -> int:
+        """The smallest count whose standard error is at most a fifth of it."""
+        return math.ceil(self.worst * 5)
+
+
+def family_name(query: QueryBlock, workload: Workload) -> str:
+    """A short name for a table, or the text of a single query."""
+    if query.is_marginal and query.attributes:
+        return safe_text(" × ".join(query.attributes))
+    if query.rows == 1:
+        return safe_text(next(workload.block_labels(query)))
+    return safe_text(f"{query.part}: {' × '.join(query.attributes)}")
+
+
+def families(plan: Plan, part: str | None = None) -> list[Family]:
+    """Every block of queries with its errors, in the order of the workload."""
+    table = plan.errors(0.95)
+    errors = zip(table["rmse"], table["worst_standard_error"], table["margin"], strict=True)
+    return [
+        Family(family_name(q, plan.workload), safe_text(q.part), len(q.attributes), q.rows, safe_text(q.unit), *numbers)
+        for q, numbers in zip(plan.workload.blocks, errors, strict=True)
+        if part in (None, q.part)
+    ]
+
+
+def above_bound(plan: Plan) -> float | None:
+    """How far the plan's objective lies above the proved lower bound, as a share; None where none is known."""
+    if plan.lower_bound is None or plan.lower_bound <= 0:
+        return None
+    return max(0.0, plan.objective_value / plan.lower_bound - 1)
+
+
+def sensitivity_text(plan: Plan) -> str:
+    """How much one privacy unit can change the measured values, and how that is known."""
+    found = plan.sensitivity
+    size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
+    proof = "computed exactly in integers" if found.exact else "a proved upper bound"
+    return f"{'L1' if found.power == 1 else 'L2'} {size:,.6g} on the integer lattice, {proof}"
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
+    k, m = plan.workload.shape
+    scale = getattr(plan.noise, "sigma", None) or getattr(plan.noise, "scale", None)
+    return {
+        "format": "sfumato plan 1",
+        "queries": k,
+        "cells": str(m),
+        "privacy": {
+            "neighbours": plan.unit.neighbours.value,
+            "person": plan.unit.person,
+            "rows_per_person": plan.unit.rows_per_person,
+            "unit": plan.unit.describe(),
+            "budget": plan.budget.to_json(),
+            "statement": str(plan.budget),
+            "events": list(events_export([plan.price])),
+        },
+        "mechanism": {
+            "name": plan.mechanism,
+            "strategy": plan.strategy.summary,
+            "values": sum(b.rows for b in plan.strategy.blocks),
+            "noise": {"law": noise_name(plan), "scale": str(scale)},
+            "sensitivity": {"value": str(plan.sensitivity.value), "power": plan.sensitivity.power},
+            "record_limit": plan.record_limit,
+            "notes": list(plan.notes),
+        },
+        "error": {
+            "rmse": plan.rmse,
+            "max_standard_error": plan.max_standard_error,
+            "objective": plan.objective,
+            "objective_value": plan.objective_value,
+            "lower_bound": plan.lower_bound,
+            "above_bound": above_bound(plan),
+            "unit": plan.main_unit,
+        },
+        "families": plan.errors(0.95).rows(),
+        "candidates": plan.candidates.rows(),
+        "hashes": {"plan": plan.fingerprint, "workload": fingerprint(plan.workload)},
+    }

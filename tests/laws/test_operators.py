@@ -1,0 +1,511 @@
+"""The laws every operator keeps, nested in any way, against its matrix written out in Python numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+from support.operators import children, kinds, operators, written_out
+
+import sfumato.operators
+from sfumato.codec import decode, encode, fingerprint
+from sfumato.errors import WorkloadError
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Compose,
+    Dense,
+    Identity,
+    Kronecker,
+    LinearOperator,
+    OnMarginal,
+    Padded,
+    Prefix,
+    Residual,
+    Scaled,
+    Sparse,
+    Stack,
+    Sum,
+    Total,
+    Tree,
+    Window,
+)
+from sfumato.operators import base as base_module
+
+WORD = 2**64
+laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+PUBLIC = [
+    c
+    for c in (getattr(sfumato.operators, name) for name in sfumato.operators.__all__)
+    if issubclass(c, LinearOperator) and c is not LinearOperator
+]
+
+
+def modular(value: Any) -> Any:
+    """A Python integer, or an array of them, as int64 arithmetic has it."""
+    return (value + WORD // 2) % WORD - WORD // 2
+
+
+def floats(matrix: Any) -> Any:
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def agrees(got: Any, wanted: Any, integral: bool) -> None:
+    """Equal as Python integers, or as floats up to what their sizes allow."""
+    if integral:
+        assert np.asarray(got).astype(object).tolist() == np.asarray(wanted).tolist()
+    else:
+        np.testing.assert_allclose(floats(got), floats(wanted), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", PUBLIC, ids=lambda c: c.__name__)
+def test_every_public_operator_is_generated(kind: type) -> None:
+    """Mutant: an operator is added to the room and to no law."""
+    found = find(operators(), lambda o: kind in kinds(o), settings=settings(max_examples=20_000, database=None))
+    assert kind in kinds(found)
+
+
+@laws
+@given(operators(), st.data())
+def test_both_products_are_those_of_the_matrix(operator: LinearOperator, data: st.DataObject) -> None:
+    """Mutant: a transpose that forgets the order of the factors, or a Kronecker product with rotated axes."""
+    wanted = written_out(operator)
+    rows, columns = operator.shape
+    assert wanted.shape == (rows, columns)
+    count = data.draw(st.integers(0, 3))
+    for given_matrix, product, n in ((wanted, operator.matvec, columns), (wanted.T, operator.rmatvec, rows)):
+        x = np.array(data.draw(st.lists(st.integers(-9, 9), min_size=n, max_size=n)))
+        agrees(product(x), given_matrix @ x.astype(object), operator.integral)
+        agrees(product(x / 4), given_matrix @ (x / 4), integral=False)
+        many = np.stack([x * (i + 1) for i in range(count)], axis=1) if count else np.zeros((n, 0), dtype=np.int64)
+        out = product(many)
+        assert out.shape == (given_matrix.shape[0], count)
+        agrees(out, given_matrix @ many.astype(object), operator.integral)
+
+
+@laws
+@given(operators(), st.data())
+def test_linear_and_adjoint(operator: LinearOperator, data: st.DataObject) -> None:
+    rows, columns = operator.shape
+    small = st.integers(-5, 5)
+    x, z = (np.array(data.draw(st.lists(small, min_size=columns, max_size=columns))) for _ in range(2))
+    y = np.array(data.draw(st.lists(small, min_size=rows, max_size=rows)))
+    agrees(operator.matvec(3 * x - z), 3 * operator.matvec(x) - operator.matvec(z), operator.integral)
+    assert math.isclose(operator.matvec(x) @ y, x @ operator.rmatvec(y), rel_tol=1e-9, abs_tol=1e-9)
+
+
+@laws
+@given(operators(huge=True, real=False), st.data())
+def test_integers_are_exact_modulo_the_word(operator: LinearOperator, data: st.DataObject) -> None:
+    """Mutants: a float64 path for large entries, saturation, a scalar that overflows with a warning."""
+    assert operator.integral
+    wanted = written_out(operator)
+    word = st.integers(-(2**63), 2**63 - 1)
+    for matrix, product in ((wanted, operator.matvec), (wanted.T, operator.rmatvec)):
+        n = matrix.shape[1]
+        x = data.draw(st.lists(word, min_size=n, max_size=n))
+        out = product(np.array(x, dtype=np.int64))
+        assert out.dtype == np.int64
+        assert out.tolist() == modular(matrix @ np.array(x, dtype=object)).tolist()
+
+
+@laws
+@given(operators(), st.data())
+def test_dense_forms(operator: LinearOperator, data: st.DataObject) -> None:
+    wanted = written_out(operator)
+    agrees(operator.dense(), wanted, operator.integral)
+    a, b = sorted(data.draw(st.integers(0, operator.shape[0])) for _ in range(2))
+    part = operator.rows(a, b)
+    assert part.shape == (b - a, operator.shape[1])
+    assert part.dtype == np.float64
+    agrees(part, wanted[a:b], integral=False)
+    limit = data.draw(st.integers(1, 100))
+    chunks = operator.row_chunks(limit)
+    assert [i for c in chunks for i in range(*c)] == list(range(operator.shape[0]))
+    gram = operator.gram()
+    assert gram.shape == (operator.shape[1],) * 2
+    agrees(gram.dense(), wanted.T @ wanted, operator.integral)
+
+
+@laws
+@given(operators(), st.data())
+def test_sums(operator: LinearOperator, data: st.DataObject) -> None:
+    """Mutants: sums over rows for sums over columns; |x| forgotten in columns, or taken in rows."""
+    wanted = written_out(operator)
+    for power in (1, 2):
+        sums = operator.column_sums(power)
+        assert sums.shape == (operator.shape[1],)
+        if operator.integral:
+            assert {type(v) for v in sums.tolist()} == {int}
+        else:
+            assert sums.dtype == np.float64
+        columns = (abs(wanted) ** power).sum(axis=0)
+        agrees(sums, columns, operator.integral)
+        assert math.isclose(operator.column_norm(power), float(max(columns)) ** (1 / power), rel_tol=1e-12)
+        distances = [
+            [(abs(wanted[:, i] - wanted[:, j]) ** power).sum() for i in range(operator.shape[1])]
+            for j in range(operator.shape[1])
+        ]
+        agrees(operator.column_distances(power), np.array(distances, dtype=object), operator.integral)
+    for power in (1, 2, 3, 4):
+        agrees(operator.row_sums(power), (wanted**power).sum(axis=1), integral=False)
+    n = operator.shape[1]
+    root = np.array(data.draw(st.lists(st.integers(-3, 3), min_size=n * n, max_size=n * n))).reshape(n, n)
+    form = (root + root.T).astype(np.float64)
+    agrees(operator.row_forms(form), [row @ form @ row for row in floats(wanted)], integral=False)
+
+
+@laws
+@given(operators())
+def test_flags_tell_the_truth(operator: LinearOperator) -> None:
+    """Mutants: integral from the first part alone; exchangeable for a product; a bound below the largest entry."""
+    wanted = written_out(operator)
+    if operator.integral:
+        assert {type(v) for v in wanted.reshape(-1).tolist()} == {int}
+        assert isinstance(operator.max_abs, int)
+    if operator.binary:
+        assert operator.integral
+        assert set(wanted.reshape(-1).tolist()) <= {0, 1}
+    top = abs(wanted).max()
+    if kinds(operator) & {Compose, Sum}:
+        assert operator.max_abs >= top * (1 - 1e-12)
+    else:
+        assert math.isclose(operator.max_abs, top, rel_tol=1e-12)
+    if operator.exchangeable and operator.shape[1] <= 4:
+        rows = sorted(wanted.tolist())
+        for order in itertools.permutations(range(operator.shape[1])):
+            assert sorted(wanted[:, order].tolist()) == rows
+
+
+def test_flags_are_not_needlessly_false() -> None:
+    for plain in (Identity(3), Total(3), Prefix(3), AllRange(3), Window(3, 2), Tree(3)):
+        for operator in (plain, Kronecker((plain, Total(2))), Stack((plain, plain)), Padded(plain)):
+            assert operator.binary
+            assert operator.integral
+    assert OnMarginal((2, 3), (1,), Prefix(3)).binary
+    assert Sparse.from_cells([[0, 2], []], 3).binary
+    assert Dense([[1.0, 0.0]]).binary
+    assert all(o.exchangeable for o in (Identity(3), Total(3), Residual(3), Scaled(Residual(3), 2)))
+    assert all(
+        o.integral
+        for o in (Residual(3), Scaled(Residual(3), -2), Dense([[1e10, 2.0]]), Compose(Total(2), Total(2)))
+        if o
+    )
+
+
+@laws
+@given(operators(huge=True, real=False))
+def test_huge_integers_are_exact_or_refused(operator: LinearOperator) -> None:
+    """Mutants: int64 wrap in column sums, in the Gram, in distances; a rounded Gram that calls itself integral."""
+    wanted = written_out(operator)
+    top = abs(wanted).max()
+    assert operator.max_abs >= top
+    dense = operator.dense()
+    assert (dense.dtype == np.int64) == (operator.max_abs < 2**63)
+    if dense.dtype == np.int64:
+        agrees(dense, wanted, integral=True)
+    for power in (1, 2):
+        try:
+            sums = operator.column_sums(power)
+        except WorkloadError:
+            # only where parts are added up before anyone can know how large the sums are
+            assert kinds(operator) & {Compose, Sum}
+        else:
+            agrees(sums, (abs(wanted) ** power).sum(axis=0), integral=True)
+    gram = operator.gram()
+    exact = wanted.T @ wanted
+    if gram.integral and gram.max_abs < 2**63:
+        agrees(gram.dense(), exact, integral=True)
+    if not kinds(operator) & {Compose, Sum}:
+        assert gram.integral or max(np.diagonal(exact)) >= 2**63
+    if dense.dtype == np.int64:
+        differences = abs(wanted[:, :1] - wanted)
+        for power in (1, 2):
+            got = operator.column_distances(power)[0]
+            if got.dtype.kind != "f":
+                agrees(got, (differences**power).sum(axis=0), integral=True)
+
+
+def structure(operator: LinearOperator) -> Any:
+    """What an operator consists of, without arrays."""
+    own = {
+        Dense: lambda o: (o.matrix.shape, o.matrix.dtype.str, o.matrix.tolist()),
+        Sparse: lambda o: (o.data.dtype.str, o.data.tolist(), o.indices.tolist(), o.indptr.tolist(), o.columns),
+        Scaled: lambda o: repr(o.factor),
+        OnMarginal: lambda o: (o.sizes, o.axes),
+        Padded: lambda o: o.extra,
+        Tree: lambda o: (o.n, o.branching, o.root),
+        Window: lambda o: (o.n, o.width),
+    }.get(type(operator), lambda o: o.shape)(operator)
+    return type(operator).__name__, repr(own), [structure(c) for c in children(operator)]
+
+
+@laws
+@given(operators(huge=True), operators(huge=True))
+def test_stored_and_read_back(operator: LinearOperator, other: LinearOperator) -> None:
+    tree, arrays = encode(operator)
+    back = decode(tree, {k: v.copy() for k, v in arrays.items()})
+    assert structure(back) == structure(operator)
+    assert fingerprint(back) == fingerprint(operator)
+    assert (fingerprint(other) == fingerprint(operator)) == (structure(other) == structure(operator))
+    assert fingerprint(Scaled(operator, 2)) != fingerprint(operator)
+
+
+def test_fingerprints_see_what_matters() -> None:
+    assert fingerprint(Dense([[1, 2]])) == fingerprint(Dense(np.array([[1.0, 2.0]], dtype=">f4")))
+    assert fingerprint(Dense([[1, 2]])) != fingerprint(Dense([[1], [2]]))
+    assert fingerprint(Dense([[1, 2]])) != fingerprint(Dense([[2, 1]]))
+    # an explicit zero is no entry
+    explicit = sp.csr_array((np.array([1.0, 0.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
+    assert fingerprint(Sparse.of(explicit)) == fingerprint(Sparse([1], [0], [0, 1], 2))
+
+
+@laws
+@given(operators(huge=True))
+def test_results_are_the_callers_own(operator: LinearOperator) -> None:
+    """Mutant: identity hands its input back, and noise added in place changes the counts."""
+    for product, n in ((operator.matvec, operator.shape[1]), (operator.rmatvec, operator.shape[0])):
+        for x in (np.ones(n, dtype=np.int64), np.ones((n, 2), dtype=np.int64), np.ones(n)):
+            before = x.copy()
+            out = product(x)
+            out += 1
+            assert np.array_equal(x, before)
+
+
+@pytest.mark.parametrize("operator", [Identity(3), Total(3), Residual(3), Prefix(3), Tree(3), Dense([[1, 2, 3]])])
+def test_every_numeric_type_is_read(operator: LinearOperator) -> None:
+    """Mutant: a sum of int8 in int8."""
+    wanted = written_out(operator)
+    for dtype in (np.int8, np.uint8, np.int16, np.uint32):
+        x = np.array([100, 120, 27], dtype=dtype)
+        out = operator.matvec(x)
+        assert out.dtype == np.int64
+        assert out.tolist() == (wanted @ x.astype(object)).tolist()
+    top = np.array([2**64 - 1, 2**63, 5], dtype=np.uint64)
+    assert operator.matvec(top).tolist() == modular(wanted @ top.astype(object)).tolist()
+    assert operator.matvec([True, False, True]).tolist() == (wanted @ np.array([1, 0, 1], dtype=object)).tolist()
+    assert operator.matvec(np.array([0.5, 1, 2], dtype=np.float32)).dtype == np.float64
+
+
+def test_real_factors_are_applied_to_real_numbers() -> None:
+    """Mutant: an integer factor inside a real product wraps before the real one is reached."""
+    for operator in (
+        Kronecker((Prefix(3), Dense([[0.5]]))),
+        Compose(Dense([[0.5, 0.25, 0.0]]), Prefix(3)),
+        Scaled(Prefix(3), 0.5),
+    ):
+        x = np.full(3, 2**62, dtype=np.int64)
+        agrees(operator.matvec(x), written_out(operator) @ x.astype(object), integral=False)
+
+
+@laws
+@given(st.sampled_from([Identity(3), Prefix(3), Residual(3), Dense([[1, 2, 3]]), Sparse([1], [0], [0, 1], 3)]))
+def test_vectors_of_another_shape_or_kind_are_refused(operator: LinearOperator) -> None:
+    for bad in (
+        np.zeros(4),
+        np.zeros((4, 1)),
+        np.zeros((3, 1, 1)),
+        np.array(3.0),
+        [[1, 2], [3], [4]],
+        [2**70, 1, 1],
+        ["a", "b", "c"],
+        np.array([1, 2, None], dtype=object),
+        np.zeros(3, dtype=complex),
+    ):
+        with pytest.raises(WorkloadError):
+            operator.matvec(bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        [[]],
+        np.zeros((0, 3)),
+        np.zeros((3, 0)),
+        np.zeros(3),
+        np.zeros((1, 1, 1)),
+        [[1, 2], [3]],
+        [[1, "a"]],
+        [[1, None]],
+        np.array([[1, 2]], dtype=object),
+        [[2**63]],
+        [[-(2**63)]],
+        [[2**70]],
+        [[math.nan]],
+        [[math.inf, 1]],
+        [[1e300]],
+        [[1e-300]],
+        [[1j]],
+        np.array([[1e400]], dtype=np.longdouble) if np.finfo(np.longdouble).max > 1e308 else [[math.inf]],
+    ],
+    ids=repr,
+)
+def test_matrices_that_cannot_be_meant_are_refused(bad: Any) -> None:
+    with pytest.raises(WorkloadError):
+        Dense(bad)
+
+
+@pytest.mark.parametrize(
+    ("data", "indices", "indptr", "columns"),
+    [
+        ([1], [0], [0], 2),
+        ([1], [0], [], 2),
+        ([1], [2], [0, 1], 2),
+        ([1], [-1], [0, 1], 2),
+        ([1, 1], [1, 0], [0, 2], 2),
+        ([1, 1], [0, 0], [0, 2], 2),
+        ([1], [0], [0, 2], 2),
+        ([1], [0], [1, 1], 2),
+        ([1, 1], [0, 1], [0, 2, 1, 2], 2),
+        ([1], [0.5], [0, 1], 2),
+        ([1, 1], [0], [0, 1], 2),
+        ([math.nan], [0], [0, 1], 2),
+        ([1], [0], [0, 1], 0),
+        ([1], [0], [0, 1], True),
+        ([[1]], [[0]], [0, 1], 2),
+    ],
+)
+def test_sparse_matrices_that_are_none_are_refused(data: Any, indices: Any, indptr: Any, columns: Any) -> None:
+    """Mutant: an index given twice, whose square is then counted as 1 + 1 and not as (1 + 1)^2."""
+    with pytest.raises(WorkloadError):
+        Sparse(np.array(data), np.array(indices), np.array(indptr), columns)
+
+
+def test_sparse_from_scipy() -> None:
+    """Mutants: the caller's matrix changes; entries given twice wrap in a narrow type."""
+    twice = sp.coo_array((np.array([100, 100], dtype=np.int8), (np.array([0, 0]), np.array([1, 1]))), shape=(2, 3))
+    operator = Sparse.of(twice)
+    assert operator.dense().tolist() == [[0, 200, 0], [0, 0, 0]]
+    assert operator.column_sums(2).tolist() == [0, 40000, 0]
+    unsorted = sp.csr_array((np.array([1.5, 2.5]), np.array([2, 0]), np.array([0, 2])), shape=(1, 3))
+    assert Sparse.of(unsorted).dense().tolist() == [[2.5, 0.0, 1.5]]
+    assert unsorted.indices.tolist() == [2, 0]
+    with pytest.raises(WorkloadError):
+        Sparse.of(sp.coo_array(np.array([1, 2])))
+    assert Sparse.of(sp.csr_array((2, 3))).integral
+
+
+def test_matrices_do_not_follow_their_source() -> None:
+    """Mutant: a read-only view of an array that its owner changes after the sensitivity was computed."""
+    source = np.array([[1, 2], [3, 4]])
+    view = source[:]
+    view.flags.writeable = False
+    data, indices, indptr = np.array([1, 2]), np.array([0, 1]), np.array([0, 2])
+    frozen, sparse = Dense(view), Sparse(data, indices, indptr, 2)
+    source[:] = 99
+    data[:] = 99
+    assert frozen.dense().tolist() == [[1, 2], [3, 4]]
+    assert sparse.dense().tolist() == [[1, 2]]
+    for array in (frozen.matrix, sparse.data, sparse.indices, sparse.indptr):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7
+
+
+def bad_constructions() -> list[Any]:
+    return [
+        lambda: Identity(0),
+        lambda: Total(-1),
+        lambda: Residual(True),
+        lambda: Prefix(2.0),  # type: ignore[arg-type]
+        lambda: AllRange("3"),  # type: ignore[arg-type]
+        lambda: Window(3, 4),
+        lambda: Window(3, 0),
+        lambda: Tree(0),
+        lambda: Tree(3, 1),
+        lambda: Tree(3, True),
+        lambda: Tree(3, 2**70),
+        lambda: Kronecker(()),
+        lambda: Kronecker((Identity(2), 3)),  # type: ignore[arg-type]
+        lambda: Stack(()),
+        lambda: Stack((Identity(2), Identity(3))),
+        lambda: Sum((Identity(2), Total(2))),
+        lambda: Compose(Identity(2), Identity(3)),
+        lambda: Compose(Identity(2), None),  # type: ignore[arg-type]
+        lambda: Scaled(Identity(2), True),
+        lambda: Scaled(Identity(2), math.nan),
+        lambda: Scaled(Identity(2), math.inf),
+        lambda: Scaled(Identity(2), 10**400),
+        lambda: Scaled(Identity(2), "2"),  # type: ignore[arg-type]
+        lambda: Scaled(2, Identity(2)),  # type: ignore[arg-type]
+        lambda: Padded(Identity(2), -1),
+        lambda: Padded(Identity(2), True),
+        lambda: OnMarginal((2, 3), (0, 0), Identity(4)),
+        lambda: OnMarginal((2, 3), (2,), Identity(3)),
+        lambda: OnMarginal((2, 3), (-1,), Identity(3)),
+        lambda: OnMarginal((2, 3), (0,), Identity(3)),
+        lambda: OnMarginal((2, 0), (0,), Identity(2)),
+        lambda: Block((("a",), ("a",)), (Identity(2), Identity(2))),
+        lambda: Block((("a",),), ()),
+        lambda: Block(("age",), (Identity(2),)),
+        lambda: Block((("a",),), ("x",)),  # type: ignore[arg-type]
+        lambda: Block((("a",),), (Identity(2),)).check({"a": 3}),
+        lambda: Block((("a",),), (Identity(2),)).check({"b": 2}),
+        lambda: Block(((),), (Identity(2),)).check({}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(bad_constructions())))
+def test_impossible_operators_are_refused_at_birth(number: int) -> None:
+    with pytest.raises(WorkloadError):
+        bad_constructions()[number]()
+
+
+def test_rows_that_do_not_exist_are_refused() -> None:
+    for operator in (Identity(3), Prefix(3), Dense([[1], [2], [3]]), Kronecker((Identity(3), Total(2)))):
+        for a, b in ((-1, 2), (0, 4), (2, 1)):
+            with pytest.raises(WorkloadError):
+                operator.rows(a, b)
+
+
+def test_nothing_large_is_made_dense_unasked() -> None:
+    """Mutant: a Kronecker product, or the Gram of one row, that allocates before anyone counts."""
+    n = 100_000
+    large = (
+        Identity(n),
+        Total(n),
+        Prefix(n),
+        Kronecker((Prefix(1000), Prefix(1000))),
+        OnMarginal((n, 2), (0,), Total(n)),
+    )
+    for operator in large:
+        with pytest.raises(WorkloadError, match="dense"):
+            operator.dense() if operator.shape[0] > 1 else operator.gram().dense()
+    for operator in (
+        Prefix(n),
+        Total(n),
+        Sparse([1], [0], [0, 1], n),
+        Padded(Total(n)),
+        Compose(Total(3), Dense(np.ones((3, n)))),
+    ):
+        with pytest.raises(WorkloadError, match="dense"):
+            operator.gram()
+    assert max(Kronecker((Prefix(1000), Residual(1000))).column_sums(2)) == 1000 * 1000 * 999
+    assert Kronecker((Prefix(4000), Prefix(4000))).rows(7, 9).shape == (2, 16_000_000)
+    assert base_module.DENSE_LIMIT == 2**25
+
+
+def test_row_forms_and_rows_of_long_operators_stay_small() -> None:
+    """The default of `rows` costs as much memory as rows times columns; long operators have their own."""
+    long = Kronecker((AllRange(200), Total(2)))
+    a, b = long.row_chunks()[-1]
+    assert long.rows(b - 2, b).tolist() == [*[[0.0] * 398 + [1.0, 1.0]]][-1:] or b - a > 0
+    assert long.rows(b - 1, b).tolist() == [[0.0] * 398 + [1.0, 1.0]]
+    assert Tree(4096).row_sums(1)[:3].tolist() == [4096.0, 2048.0, 2048.0]
+
+
+def test_block_orders_and_describes() -> None:
+    block = Block((("b",), (), ("c", "a")), (Prefix(3), Scaled(Identity(1), 2), Identity(4)))
+    assert block.attributes == ("b", "c", "a")
+    assert (block.rows, block.cells) == (12, 12)
+    assert block.by_attribute() is None
+    ordered = block.in_order(("a", "b", "c"))
+    assert ordered.groups == ((), ("b",), ("c", "a"))
+    assert Block((), ()).operator.shape == (1, 1)
+    assert Block((("a",), ()), (Prefix(3), Identity(1))).by_attribute() == {"a": Prefix(3)}

@@ -1,0 +1,259 @@
+"""The chooser: what it keeps, what it refuses, and the figures that the literature pins down."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Categories, Domain, Integers
+from sfumato.errors import BudgetError, NotInRowSpace, PlanError
+from sfumato.mechanisms.choose import MECHANISMS, budget_for, plan
+from sfumato.mechanisms.factorize import factorization
+from sfumato.plans import load_plan
+from sfumato.privacy.budget import Budget
+from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, sums, total, windows
+
+UNIT = Budget.gdp(1)
+
+
+def line(n: int) -> Domain:
+    return Domain({"cell": Integers(0, n - 1)})
+
+
+@pytest.mark.parametrize(
+    ("work", "rmse"),
+    [
+        (prefix(line(64), "cell"), 2.0998565),
+        (prefix(line(256), "cell"), 2.5244144160),
+        (ranges(line(64), "cell"), 2.3022127215),
+        (ranges(line(256), "cell"), 2.9014354573),
+        (windows(line(64), "cell", width=32), 2.0584338),
+        (windows(line(256), "cell", width=32), 2.3482934),
+        (identity(line(64)), 1.0),
+    ],
+)
+def test_certified_optima_of_the_literature(work: Workload, rmse: float) -> None:
+    found = plan(work, UNIT, neighbours="add-remove")
+    assert found.rmse == pytest.approx(rmse, rel=1e-6)
+    assert found.lower_bound is not None
+    assert found.lower_bound <= found.rmse <= found.lower_bound * (1 + 1e-6)
+
+
+def test_a_product_of_optima_is_the_optimum() -> None:
+    domain = Domain({"a": Integers(0, 63), "b": Integers(0, 63)})
+    found = plan(prefix(domain, "a") * prefix(domain, "b"), UNIT, neighbours="add-remove", mechanism="factorization")
+    assert found.rmse == pytest.approx(4.4093972, rel=3e-6)
+
+
+SIZES = {
+    "cps": [50, 100, 7, 4, 2],
+    "adult": [85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2],
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "rmse"),
+    [
+        ("cps", {"order": 1}, 1.744),
+        ("cps", {"order": 2}, 2.035),
+        ("cps", {"order": 5}, 1.000),
+        ("cps", {"upto": 3}, 2.276),
+        ("adult", {"order": 2}, 6.359),
+        ("adult", {"order": 3}, 10.515),
+        ("adult", {"upto": 3}, 10.665),
+    ],
+)
+def test_marginals_reach_the_closed_form_optimum(table: str, asked: dict[str, int], rmse: float) -> None:
+    domain = Domain({f"a{i}": Integers(0, n - 1) for i, n in enumerate(SIZES[table])})
+    found = plan(marginals(domain, **asked), Budget.zcdp("0.5"), neighbours="add-remove", mechanism="marginals")
+    assert round(found.rmse, 3) == pytest.approx(rmse, abs=1.001e-3)
+    assert found.lower_bound is not None
+    assert found.lower_bound * (1 - 1e-9) <= found.rmse <= found.lower_bound * (1 + 1e-4)
+
+
+def test_replace_one_uses_the_distance_of_columns_and_the_public_total() -> None:
+    """Mutant: twice the column norm, which gives 2.989 here, or the distance alone, which gives 2.035."""
+    found = plan(prefix(line(8), "cell"), UNIT, neighbours="replace-one", mechanism="factorization")
+    assert found.rmse < 1.62
+    cells = plan(identity(line(8)), UNIT, neighbours="replace-one")
+    assert cells.rmse == pytest.approx(math.sqrt(2 * 7 / 8), rel=1e-6)
+    assert cells.lower_bound == pytest.approx(math.sqrt(2 * 7 / 8), rel=1e-6)
+
+
+def test_the_factorization_of_researchers_matches_the_documented_constants() -> None:
+    triangle = np.tri(8)
+    exact = factorization(triangle)
+    assert exact.upper_bound == pytest.approx(1.4944, abs=1e-4)
+    assert exact.gap <= 1e-6
+    assert np.allclose(exact.reconstruction @ exact.strategy, triangle)
+    assert exact.upper_bound == pytest.approx(plan(queries(triangle), UNIT, neighbours="add-remove").rmse, rel=1e-6)
+    swap = factorization(triangle, neighbours="replace-one")
+    assert swap.upper_bound == pytest.approx(2.035, abs=1e-3)
+    assert swap.lower_bound <= 1.478
+    with pytest.raises(PlanError, match="approximate=0.1"):
+        factorization(triangle, approximate=0.1)
+
+
+def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:
+    work = ranges(line(32), "cell")
+    for objective in ("mean", "max"):
+        found = plan(work, UNIT, neighbours="add-remove", objective=objective)
+        rows = [r for r in found.candidates.rows() if r["rmse"] is not None]
+        key = "rmse" if objective == "mean" else "max_standard_error"
+        chosen = [r for r in rows if r["note"] == "chosen"]
+        assert len(chosen) == 1
+        assert chosen[0][key] == min(r[key] for r in rows)
+        assert {r["mechanism"] for r in rows} == {"gaussian", "tree", "factorization", "marginals"}
+
+
+@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m != "laplace"])
+def test_every_mechanism_by_name(mechanism: str) -> None:
+    found = plan(prefix(line(16), "cell"), UNIT, neighbours="add-remove", mechanism=mechanism)
+    assert mechanism in ("auto", found.mechanism)
+
+
+@pytest.mark.parametrize("kind", [Budget.pure(1), Budget.zcdp(1), Budget.gdp(1), Budget.approx(1, "1e-6")])
+def test_laplace_noise_under_any_budget(kind: Budget) -> None:
+    found = plan(identity(line(4)), kind, neighbours="add-remove", mechanism="laplace")
+    epsilon = float(kind.laplace_epsilon)
+    assert found.rmse == pytest.approx(math.sqrt(2) / epsilon, rel=1e-5)
+    assert found.lower_bound is None
+
+
+def test_repeated_queries_cost_nothing() -> None:
+    """A million copies of one query have the error of one."""
+    once = plan(queries(np.ones((1, 3))), UNIT, neighbours="add-remove")
+    often = plan(queries(np.ones((1_000_000, 3))), UNIT, neighbours="add-remove", mechanism="factorization")
+    assert often.rmse == pytest.approx(once.rmse, rel=1e-6)
+
+
+def test_zero_rows_are_answered_exactly() -> None:
+    found = plan(queries(np.array([[0, 0, 0], [1, 0, 1]])), UNIT, neighbours="add-remove", mechanism="factorization")
+    assert found.standard_errors() == pytest.approx([0.0, 1.0], abs=1e-6)
+
+
+def test_errors_and_standard_errors_agree() -> None:
+    domain = Domain({"a": Integers(0, 4), "b": Categories(["x", "y"], outside="other", missing="other")})
+    work = stack(t=marginals(domain, upto=2), c=prefix(domain, "a", by=["b"]), s=sums(domain, "a"), n=total(domain))
+    found = plan(work, Budget.approx(1, "1e-6"), neighbours="add-remove")
+    table = found.errors()
+    assert sum(table["queries"]) == len(work) == len(found.standard_errors())
+    counts = np.concatenate([found.standard_errors(p) for p in ("t", "c", "n")])
+    assert found.rmse == pytest.approx(math.sqrt((counts**2).mean()))
+    assert found.max_standard_error == pytest.approx(counts.max())
+    with pytest.raises(PlanError, match="no part is called"):
+        found.standard_errors("nothing")
+
+
+def test_a_plan_is_stored_whole(tmp_path: object) -> None:
+    path = f"{tmp_path}/plan"
+    domain = Domain({"a": Integers(0, 4), "b": Categories(["x", "y"], outside="other", missing="other")})
+    for work in (marginals(domain, upto=2), prefix(domain, "a", by=["b"]), queries(np.eye(5), domain, "a")):
+        found = plan(work, Budget.approx(1, "1e-6"), neighbours="add-remove")
+        found.save(path)
+        back = load_plan(path)
+        assert back.fingerprint == found.fingerprint
+        assert back.rmse == found.rmse
+        assert str(back) == str(found)
+
+
+# ---- the inverse: the least budget for an accuracy ------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["approx", "zcdp", "gdp", "pure"])
+@pytest.mark.parametrize("target", ["worst", "rmse"])
+def test_the_least_budget_reaches_the_margin_and_hardly_more(kind: str, target: str) -> None:
+    work = prefix(line(16), "cell")
+    budget = budget_for(work, margin=20, kind=kind, delta="1e-6", target=target, neighbours="add-remove")
+    found = plan(work, budget, neighbours="add-remove").errors()
+    reached = found["margin"][0] if target == "worst" else found["margin"][0] * found["rmse"][0] / found["worst_standard_error"][0]
+    assert 20 * (1 - 1e-3) <= reached <= 20
+
+
+def test_margins_by_part() -> None:
+    domain = Domain({"a": Integers(0, 4), "b": Integers(0, 2)})
+    work = stack(a=identity(domain, "a"), b=identity(domain, "b"))
+    loose = budget_for(work, margin={"a": 30}, kind="zcdp", neighbours="add-remove")
+    tight = budget_for(work, margin={"a": 30, "b": 3}, kind="zcdp", neighbours="add-remove")
+    assert tight.parameter > loose.parameter
+    with pytest.raises(PlanError, match="the parts are a, b"):
+        budget_for(work, margin={"c": 1}, kind="zcdp", neighbours="add-remove")
+
+
+# ---- a researcher's own strategy -------------------------------------------------------------------------
+
+
+def test_own_strategy_and_reconstruction() -> None:
+    triangle = np.tri(6)
+    own = plan(queries(triangle), UNIT, neighbours="add-remove", strategy=np.eye(6))
+    assert own.rmse == pytest.approx(math.sqrt(3.5), rel=1e-6)
+    twice = np.vstack([np.eye(6), np.eye(6)])
+    lazy = np.hstack([triangle, np.zeros((6, 6))])
+    bad = plan(queries(triangle), UNIT, neighbours="add-remove", strategy=twice, reconstruction=lazy)
+    assert bad.rmse == pytest.approx(math.sqrt(2 * 3.5), rel=1e-6)
+    real = plan(queries(triangle), UNIT, neighbours="add-remove", strategy=np.eye(6) * 0.37)
+    assert real.rmse == pytest.approx(math.sqrt(3.5), rel=1e-6)
+
+
+def test_a_reconstruction_that_does_not_reproduce_the_workload_is_refused() -> None:
+    with pytest.raises(NotInRowSpace) as caught:
+        plan(queries(np.eye(3)), UNIT, neighbours="add-remove", strategy=np.eye(3), reconstruction=np.eye(3) * 1.5)
+    assert caught.value.residual == pytest.approx(0.5)
+    with pytest.raises(NotInRowSpace):
+        plan(queries(np.eye(3)), UNIT, neighbours="add-remove", strategy=np.ones((1, 3)))
+
+
+# ---- refusals ----------------------------------------------------------------------------------------------
+
+
+def test_refusals_say_what_is_allowed() -> None:
+    work = identity(line(4))
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"mechanism": "magic"}, "auto, laplace, gaussian, tree, factorization, marginals"),
+        ({"objective": "median"}, "'mean' or 'max'"),
+        ({"lattice": "cubic"}, "'fine' or 'unit'"),
+        ({"records": -5}, "positive whole number"),
+        ({"records": True}, "positive whole number"),
+        ({"neighbours": "swap"}, "'add-remove' or 'replace-one'"),
+        ({"rows_per_person": 4}, "needs person="),
+        ({"rows_per_person": 0, "person": "id"}, "whole number from 1"),
+        ({"noise": "cauchy"}, "gaussian, laplace, discrete-gaussian"),
+        ({"reconstruction": np.eye(4)}, "needs strategy="),
+        ({"public": {("a",): [1]}}, "public="),
+        ({"mechanism": "tree"}, "ordered attribute"),
+    ]
+    for options, message in cases:
+        with pytest.raises(PlanError, match=message):
+            plan(work, UNIT, **({"neighbours": "add-remove"} | options))  # type: ignore[arg-type]
+    with pytest.raises(BudgetError):
+        plan(work, Budget.pure(1), neighbours="add-remove", mechanism="gaussian")
+    with pytest.raises(BudgetError):
+        plan(work, UNIT, neighbours="add-remove", noise="discrete-gaussian")
+
+
+def test_replace_one_refuses_dropped_rows() -> None:
+    """A replaced record could vanish: the total would not be public, nor the distance the sensitivity."""
+    domain = Domain({"a": Integers(0, 4, outside="drop", missing="other")})
+    with pytest.raises(PlanError, match="could vanish"):
+        plan(identity(domain), UNIT, neighbours="replace-one")
+
+
+def test_several_rows_a_person_scale_the_sensitivity() -> None:
+    one = plan(identity(line(4)), UNIT, neighbours="add-remove")
+    three = plan(identity(line(4)), UNIT, neighbours="add-remove", person="id", rows_per_person=3)
+    assert three.rmse == pytest.approx(3 * one.rmse, rel=1e-5)
+    swapped = plan(identity(line(4)), UNIT, neighbours="replace-one", person="id", rows_per_person=3)
+    assert swapped.rmse == pytest.approx(3 * math.sqrt(2) * one.rmse, rel=1e-5)
+    assert not swapped.unit.total_is_public
+
+
+def test_the_unit_lattice_measures_plain_counts() -> None:
+    found = plan(identity(line(4)), Budget.pure(1), neighbours="add-remove", lattice="unit", mechanism="laplace")
+    assert found.sensitivity.value == 1
+    assert found.noise.scale == Fraction(1)  # type: ignore[attr-defined]
+    assert found.rmse == pytest.approx(math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1)), rel=1e-9)
+    wide = plan(identity(line(4)), UNIT, neighbours="add-remove", lattice="unit", mechanism="gaussian")
+    assert wide.lower_bound is None
