@@ -50,7 +50,9 @@ WORKLOADS = {
     "joint": queries(np.random.default_rng(2).integers(0, 2, (9, 60)), DOMAIN),
     "real": queries(np.random.default_rng(3).normal(size=(4, 6)), DOMAIN, attribute="age"),
     "mixed": stack(
-        cdf=prefix(DOMAIN, "age", by=["sex"]), tables=marginal_workload(DOMAIN, sets=[("sex", "place")]), n=total(DOMAIN)
+        cdf=prefix(DOMAIN, "age", by=["sex"]),
+        tables=marginal_workload(DOMAIN, sets=[("sex", "place")]),
+        n=total(DOMAIN),
     ),
     "weighted": stack(a=prefix(DOMAIN, "age"), b=identity(DOMAIN, "place"), weights={"a": 5}),
 }

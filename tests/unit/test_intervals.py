@@ -63,7 +63,9 @@ def test_simultaneous_levels() -> None:
     assert simultaneous(0.95, 100, GAUSS) == pytest.approx(0.95 ** (1 / 100))
     assert simultaneous(0.95, 100, LAPLACE) == pytest.approx(1 - 0.0005)
     # extreme levels stay finite and ordered
-    wide = [margins(1 - 10.0**-e, np.array([3 / SCALE**2]), np.array([3 / SCALE**4]), LAPLACE)[0] for e in (3, 6, 9, 12)]
+    wide = [
+        margins(1 - 10.0**-e, np.array([3 / SCALE**2]), np.array([3 / SCALE**4]), LAPLACE)[0] for e in (3, 6, 9, 12)
+    ]
     assert all(a < b < math.inf for a, b in zip(wide, wide[1:], strict=False))
 
 

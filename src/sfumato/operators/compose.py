@@ -92,11 +92,12 @@ class Kronecker(LinearOperator):
 
     def rows(self, start: int, stop: int) -> FloatArray:
         self.check_rows(start, stop)
+        if start == stop:
+            return np.empty((0, self.shape[1]))
         out = np.ones((stop - start, 1))
-        if start < stop:
-            index = np.unravel_index(np.arange(start, stop), tuple(f.shape[0] for f in self.factors))
-            for factor, i in zip(self.factors, index, strict=True):
-                out = (out[:, :, None] * _take(factor, i)[:, None, :]).reshape(stop - start, -1)
+        index = np.unravel_index(np.arange(start, stop), tuple(f.shape[0] for f in self.factors))
+        for factor, i in zip(self.factors, index, strict=True):
+            out = (out[:, :, None] * _take(factor, i)[:, None, :]).reshape(stop - start, -1)
         return out
 
     def column_sums(self, power: int) -> Numbers:

@@ -9,13 +9,13 @@ from typing import Any
 from sfumato.report.answers import Agreement, Distribution, SmallTable
 from sfumato.report.facts import Family
 
-__all__ = ["CONFIG", "agreement_chart", "distribution_chart", "family_chart", "table_chart"]
+__all__ = ["CONFIG", "LONGEST", "agreement_chart", "distribution_chart", "family_chart", "table_chart"]
 
 Spec = dict[str, Any]
 
 _NAMED = 40
 _DOTS = 3_000
-_LONGEST = 40
+LONGEST = 40
 _STEP = 20
 _COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
 _ACCENT = "var(--series-1)"
@@ -193,7 +193,7 @@ def table_chart(table: SmallTable) -> Spec:
 
 
 def _down(table: SmallTable) -> Spec:
-    rows = sorted(table.rows, key=lambda r: -r["answer"])[:_LONGEST]
+    rows = sorted(table.rows, key=lambda r: -r["answer"])[:LONGEST]
     rows.sort(key=lambda r: r["i"])
     spec = _base(rows, {"step": _STEP})
     y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}

@@ -140,8 +140,6 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float)
         residual = residual - energy / curvature * image
         preconditioned = residual / metric
         previous, energy = energy, float(residual @ preconditioned)
-        if float(np.abs(step).max()) > 32:
-            break
         if energy <= 4 * target and float((residual / point.v).max()) <= slack:
             break
         direction = preconditioned + energy / previous * direction

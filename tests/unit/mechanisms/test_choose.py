@@ -169,7 +169,11 @@ def test_the_least_budget_reaches_the_margin_and_hardly_more(kind: str, target: 
     work = prefix(line(16), "cell")
     budget = budget_for(work, margin=20, kind=kind, delta="1e-6", target=target, neighbours="add-remove")
     found = plan(work, budget, neighbours="add-remove").errors()
-    reached = found["margin"][0] if target == "worst" else found["margin"][0] * found["rmse"][0] / found["worst_standard_error"][0]
+    reached = (
+        found["margin"][0]
+        if target == "worst"
+        else found["margin"][0] * found["rmse"][0] / found["worst_standard_error"][0]
+    )
     assert 20 * (1 - 1e-3) <= reached <= 20
 
 

@@ -1,0 +1,213 @@
+"""One self-contained page about a plan or a release: it works from a file and loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import ArrayLike
+
+from sfumato.codec import write_atomically
+from sfumato.errors import PlanError
+from sfumato.frames import safe_text
+from sfumato.plans import Plan
+from sfumato.releases import Release
+from sfumato.report import charts, sections
+from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
+from sfumato.report.facts import families
+from sfumato.report.standing import standing
+from sfumato.report.words import show
+
+__all__ = ["render", "write_report"]
+
+Context = dict[str, Any]
+Specs = dict[str, Any]
+
+
+def write_report(thing: Plan | Release, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
+    """Write the page about a plan or a release to one HTML file, and return its path.
+
+    `actual`, the exact answers (k,), adds a comparison of predicted with actual errors; it is for tables
+    that are public. Raises OSError where the file cannot be written.
+    """
+    page = render(thing, actual=actual)
+    target = Path(path)
+    write_atomically(target, lambda partial: _write(partial, page))
+    return target
+
+
+def _write(path: Path, page: str) -> None:
+    path.write_text(page, encoding="utf-8", newline="\n")
+
+
+def render(thing: Plan | Release, *, actual: ArrayLike | None = None) -> str:
+    """The page as text; see `write_report`."""
+    if not isinstance(thing, (Plan, Release)):
+        raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
+    release = thing if isinstance(thing, Release) else None
+    plan = thing.plan if isinstance(thing, Release) else thing
+    if actual is not None and release is None:
+        raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
+    specs: Specs = {}
+    context = _planned(plan, release, specs) | standing(plan, release)
+    context |= _answered(release, specs) if release is not None else dict.fromkeys(("tables", "curves", "singles"), ())
+    context["agreement"] = None
+    if release is not None and actual is not None:
+        context["agreement"] = _agreed(release, actual, specs)
+    return _fill(context, specs)
+
+
+def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
+    """What is known before any data: the sections that plans and releases share."""
+    released = release is not None
+    found = families(plan, None if release is None else release.part)
+    queries = sum(f.queries for f in found)
+    error_charts: list[tuple[str, str, str]] = []
+    for i, unit in enumerate(dict.fromkeys(f.unit for f in found)):
+        spec = charts.family_chart([f for f in found if f.unit == unit])
+        if spec is not None:
+            specs[f"errors-{i}"] = spec
+            label = f"Typical error of each table or family, in {unit}; point at one for its name and margin."
+            error_charts.append((unit, f"errors-{i}", label))
+    caption, worst = sections.worst(found)
+    name = safe_text(release.provenance.name) if release is not None else f"Plan: {plan.mechanism}"
+    if release is not None and release.part is not None:
+        name = f"{name}: {safe_text(release.part)}"
+    return {
+        "title": name,
+        "kind": "Release with differential privacy" if released else "Plan of a release with differential privacy",
+        "was": "was" if released else "will be",
+        "lead": sections.lead(plan, queries, released=released),
+        "figures": sections.figures(plan, queries),
+        "protects": sections.protects(plan, released=released),
+        "reading": sections.reading(plan),
+        "asked": sections.asked(plan, found),
+        "parts": sections.parts(found),
+        "cells": sections.cells_text(plan.workload.domain.size),
+        "attributes": sections.attributes(plan),
+        "errors": sections.errors(found),
+        "error_charts": error_charts,
+        "worst_caption": caption,
+        "worst": worst,
+    } | sections.measured(plan)
+
+
+def _answered(release: Release, specs: Specs) -> Context:
+    """The answers themselves."""
+    tables: list[dict[str, str]] = []
+    for i, table in enumerate(small_tables(release)):
+        specs[f"table-{i}"] = charts.table_chart(table)
+        tables.append({"id": f"table-{i}", "title": " × ".join(table.names), "caption": _table_caption(table)})
+    curves: list[dict[str, str]] = []
+    for i, curve in enumerate(distributions(release)):
+        specs[f"curve-{i}"] = charts.distribution_chart(curve)
+        by = f" by {', '.join(curve.by)}" if curve.by else ""
+        title = f"Distribution of {curve.attribute}{by}"
+        curves.append({"id": f"curve-{i}", "title": title, "caption": _curve_caption(curve)})
+    single, omitted = singles(release)
+    rows = [
+        {"part": s.part, "label": s.label, "unit": s.unit, "value": show(s.value), "error": show(s.error)}
+        | {"low": show(s.low), "high": show(s.high)}
+        for s in single
+    ]
+    text = (
+        "Each answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
+        "All answers are in the files beside this page; shown here are distributions, single queries, and tables over "
+        "one or two attributes with few cells."
+    )
+    return {
+        "answers": text,
+        "tables": tables,
+        "curves": curves,
+        "singles": rows,
+        "omitted": f"{omitted:,}" if omitted else "",
+    }
+
+
+def _table_caption(table: SmallTable) -> str:
+    low, high = show(table.error_low), show(table.error_high)
+    text = f"Standard error {low}." if low == high else f"Standard errors {low} to {high}."
+    if table.derived:
+        text += " Follows from larger tables."
+    if len(table.names) == 1 and not table.ordered and len(table.rows) > charts.LONGEST:
+        text += f" The {charts.LONGEST} largest of {len(table.rows):,} cells."
+    return text
+
+
+def _curve_caption(curve: Distribution) -> str:
+    text = "Share of records up to each value, with 95 % bands for each point."
+    if curve.omitted:
+        text += f" {curve.omitted:,} more groups are not drawn."
+    return text
+
+
+def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
+    names = [f.name for f in families(release.plan, release.part)]
+    found = agreement(release, names, np.asarray(actual, dtype=np.float64))
+    spec = charts.agreement_chart(found)
+    if spec is not None:
+        specs["agreement"] = spec
+    return {
+        "warning": "This section exists only because the table is public. Exact answers to a sensitive table are never "
+        "computed outside the curator, and a report of one cannot have it.",
+        "text": f"Predicted typical error {show(found.predicted)}, actual {show(found.actual)}. "
+        f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer.",
+    }
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("sfumato.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("sfumato.report") / name).read_text(encoding="utf-8")
+
+
+def _fill(context: Context, specs: Specs) -> str:
+    """The page with its style, data and programs inline, and a policy that lets nothing else run or load."""
+    programs = {"bundle": _asset("vendor/vega-bundle.js"), "draw": _asset("draw.js")}
+    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
+    # the drawing library compiles its own expressions, hence unsafe-eval; only the two hashed programs run
+    policy = f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+    inline = {name: Markup(text) for name, text in programs.items()}
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            context,
+            charts=_embedded({"config": charts.CONFIG, "specs": specs}),
+            style=Markup(_asset("style.css")),
+            policy=Markup(policy),
+            **inline,
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _embedded(value: object) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Markup(text)

@@ -1,0 +1,241 @@
+"""What each section of a page says about a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.explain import noise_name
+from sfumato.frames import safe_text
+from sfumato.plans import Plan
+from sfumato.privacy.budget import readable
+from sfumato.report.facts import Family, above_bound, sensitivity_text
+from sfumato.report.words import attack_success, guarantee, percent_up, secret, share, show, statement
+
+__all__ = ["asked", "attributes", "errors", "figures", "lead", "measured", "parts", "protects", "reading", "worst"]
+
+Section = dict[str, Any]
+_WORST = 20
+_REASON = 160
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A count with its noun."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def cells_text(cells: int) -> str:
+    """A number of cells, however large."""
+    return f"{cells:,}" if cells < 10**9 else f"{cells / 10 ** (len(str(cells)) - 1):.1f} × 10^{len(str(cells)) - 1}"
+
+
+def lead(plan: Plan, queries: int, *, released: bool) -> str:
+    """The page in two sentences."""
+    names = len(plan.workload.domain.names)
+    table = f"a table of {plural(names, 'attribute')}"
+    typical = f"{show(plan.rmse)} {safe_text(plan.main_unit)}"
+    if released:
+        first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
+        return f"{first} They were released under {statement(plan.budget)}."
+    first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
+    return f"{first} It promises {statement(plan.budget)}. No data were read, and nothing was spent."
+
+
+def figures(plan: Plan, queries: int) -> list[tuple[str, str, str]]:
+    """The strip of key figures: name, value, small print."""
+    above = above_bound(plan)
+    bound = (share(above), "above the proved lower bound") if above is not None else ("–", "no lower bound is known")
+    unit = safe_text(plan.main_unit)
+    return [
+        ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
+        ("Guarantee", _short(plan), plan.unit.describe()),
+        ("Typical error", show(plan.rmse), f"{unit}, root mean squared"),
+        ("Largest standard error", show(plan.max_standard_error), unit),
+        ("Distance from the best possible", *bound),
+    ]
+
+
+def _short(plan: Plan) -> str:
+    b = plan.budget
+    value = readable(b.parameter)
+    if b.delta is not None:
+        return f"ε = {value}, δ = {readable(b.delta)}"
+    return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
+
+
+def protects(plan: Plan, *, released: bool) -> list[str]:
+    """The guarantee in plain language."""
+    what, verb = ("this release", "gives") if released else ("a release of this plan", "gives")
+    right = percent_up(attack_success(plan.price))
+    unit = plan.unit
+    relation = (
+        "whether that record is present or absent"
+        if unit.person is None
+        else "whatever records that person contributes"
+    )
+    out = [
+        f"Take an attacker who knows everything about the table except one thing: they want to tell {secret(unit)}. "
+        f"If they would be right half of the time by guessing, then with {what} they are right at most {right} of the "
+        "time, whatever they compute and whatever else they know or come to know.",
+        f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {relation}, "
+        f"{guarantee(plan.budget)}."
+        if unit.neighbours.value == "add-remove"
+        else f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {guarantee(plan.budget)}. "
+        "The number of records is treated as public.",
+    ]
+    if unit.person is not None and unit.rows_per_person > 1:
+        out.append(
+            f"At most {unit.rows_per_person:,} rows of one person are counted; which ones does not depend on what "
+            "they say. Rows beyond that are left out."
+        )
+    out.append(
+        f"What {what} {verb} does not hide what is true of many people at once: such patterns are its purpose. "
+        "Guarantees of several releases about the same people add up, which is what the ledger is for."
+    )
+    return out
+
+
+def reading(plan: Plan) -> list[str]:
+    """How to read an answer."""
+    law = noise_name(plan)
+    out = [
+        f"Every answer is the exact one plus random error of mean zero, made from {law}. The standard error is "
+        "the typical size of that error: it was known before the data were read and is part of the release. It does "
+        "not include errors of the table itself, such as sampling or non-response.",
+        "A 95 % interval contains the exact answer in 95 of 100 releases. Of many intervals, some miss.",
+        "Small counts can come out negative or fractional. That is no mistake: setting them to zero or rounding them "
+        "would make every sum of them wrong on average. As they are, answers may be added up.",
+    ]
+    bias = max((plan.strategy.bias_bound(q.block) for q in plan.workload.blocks), default=0.0)
+    if bias > 0:
+        out.append(f"Rounding of coefficients can shift an answer by at most {bias:.1e} per record of the table.")
+    return out
+
+
+def asked(plan: Plan, found: Sequence[Family]) -> str:
+    """How much was asked."""
+    queries, tables = sum(f.queries for f in found), len(found)
+    return (
+        f"{plural(queries, 'query', 'queries')} in {plural(tables, 'table or family', 'tables and families')} over "
+        f"{plural(len(plan.workload.domain.names), 'declared attribute')}."
+    )
+
+
+def parts(found: Sequence[Family]) -> list[Section]:
+    """One line per part and unit."""
+    out: list[Section] = []
+    for name, unit in dict.fromkeys((f.part, f.unit) for f in found):
+        inside = [f for f in found if (f.part, f.unit) == (name, unit)]
+        queries = sum(f.queries for f in inside)
+        mean = math.sqrt(sum(f.rmse**2 * f.queries for f in inside) / queries)
+        out.append(
+            {"name": name, "families": f"{len(inside):,}", "queries": f"{queries:,}", "unit": unit, "rmse": show(mean)}
+            | {"worst": show(max(f.worst for f in inside)), "margin": show(max(f.margin for f in inside))}
+        )
+    return out
+
+
+def attributes(plan: Plan) -> list[Section]:
+    """The declared attributes."""
+    out: list[Section] = []
+    for name, attribute in plan.workload.domain.attributes.items():
+        labels = attribute.labels
+        few = labels if len(labels) <= 6 else (*labels[:3], "…", *labels[-2:])
+        cells = ", ".join(t if t == "…" else safe_text(t) for t in few)
+        out.append({"name": safe_text(name), "kind": attribute.kind, "size": f"{attribute.size:,}", "cells": cells})
+    return out
+
+
+def measured(plan: Plan) -> Section:
+    """What is measured, the candidates as bars, the distance from the bound."""
+    values = sum(b.rows for b in plan.strategy.blocks)
+    text = (
+        f"Instead of the queries themselves, {plural(values, 'noisy integer')} "
+        f"{'is' if values == 1 else 'are'} measured: {safe_text(plan.strategy.summary)}. "
+        "Every answer is computed from these, so all answers agree with each other, and further ones cost nothing."
+    )
+    applied = [c for c in plan.considered if c.rmse is not None]
+    refused = [c for c in plan.considered if c.rmse is None]
+    equal_weights = math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-6)
+    bound = plan.lower_bound if equal_weights else None
+    widest = max([c.rmse or 0.0 for c in applied] + [bound or 0.0, 1e-300])
+    bars: list[Section] = [
+        _bar(c.mechanism, safe_text(c.strategy), c.rmse or 0.0, widest, chosen=c.note == "chosen") for c in applied
+    ]
+    if bars and bound is not None:
+        bars.append(
+            _bar("proved lower bound", "for any unbiased answers from Gaussian noise", bound, widest, bound=True)
+        )
+    return {
+        "measured": text,
+        "candidates": bars,
+        "choice": _choice(plan, len(applied)),
+        "distance": _distance(plan),
+        "refused": [{"mechanism": c.mechanism, "note": _shortened(safe_text(c.note))} for c in refused],
+        "mechanism": [
+            ("Mechanism", plan.mechanism),
+            ("Noise", noise_name(plan)),
+            ("Sensitivity", sensitivity_text(plan)),
+            ("Objective", "largest standard error" if plan.objective == "max" else "mean squared error"),
+            ("Exact up to", f"{plan.record_limit:,} records: beyond that integers of 64 bits would not suffice"),
+            *(("Note", safe_text(n)) for n in plan.notes),
+        ],
+    }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REASON else text[: _REASON - 1] + "…"
+
+
+def _bar(name: str, note: str, rmse: float, widest: float, *, chosen: bool = False, bound: bool = False) -> Section:
+    width = f"{max(0.0, 62 * rmse / widest):.2f}"
+    return {"name": name, "note": note, "rmse": show(rmse), "width": width, "chosen": chosen, "bound": bound}
+
+
+def _choice(plan: Plan, count: int) -> str:
+    unit = safe_text(plan.main_unit)
+    if count == 1:
+        return f"One way to measure was considered; its predicted error (root mean squared, {unit}):"
+    goal = "largest standard error" if plan.objective == "max" else "mean squared error"
+    weighted = "" if len({q.weight for q in plan.workload.blocks}) == 1 else ", with the weights given to the parts"
+    return (
+        f"{plural(count, 'way')} to measure were compared without any data, and the one with the least {goal}{weighted} "
+        f"was taken. Predicted error of each (root mean squared, {unit}):"
+    )
+
+
+def _distance(plan: Plan) -> str:
+    above = above_bound(plan)
+    if above is None:
+        return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
+    what = "its weighted mean error" if not math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-6) else "its error"
+    return (
+        f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller error than "
+        f"{show(plan.lower_bound)} under this guarantee: this is proved. The plan is {share(above)} above it ({what}: "
+        f"{show(plan.objective_value)})."
+    )
+
+
+def errors(found: Sequence[Family]) -> str:
+    """What the chart of errors shows."""
+    exact = sum(f.rmse == 0 for f in found)
+    known = f" {plural(exact, 'family')} of them needs no noise and is exact." if exact else ""
+    return (
+        "Predicted before the data were read, from the noise alone. The typical error of a table is the root mean "
+        f"squared error of its cells.{known}"
+    )
+
+
+def worst(found: Sequence[Family]) -> tuple[str, list[Section]]:
+    """The families with the largest standard errors, those of one unit after another."""
+    units = list(dict.fromkeys(f.unit for f in found))
+    ranked = sorted(found, key=lambda f: (units.index(f.unit), -f.worst))[:_WORST]
+    rows = [
+        {"name": f.name, "part": f.part, "queries": f"{f.queries:,}", "unit": f.unit, "rmse": show(f.rmse)}
+        | {"worst": show(f.worst), "margin": show(f.margin), "smallest": f"{f.smallest:,}"}
+        for f in ranked
+    ]
+    if len(found) <= _WORST:
+        return "All of them, the largest standard error first", rows
+    return f"The {_WORST} with the largest standard errors, of {len(found):,}", rows

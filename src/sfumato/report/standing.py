@@ -1,0 +1,161 @@
+"""Where a plan or a release stands: its price, its ledger entry, what made it, and how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sfumato.codec import fingerprint
+from sfumato.domain import Attribute
+from sfumato.errors import BudgetError, SfumatoError
+from sfumato.frames import safe_text
+from sfumato.plans import Plan
+from sfumato.privacy.accountant import events_export, price
+from sfumato.privacy.budget import Currency, readable
+from sfumato.releases import Provenance, Release
+from sfumato.report.words import price_text, statement
+from sfumato.workloads import predicates
+
+__all__ = ["standing"]
+
+Facts = list[tuple[str, str]]
+
+
+def standing(plan: Plan, release: Release | None) -> dict[str, Any]:
+    """The sections on budget, provenance and further questions."""
+    hashes = [
+        ("Plan", plan.fingerprint),
+        ("Queries", fingerprint(plan.workload)),
+        ("Strategy", fingerprint(plan.strategy)),
+        ("Declared domain", fingerprint(plan.workload.domain)),
+    ]
+    facts: Facts = [("Promised in all", statement(plan.budget)), ("In other terms", str(plan.budget))]
+    facts += [("Price", price_text(plan)), *_prices(plan), ("For an outside accountant", _event(plan))]
+    if release is None:
+        text = (
+            "Nothing is spent yet. A release of this plan debits its price from a ledger before the table is counted; "
+            "a ledger that holds less refuses it and stays as it is."
+        )
+        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": _next_step()}
+    p = release.provenance
+    made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
+    if p.snapshot is not None:
+        made.append(("Snapshot of the table", safe_text(p.snapshot)))
+    made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
+    made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
+    made.append(("Post-processing", "unbiased linear reconstruction; nothing is rounded, clipped or set to zero"))
+    made += _hashed([*hashes, ("Measured values", fingerprint(release.measurement))])
+    ledger = [*_entry(p), *facts]
+    return {"budget": _account(p), "ledger": ledger, "provenance": made, "more": _more(release)}
+
+
+def _hashed(hashes: list[tuple[str, str]]) -> Facts:
+    return [(f"{name}, SHA-256", value) for name, value in hashes]
+
+
+def _prices(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What the price is in the ledgers that would take it."""
+    kinds = {
+        Currency.EPSILON: "Debit in a pure ε ledger",
+        Currency.RHO: "Debit in a zCDP ledger",
+        Currency.MU_SQUARED: "Debit in a GDP or (ε, δ) ledger",
+    }
+    for currency, title in kinds.items():
+        try:
+            yield title, f"{readable(price(plan.price, currency))} of {currency}"
+        except BudgetError:
+            continue
+
+
+def _event(plan: Plan) -> str:
+    (event,) = events_export([plan.price])
+    return f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
+
+
+def _account(p: Provenance) -> str:
+    if p.one_shot:
+        return (
+            "This is a one-shot account: no ledger remembers the spend. Whoever releases more about the same people "
+            "must add the guarantees by hand."
+        )
+    return (
+        "The price was debited from the ledger, durably, before any noise was drawn. The ledger refuses whatever would "
+        "exceed its total, so its total is the guarantee of all its releases together. Keep the anchor outside the "
+        "ledger: with it, a ledger that was rolled back or made anew is found."
+    )
+
+
+def _entry(p: Provenance) -> Facts:
+    if p.one_shot:
+        return [("Ledger", "none (one-shot)")]
+    return [("Ledger", p.ledger_id), ("Entry", f"{p.sequence:,}"), ("Anchor", p.anchor)]
+
+
+def _next_step() -> dict[str, Any]:
+    code = (
+        "import sfumato as sf\n\n"
+        'plan = sf.load_plan("PLAN")\n'
+        'release = sf.release(plan, "TABLE.csv", ledger="budget.db", name="first", out="releases/first")'
+    )
+    shell = "sfumato release PLAN --source TABLE.csv --ledger budget.db --name first -o releases/first"
+    return {
+        "title": "How to release it",
+        "text": "This is the step that reads the table and spends.",
+        "code": [shell, code],
+    }
+
+
+def _more(release: Release) -> dict[str, Any]:
+    domain = release.plan.workload.domain
+    lines = [
+        "import sfumato as sf",
+        "",
+        'release = sf.load_release("FOLDER")',
+        "release.answers, release.intervals(0.95)",
+    ]
+    shell = "sfumato show FOLDER"
+    found = _example(release)
+    if found is not None:
+        name, question = found
+        shell = f"sfumato ask FOLDER {_shell(question)}"
+        lines += [f"release.ask({question!r})", f"release.table({name!r}).to_pandas()"]
+        if domain[name].intervals is not None:
+            lines.append(f"release.quantiles({name!r}, [0.1, 0.5, 0.9])")
+    text = (
+        "Whatever follows from the measured values is free: it costs no budget and agrees with the answers above. "
+        "What does not is refused, with the reason. FOLDER is where this page lies."
+    )
+    return {"title": "Ask more", "text": text, "code": [shell, "\n".join(lines)]}
+
+
+def _shell(text: str) -> str:
+    """One argument for a POSIX shell."""
+    return "'" + text.replace("'", "'\\''") + "'" if '"' in text or "`" in text or "$" in text else f'"{text}"'
+
+
+def _example(release: Release) -> tuple[str, str] | None:
+    """An attribute and a predicate on it that this release can answer."""
+    domain = release.plan.workload.domain
+    measured = {a for q in release.workload.blocks for a in q.attributes}
+    ordered = sorted((n for n in domain.names if n in measured), key=lambda n: domain[n].intervals is None)
+    for name in ordered:
+        question = f"{_quoted(name)} {_condition(domain[name])}"
+        try:
+            predicates(domain, [question])
+            release.ask(question)
+        except SfumatoError:
+            continue
+        return name, question
+    return None
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else f"`{name}`"
+
+
+def _condition(attribute: Attribute) -> str:
+    if attribute.intervals is not None:
+        return f">= {attribute.intervals[len(attribute.intervals) // 2][0]}"
+    if attribute.kind == "boolean":
+        return "== true"
+    return f"== {attribute.declared_labels[0]!r}"

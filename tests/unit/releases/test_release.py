@@ -1,0 +1,253 @@
+"""What a release answers: parts, tables, further questions, statistics with intervals, pooling, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.releases.files import check_folder
+
+DOMAIN = sf.Domain(
+    {
+        "age": sf.Integers(0, 9),
+        "sex": sf.Categories(["f", "m"]),
+        "pay": sf.Bins([0, 10, 20, 50, 100]),
+    }
+)
+COUNTS = (np.arange(DOMAIN.size).reshape(DOMAIN.shape) * 37) % 90 + 20
+WORK = sf.stack(
+    tables=sf.marginals(DOMAIN, upto=2),
+    cdf=sf.prefix(DOMAIN, "age", by=["sex"]),
+    money=sf.sums(DOMAIN, "pay", by=["sex"]),
+)
+SHARP = sf.gdp(1000)
+
+
+def make(budget: sf.Budget = SHARP, work: sf.Workload = WORK, **options: object) -> sf.Release:
+    plan = sf.plan(work, budget, neighbours="add-remove")
+    return sf.release(plan, sf.Histogram(COUNTS), ledger=None, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def sharp() -> sf.Release:
+    """A release so precise that every answer is the truth but for hundredths."""
+    return make()
+
+
+def test_answers_are_those_of_the_workload(sharp: sf.Release) -> None:
+    truth = WORK.answer(COUNTS)
+    assert np.abs(sharp.answers - truth).max() < 8 * sharp.standard_errors().max()
+    assert len(sharp.labels()) == len(sharp.answers) == len(sharp.standard_errors()) == len(WORK)
+    ends = sharp.intervals(0.95)
+    assert np.all(ends.low < sharp.answers)
+    assert np.all(sharp.answers < ends.high)
+    wide = sharp.intervals(0.95, simultaneous=True)
+    assert np.all(wide.high >= ends.high)
+
+
+def test_parts_are_releases_of_their_own(sharp: sf.Release) -> None:
+    part = sharp["cdf"]
+    assert len(part.answers) == 20
+    assert part.answers == pytest.approx(sharp.answers[-22:-2])
+    assert list(sharp.parts) == ["tables", "cdf", "money"]
+    with pytest.raises(sf.NotAnswerable, match="tables, cdf, money"):
+        sharp["nothing"]
+
+
+def test_tables_have_any_order_of_attributes(sharp: sf.Release) -> None:
+    table = sharp.table("sex", "age")
+    assert table.values == pytest.approx(COUNTS.sum(axis=2).T, abs=0.5)
+    assert table.values == pytest.approx(sharp.table("age", "sex").values.T)
+    assert table.standard_errors.shape == table.low.shape == table.high.shape == (2, 10)
+    assert table.labels == (("f", "m"), tuple("0123456789"))
+    assert sharp.table().values == pytest.approx(COUNTS.sum(), abs=1)
+    with pytest.raises(sf.NotAnswerable, match="age, pay, sex"):
+        sharp.table("age", "sex", "pay")
+    with pytest.raises(sf.DomainError, match="age, sex, pay"):
+        sharp.table("height")
+
+
+def test_a_table_measured_only_inside_a_larger_one_is_summed() -> None:
+    result = make(work=sf.marginals(DOMAIN, sets=[("age", "sex")]))
+    assert result.table("age").values == pytest.approx(COUNTS.sum(axis=(1, 2)), abs=0.5)
+    assert np.all(result.table("age").standard_errors > result.table("age", "sex").standard_errors[:, 0])
+
+
+def test_further_predicates_and_workloads(sharp: sf.Release) -> None:
+    answer = sharp.ask("age >= 5 and sex == 'f'")
+    assert answer.value == pytest.approx(COUNTS[5:, 0].sum(), abs=1)
+    assert answer.low < answer.value < answer.high
+    assert answer.standard_error > 0
+    more = sharp.ask(sf.ranges(DOMAIN, "age"))
+    assert len(more) == 55
+    with pytest.raises(sf.NotAnswerable):
+        sharp.ask("age >= 5 and sex == 'f' and pay < 10")
+    with pytest.raises(sf.WorkloadError):
+        sharp.ask("age >= 5; drop table")
+
+
+def test_frames_convert(sharp: sf.Release) -> None:
+    table = sharp.table("age", "sex")
+    assert list(table.to_pandas().columns) == ["age", "sex", "answer", "standard_error", "low", "high"]
+    assert table.to_polars().height == 20
+    assert table.to_arrow().num_rows == 20
+    assert "<table>" in table._repr_html_()
+
+
+# ---- statistics ------------------------------------------------------------------------------------------
+
+
+def test_shares_means_and_distributions_of_a_sharp_release(sharp: sf.Release) -> None:
+    both = COUNTS.sum(axis=2)
+    assert sharp.share("sex", within="age")["share"] == pytest.approx(
+        (both / both.sum(axis=1, keepdims=True)).reshape(-1), abs=1e-3
+    )
+    expected = both.cumsum(axis=0) / both.sum(axis=0)
+    assert sharp.cdf("age", by="sex")["share"] == pytest.approx(expected.T.reshape(-1), abs=1e-3)
+    pay = COUNTS.sum(axis=0)
+    middle = np.array([5, 15, 35, 75])
+    assert sharp.mean("pay", by="sex")["mean pay"] == pytest.approx((pay @ middle) / pay.sum(axis=1), abs=1e-2)
+    assert sharp.mean("sex", values=[0, 1])["mean sex"] == pytest.approx([COUNTS[:, 1].sum() / COUNTS.sum()], abs=1e-3)
+
+
+def test_quantiles_of_a_sharp_release(sharp: sf.Release) -> None:
+    found = sharp.quantiles("age", [0.1, 0.5, 0.9], by="sex")
+    by_age = COUNTS.sum(axis=2)
+    for sex in range(2):
+        share = by_age[:, sex].cumsum() / by_age[:, sex].sum()
+        expected = [int(np.argmax(share >= p)) for p in (0.1, 0.5, 0.9)]
+        rows = slice(3 * sex, 3 * sex + 3)
+        assert list(found["quantile"][rows]) == pytest.approx(expected)
+        assert all(
+            a <= q <= b
+            for a, q, b in zip(found["low"][rows], found["quantile"][rows], found["high"][rows], strict=True)
+        )
+    inside = sharp.quantiles("pay", [0.5])
+    assert inside["low"][0] in (0, 10, 20, 50)
+    assert inside["low"][0] <= inside["quantile"][0] <= inside["high"][0]
+    for wrong in ([0], [1.5], [True], []):
+        with pytest.raises(sf.SfumatoError):
+            sharp.quantiles("age", wrong)
+    with pytest.raises(sf.PlanError, match="not numeric"):
+        sharp.quantiles("sex", [0.5])
+    with pytest.raises(sf.PlanError, match="no order"):
+        sharp.cdf("sex")
+
+
+def test_intervals_of_statistics_cover(request: pytest.FixtureRequest) -> None:
+    """Fieller and inverted quantiles hold at their level, also where denominators are small.
+
+    Mutant: the delta method with deviations in place of the joint variance. 1e-12 bound for 400 runs.
+    """
+    small = sf.Domain({"age": sf.Integers(0, 4), "sex": sf.Categories(["f", "m"])})
+    counts = np.array([[30, 4], [10, 9], [40, 2], [5, 5], [20, 10]])
+    plan = sf.plan(sf.marginals(small, order=2), sf.gdp(1), neighbours="add-remove")
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    hits = {"share": 0, "mean": 0, "median": 0}
+    runs = 400
+    for _ in range(runs):
+        result = sf.release(plan, sf.Histogram(counts), ledger=None)
+        found = result.share("sex", within="age", confidence=0.9)
+        hits["share"] += found["low"][2] <= shares[1, 0] <= found["high"][2]
+        found = result.mean("age", by="sex", confidence=0.9)
+        truth = (counts[:, 1] @ np.arange(5)) / counts[:, 1].sum()
+        hits["mean"] += found["low"][1] <= truth <= found["high"][1]
+        found = result.quantiles("age", [0.4], by="sex", confidence=0.9)
+        share = counts[:, 1].cumsum() / counts[:, 1].sum()
+        hits["median"] += found["low"][1] <= int(np.argmax(share >= 0.4)) <= found["high"][1]
+    slack = 7.13 * np.sqrt(0.9 * 0.1 / runs)
+    assert abs(hits["share"] / runs - 0.9) < slack
+    assert abs(hits["mean"] / runs - 0.9) < slack
+    assert hits["median"] / runs > 0.9 - slack
+
+
+# ---- two releases -------------------------------------------------------------------------------------------
+
+
+def test_pooling_and_differences() -> None:
+    work = sf.identity(DOMAIN, "age", "sex")
+    one = make(sf.gdp(1), work, name="one", snapshot="s")
+    two = make(sf.gdp(2), work, name="two", snapshot="s")
+    pooled = sf.combine(one, two)
+    assert pooled.standard_errors() == pytest.approx(np.full(20, 1 / np.sqrt(5)), rel=1e-4)
+    change = sf.difference(two, one)
+    assert change.answers == pytest.approx(two.answers - one.answers)
+    assert change.standard_errors() == pytest.approx(np.full(20, np.sqrt(1.25)), rel=1e-4)
+    ends = change.intervals(0.95)
+    assert ends.high - ends.low == pytest.approx(2 * 1.959964 * change.standard_errors(), rel=1e-4)
+    other = make(sf.gdp(1), work, name="three", snapshot="t")
+    with pytest.raises(sf.PlanError, match="one declared snapshot"):
+        sf.combine(one, other)
+    with pytest.raises(sf.PlanError, match="same release"):
+        sf.combine(one, one)
+    with pytest.raises(sf.PlanError, match="different workloads"):
+        sf.difference(make(work=sf.total(DOMAIN)), one)
+
+
+def test_laplace_releases_pool_too() -> None:
+    work = sf.identity(DOMAIN, "age")
+    one, two = (make(sf.pure(1), work, name=n, snapshot="s") for n in ("one", "two"))
+    ends = sf.combine(one, two).intervals(0.95)
+    # the mean of two unit Laplace draws: (1 + x) exp(-2 x) = 0.05
+    x = (ends.high - ends.low) / 2
+    assert (1 + x) * np.exp(-2 * x) == pytest.approx(np.full(10, 0.05), rel=0.01)
+
+
+# ---- on disk ---------------------------------------------------------------------------------------------------
+
+
+def test_files_of_a_release(tmp_path: Path) -> None:
+    import duckdb
+
+    folder = tmp_path / "out" / "first"
+    result = make(name="first", out=folder)
+    facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+    assert facts["ledger"]["one_shot"] is True
+    assert facts["privacy"]["neighbours"] == "add-remove"
+    back = sf.load_release(folder)
+    assert (back.answers == result.answers).all()
+    assert back.explain() == result.explain()
+    rows = duckdb.sql(f"SELECT part, answer, low, high FROM '{folder}/answers.parquet'").fetchnumpy()
+    assert rows["answer"] == pytest.approx(result.answers)
+    stored = np.load(folder / "measurements.npz", allow_pickle=False)
+    assert all(stored[f"values_{i}"].dtype == np.int64 for i in range(len(result.measurement.values)))
+    assert {f.name for f in (folder / "tables").iterdir()} == {
+        "age.csv", "sex.csv", "pay.csv", "age.sex.csv", "age.pay.csv", "sex.pay.csv"
+    }  # fmt: skip
+    meta = duckdb.execute(f"SELECT value FROM parquet_kv_metadata('{folder}/answers.parquet')").fetchone()
+    assert meta is not None
+    assert json.loads(bytes(meta[0]))["name"] == "first"
+
+
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
+    make(name="first", out=tmp_path / "r")
+    bundle = tmp_path / "r" / "release.sfumato"
+    bundle.write_bytes(bundle.read_bytes()[:-1] + b"x")
+    with pytest.raises(sf.InvalidInput, match="was changed"):
+        sf.load_release(tmp_path / "r")
+    (tmp_path / "r" / "release.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(sf.InvalidInput, match="no finished release"):
+        sf.load_release(tmp_path / "r")
+    with pytest.raises(sf.InvalidInput):
+        sf.load_release(tmp_path / "nothing")
+
+
+def test_folders_that_cannot_hold_a_release(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("x", encoding="utf-8")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "full")
+    for wrong in ("full", "file", "link", "a/../b"):
+        with pytest.raises(sf.InvalidInput):
+            check_folder(tmp_path / wrong)
+
+
+def test_texts_that_look_like_formulas_are_defused(tmp_path: Path) -> None:
+    domain = sf.Domain({"x": sf.Categories(["=cmd()", "b"])})
+    plan = sf.plan(sf.marginals(domain, order=1), sf.gdp(1), neighbours="add-remove")
+    sf.release(plan, sf.Histogram([1, 2]), ledger=None, out=tmp_path / "r")
+    assert (tmp_path / "r/tables/x.csv").read_text(encoding="utf-8").splitlines()[1].startswith("'=cmd()")
