@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from sfumato.plans import Plan
 from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.budget import readable
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+
+if TYPE_CHECKING:
+    from sfumato.plans import Plan
 
 __all__ = ["explain_plan", "noise_name"]
 

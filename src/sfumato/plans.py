@@ -13,6 +13,7 @@ import numpy as np
 
 from sfumato.codec import fingerprint, read_document, storable, write_document
 from sfumato.errors import PlanError
+from sfumato.explain import explain_plan
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins
 from sfumato.operators.base import FloatArray
@@ -233,8 +234,6 @@ class Plan:
 
     def explain(self) -> str:
         """The plan in words."""
-        from sfumato.explain import explain_plan  # noqa: PLC0415  (words are built on the plan)
-
         return explain_plan(self)
 
     def __str__(self) -> str:

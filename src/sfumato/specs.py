@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from sfumato.checks import check_distinct
 from sfumato.domain import Domain
@@ -129,7 +129,7 @@ def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     return budget, unit
 
 
-def _refuse_drop(root: Section, name: str, policy: str) -> None:
+def _refuse_drop(root: Section, name: str, policy: str) -> NoReturn:
     table = root.section("schema").section(name)
     declared = table if policy in table else root.section("schema_defaults")
     raise declared.refuse(

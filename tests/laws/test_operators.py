@@ -68,7 +68,7 @@ def test_every_public_operator_is_generated() -> None:
     """Mutant: an operator is added to the room and to no law."""
     seen: set[type] = set()
 
-    @settings(max_examples=500, database=None, phases=[Phase.generate])
+    @settings(max_examples=250, deadline=None, database=None, phases=[Phase.generate])
     @given(operators())
     def collect(operator: LinearOperator) -> None:
         seen.update(kinds(operator))
@@ -198,11 +198,8 @@ def test_flags_are_not_needlessly_false() -> None:
     assert Sparse.from_cells([[0, 2], []], 3).binary
     assert Dense([[1.0, 0.0]]).binary
     assert all(o.exchangeable for o in (Identity(3), Total(3), Residual(3), Scaled(Residual(3), 2)))
-    assert all(
-        o.integral
-        for o in (Residual(3), Scaled(Residual(3), -2), Dense([[1e10, 2.0]]), Compose(Total(2), Total(2)))
-        if o
-    )
+    composed = Compose(Total(3), Prefix(3))
+    assert all(o.integral for o in (Residual(3), Scaled(Residual(3), -2), Dense([[1e10, 2.0]]), composed))
 
 
 @laws
@@ -228,7 +225,7 @@ def test_huge_integers_are_exact_or_refused(operator: LinearOperator) -> None:
     exact = wanted.T @ wanted
     if gram.integral and gram.max_abs < 2**63:
         agrees(gram.dense(), exact, integral=True)
-    if not kinds(operator) & {Compose, Sum}:
+    if not children(operator):
         assert gram.integral or max(np.diagonal(exact)) >= 2**63
     if dense.dtype == np.int64:
         differences = abs(wanted[:, :1] - wanted)
@@ -498,11 +495,11 @@ def test_nothing_large_is_made_dense_unasked() -> None:
 
 
 def test_row_forms_and_rows_of_long_operators_stay_small() -> None:
-    """The default of `rows` costs as much memory as rows times columns; long operators have their own."""
+    """Mutant: the default of `rows`, which forms a square of the number of rows, in place of an operator's own."""
     long = Kronecker((AllRange(200), Total(2)))
-    a, b = long.row_chunks()[-1]
-    assert long.rows(b - 2, b).tolist() == [*[[0.0] * 398 + [1.0, 1.0]]][-1:] or b - a > 0
-    assert long.rows(b - 1, b).tolist() == [[0.0] * 398 + [1.0, 1.0]]
+    assert long.rows(20_099, 20_100).tolist() == [[0.0] * 398 + [1.0, 1.0]]
+    assert long.row_sums(3)[-3:].tolist() == [2.0, 4.0, 2.0]
+    assert long.row_forms(np.eye(400))[-3:].tolist() == [2.0, 4.0, 2.0]
     assert Tree(4096).row_sums(1)[:3].tolist() == [4096.0, 2048.0, 2048.0]
 
 

@@ -30,7 +30,7 @@ from sfumato.operators import (
     Window,
 )
 
-__all__ = ["children", "entries", "kinds", "operators", "written_out"]
+__all__ = ["children", "dense", "entries", "kinds", "operators", "simple", "written_out"]
 
 SMALL = st.integers(-3, 3)
 REAL = st.floats(-4, 4, width=16).map(lambda v: v if v == 0 or abs(v) > 1e-3 else 0.5)

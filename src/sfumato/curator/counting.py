@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.errors import PlanError, SourceError
 
-__all__ = ["ColumnCounts", "Counts", "TableCounts", "TensorCounts"]
+__all__ = ["ColumnCounts", "Counts", "TableCounts", "TensorCounts", "check_countable"]
 
 AttributeSet = tuple[str, ...]
 Axes = tuple[int, ...]
@@ -45,6 +45,21 @@ class Counts(Protocol):
         ...
 
 
+def check_countable(domain: Domain, sets: Iterable[AttributeSet]) -> None:
+    """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
+
+    Raises DomainError for unknown or repeated attributes, PlanError for a table of more than 50,000,000 cells.
+    """
+    sizes = dict(zip(domain.names, domain.shape, strict=True))
+    for names in sets:
+        cells = math.prod(sizes[n] for n in domain.check_names(names))
+        if cells > MAX_CELLS:
+            raise PlanError(
+                f"the table of {', '.join(names)} has {cells:,} cells; at most {MAX_CELLS:,} can be counted at once: "
+                "ask smaller sets of attributes or declare wider cells"
+            )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted(ABC):
     """The part that all sources share: packing, summing down, and the check against `rows`."""
@@ -64,19 +79,12 @@ class _Counted(ABC):
         """Exact marginal counts of each set of attributes.
 
         Returns int64 arrays shaped by the attributes of the set, in the order given; `()` is a 0-d total.
-        Raises DomainError for unknown or repeated attributes, PlanError for a set with more than
-        50,000,000 cells, SourceError when a table does not sum to the number of records.
+        Raises what `check_countable` raises, and SourceError when a table does not sum to `rows`.
         """
+        check_countable(self.domain, sets)
         names = self.domain.names
-        asked = {s: tuple(sorted(names.index(n) for n in self.domain.check_names(s))) for s in map(tuple, sets)}
+        asked = {s: tuple(sorted(map(names.index, s))) for s in map(tuple, sets)}
         shape = self.domain.shape
-        for s, axes in asked.items():
-            cells = math.prod(shape[a] for a in axes)
-            if cells > MAX_CELLS:
-                raise PlanError(
-                    f"the table of {', '.join(s)} has {cells:,} cells; at most {MAX_CELLS:,} can be counted at once: "
-                    "ask smaller sets of attributes or declare wider cells"
-                )
         tables: dict[Axes, Table] = {}
         limit = min(_MAX_BLOCK_CELLS, self._effort() // _ROWS_PER_BLOCK_CELL)
         for block, members in _pack(shape, sorted(set(asked.values())), limit):

@@ -32,7 +32,7 @@ __all__ = ["designs"]
 
 MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
-MAX_WORK = 3 * 2_048**3
+MAX_FAMILIES = 24
 _BITS = 24
 _BASIS_BITS = 28
 _BIAS_BITS = 32
@@ -62,8 +62,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     pieces: list[Piece] = []
     squared, known = 0.0, True
     families = _families(problem)
-    work = sum(math.prod(problem.sizes[a] for a in names) ** 3 for names, members in families if len(members) > 1)
-    if work > MAX_WORK:
+    if len(families) > MAX_FAMILIES:
         raise PlanError(f"{len(families):,} tables are too many to optimise one by one; marginals serve them together")
     for names, members in families:
         blocks = [problem.workload.blocks[i] for i in members]

@@ -100,6 +100,6 @@ def _store(result: Release, folder: Path, receipt: Receipt) -> None:
         save_release(result, folder)
     except (OSError, SfumatoError) as error:
         raise NotWritten(
-            f"the budget is spent (entry {receipt.sequence}) but the release could not be written to {folder} ({error}). "
+            f"the budget is spent (entry {receipt.sequence}), but writing the release to {folder} failed: {error}. "
             "The ledger lists it as unreleased; there is no refund once noise was drawn"
         ) from error

@@ -20,6 +20,8 @@ from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Plan, expand
 from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases import statistics
+from sfumato.releases.files import save_release
 from sfumato.strategies.base import Estimate
 from sfumato.workloads import Workload, predicates
 
@@ -102,6 +104,7 @@ class Table:
         return self.frame().to_html()
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """Answers to a plan's workload from one measurement; everything here costs no further budget.
@@ -249,11 +252,11 @@ class Release:
         self, attribute: str, probabilities: Sequence[float], by: str | Sequence[str] = (), confidence: float = 0.95
     ) -> Frame:
         """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges."""
-        return self._statistics().quantiles(self, attribute, probabilities, by, confidence)
+        return statistics.quantiles(self, attribute, probabilities, by, confidence)
 
     def cdf(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
         """Shares of records up to each cell of an ordered attribute, within each cell of `by`."""
-        return self._statistics().cdf(self, attribute, by, confidence)
+        return statistics.cdf(self, attribute, by, confidence)
 
     def mean(
         self,
@@ -263,24 +266,16 @@ class Release:
         confidence: float = 0.95,
     ) -> Frame:
         """Mean of a numeric attribute from the cells' midpoints (or `values`), within each cell of `by`."""
-        return self._statistics().mean(self, attribute, by, values, confidence)
+        return statistics.mean(self, attribute, by, values, confidence)
 
     def share(self, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
         """Share of each cell of an attribute within each cell of `within`."""
-        return self._statistics().share(self, attribute, within, confidence)
-
-    @staticmethod
-    def _statistics() -> Any:
-        from sfumato.releases import statistics  # noqa: PLC0415  (statistics are built on the release)
-
-        return statistics
+        return statistics.share(self, attribute, within, confidence)
 
     # -- files and words ----------------------------------------------------------------------------------
 
     def save(self, folder: Any) -> None:
         """Write the release to a folder: release.json, answers.parquet, tables/, measurements.npz."""
-        from sfumato.releases.files import save_release  # noqa: PLC0415  (files are built on the release)
-
         save_release(self, folder)
 
     def explain(self) -> str:
@@ -307,8 +302,3 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<Release {self.provenance.name!r}: {len(self.workload):,} answers>"
-
-
-def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
-    """One name or several as a tuple."""
-    return (by,) if isinstance(by, str) else tuple(by)

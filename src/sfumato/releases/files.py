@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.codec import fingerprint, read_document, write_atomically, write_document
 from sfumato.errors import InvalidInput
-from sfumato.frames import safe_text
-from sfumato.plans import Plan
 from sfumato.privacy.accountant import events_export
-from sfumato.releases.core import Release
+from sfumato.releases.writing import write_answers, write_measurements, write_tables
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
 
 __all__ = ["check_folder", "describe", "load_release", "save_release"]
 
@@ -114,11 +114,11 @@ def save_release(release: Release, folder: str | os.PathLike[str]) -> Path:
     path = check_folder(folder)
     path.mkdir(parents=True, exist_ok=True)
     facts = describe(release)
-    write_document(path / _BUNDLE, (release.plan, release.measurement, release.provenance))
-    _write_measurements(release, path / "measurements.npz")
+    write_document(path / _BUNDLE, release)
+    write_measurements(release, path / "measurements.npz")
     if len(release.workload) <= _MAX_LISTED:
-        _write_answers(release, path / "answers.parquet", facts)
-        _write_tables(release, path / "tables")
+        write_answers(release, path / "answers.parquet", facts)
+        write_tables(release, path / "tables")
     facts["files"] = {
         str(f.relative_to(path)): hashlib.sha256(f.read_bytes()).hexdigest()
         for f in sorted(path.rglob("*"))
@@ -133,70 +133,6 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _write_measurements(release: Release, path: Path) -> None:
-    import numpy as np  # noqa: PLC0415
-
-    arrays: dict[str, Any] = {f"values_{i}": v for i, v in enumerate(release.measurement.values)}
-    names = ["*".join(b.attributes) or "total" for b in release.measurement.blocks]
-    total = [] if release.measurement.total is None else [release.measurement.total]
-
-    def write(partial: Path) -> None:
-        with partial.open("wb") as handle:
-            np.savez_compressed(handle, blocks=np.array(names, dtype=np.str_), public_total=np.array(total), **arrays)
-
-    write_atomically(path, write)
-
-
-def _write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
-    """One row per query, with the facts in the Parquet file's key-value metadata."""
-    import duckdb  # noqa: PLC0415  (only where files are written)
-    import numpy as np  # noqa: PLC0415
-
-    frame = release.frame()
-    columns = {
-        k: np.asarray(v, dtype=object if isinstance(v[0], str) else np.float64) for k, v in frame.columns.items()
-    }
-    for key in ("part", "label"):
-        columns[key] = np.array([safe_text(t) for t in frame[key]], dtype=object)
-    note = json.dumps(facts, ensure_ascii=True).replace("'", "''")
-
-    def write(partial: Path) -> None:
-        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-            connection.register("answers", columns)
-            target = str(partial).replace("'", "''")
-            connection.execute(
-                f"COPY (SELECT * FROM answers) TO '{target}' "
-                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
-            )
-
-    write_atomically(path, write)
-
-
-def _write_tables(release: Release, folder: Path) -> None:
-    """One tidy CSV per marginal table among the queries."""
-    tables = [q for q in release.workload.blocks if q.is_marginal and q.attributes]
-    if not tables:
-        return
-    folder.mkdir(exist_ok=True)
-    domain = release.plan.workload.domain
-    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in domain.names}
-    used: set[str] = set()
-    for query in tables:
-        stem = ".".join(safe[a] for a in query.attributes)
-        name = stem if stem not in used else f"{stem}.{len(used)}"
-        used.add(name)
-        frame = release.table(*query.attributes).frame()
-
-        def write(partial: Path, frame: Any = frame) -> None:
-            with partial.open("w", encoding="utf-8", newline="") as handle:
-                writer = csv.writer(handle, lineterminator="\n")
-                writer.writerow([safe_text(c) for c in frame.columns])
-                for row in zip(*frame.columns.values(), strict=True):
-                    writer.writerow([safe_text(v) if isinstance(v, str) else repr(v) for v in row])
-
-        write_atomically(folder / f"{name}.csv", write)
-
-
 def load_release(folder: str | os.PathLike[str]) -> Release:
     """Read a release that `save_release` wrote; refused where files are missing or changed."""
     path = Path(folder)
@@ -208,7 +144,8 @@ def load_release(folder: str | os.PathLike[str]) -> Release:
         raise InvalidInput(f"{path} holds no finished release: {error}") from error
     if found != expected:
         raise InvalidInput(f"{path / _BUNDLE} was changed after it was written; its hash does not match release.json")
-    bundle = read_document(path / _BUNDLE, tuple)
-    if len(bundle) != 3 or not isinstance(bundle[0], Plan):
+    # the release's own class, which this module is below of, is found by its stored name
+    stored = read_document(path / _BUNDLE, object)
+    if type(stored).__name__ != "Release":
         raise InvalidInput(f"{path / _BUNDLE} holds no release")
-    return Release(*bundle)
+    return stored

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,16 @@ from sfumato.frames import Frame
 from sfumato.intervals import check_confidence
 from sfumato.operators import Block, Dense, Identity
 from sfumato.operators.base import FloatArray
-from sfumato.releases.core import Release, by_names
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
 
 __all__ = ["cdf", "mean", "quantiles", "share"]
+
+
+def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several as a tuple."""
+    return (by,) if isinstance(by, str) else tuple(by)
 
 
 def _block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -141,19 +142,20 @@ def distributions(release: Release) -> list[Distribution]:
     found: list[Distribution] = []
     for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, release.workload.blocks))):
         domain = release.plan.workload.domain
-        ends = [float(high) for _, high in domain[attribute].intervals or ()]
+        whole = domain[attribute].kind == "integer"
+        ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
         try:
             frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
         except NotAnswerable:
             continue
         rows: Rows = []
-        groups: dict[str, None] = {}
-        for i, row in enumerate(frame.rows()):
-            group = safe_text(", ".join(row[b] for b in by))
-            groups[group] = None
-            if len(groups) <= _MAX_GROUPS and math.isfinite(row["share"]):
-                numbers = {"share": _number(row["share"]), "low": _number(row["low"]), "high": _number(row["high"])}
-                rows.append({"x": ends[i % len(ends)], "cell": safe_text(row[attribute]), "group": group} | numbers)
+        groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
+        cells = itertools.product(groups[:_MAX_GROUPS], zip(ends, domain[attribute].declared_labels, strict=True))
+        numbers = zip(frame["share"], frame["low"], frame["high"], strict=True)
+        for (group, (end, cell)), (value, low, high) in zip(cells, numbers, strict=False):
+            if math.isfinite(value):
+                row = {"x": end, "cell": safe_text(cell), "group": group, "share": _number(value)}
+                rows.append(row | {"low": _number(low), "high": _number(high)})
         names = tuple(safe_text(b) for b in by)
         found.append(Distribution(safe_text(attribute), names, rows, max(0, len(groups) - _MAX_GROUPS)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ Spec = dict[str, Any]
 
 _NAMED = 40
 _DOTS = 3_000
-LONGEST = 40
+LONGEST = 20
 _STEP = 20
+_NARROW, _WIDE = 360, 900
 _COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
 _ACCENT = "var(--series-1)"
 # an irrational step spreads neighbours evenly over a band without randomness
@@ -38,9 +40,12 @@ CONFIG: Spec = {
         "titleFontSize": 12,
         "titleFontWeight": "normal",
         "titlePadding": 8,
+        "labelPadding": 6,
         "labelLimit": 240,
         "labelOverlap": "greedy",
+        "labelSeparation": 8,
     },
+    "axisQuantitative": {"labelFlush": False},
     "legend": {
         "labelColor": "var(--ink)",
         "titleColor": "var(--muted)",
@@ -50,7 +55,6 @@ CONFIG: Spec = {
         "orient": "top",
         "labelLimit": 200,
         "symbolOpacity": 1,
-        "columns": 4,
     },
     "range": {"category": _COLOURS},
 }
@@ -61,12 +65,17 @@ def _tip(field: str, title: str, form: str | None = None) -> Spec:
     return {"field": field, "title": title, "type": "nominal" if form is None else "quantitative"} | number
 
 
+def _legend(title: str | None, groups: Sequence[str], width: int) -> Spec:
+    """A legend in as many columns as fit a width in pixels."""
+    widest = max(map(len, groups), default=1)
+    return {"title": title, "columns": max(1, min(6, width // (8 * min(widest, 26) + 26)))}
+
+
 def _base(rows: list[dict[str, Any]], height: Any) -> Spec:
     return {
         "data": {"values": rows},
         "width": "container",
         "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"},
     }
 
 
@@ -84,7 +93,8 @@ def family_chart(found: Sequence[Family]) -> Spec | None:
     positive = sorted((f for f in found if f.rmse > 0), key=lambda f: f.rmse)
     if not positive:
         return None
-    return _named(positive) if len(positive) <= _NAMED else _strips(positive)
+    parts = list(dict.fromkeys(f.part for f in found))
+    return _named(positive, parts) if len(positive) <= _NAMED else _strips(positive, parts)
 
 
 def _rows(found: Sequence[Family]) -> list[dict[str, Any]]:
@@ -111,13 +121,13 @@ _FAMILY_TIPS = [
 ]
 
 
-def _named(found: Sequence[Family]) -> Spec:
+def _named(found: Sequence[Family], parts: list[str]) -> Spec:
     rows = _rows(found)
     x: Spec = {
         "type": "quantitative",
         "title": f"typical error, {found[0].unit}",
         "scale": _size_scale([f.rmse for f in found]),
-        "axis": {"tickCount": 6, "format": "~s", "domain": False},
+        "axis": {"tickCount": 6, "format": ",.6~r", "domain": False},
     }
     seen: dict[str, int] = {}
     for row in rows:
@@ -132,16 +142,19 @@ def _named(found: Sequence[Family]) -> Spec:
         "tooltip": _FAMILY_TIPS,
     }
     spec["mark"] = {"type": "circle", "size": 90, "opacity": 1, "color": _ACCENT}
-    return _coloured(spec, rows, "part")
+    return _coloured(spec, parts)
 
 
-def _strips(found: Sequence[Family]) -> Spec:
+def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
     step = max(1, math.ceil(len(found) / _DOTS))
-    kept = list(found[:-1:step]) + [found[-1]]
+    kept = [*found[:-1:step], found[-1]]
     rows = _rows(kept)
     for i, (row, family) in enumerate(zip(rows, kept, strict=True)):
-        ways = f"{family.order} attribute{'' if family.order == 1 else 's'}"
+        ways = f"{family.order} attribute{'' if family.order == 1 else 's'}" if family.order else "total"
         row |= {"strip": ways, "jitter": round((i * _GOLDEN) % 1, 3), "order": family.order}
+    # what is rare is drawn last, above the crowd
+    often = Counter(row["part"] for row in rows)
+    rows.sort(key=lambda row: -often[row["part"]])
     spec = _base(rows, {"step": 84})
     spec["encoding"] = {
         "y": {
@@ -157,19 +170,19 @@ def _strips(found: Sequence[Family]) -> Spec:
             "type": "quantitative",
             "title": f"typical error, {found[0].unit}",
             "scale": _size_scale([f.rmse for f in kept]),
-            "axis": {"tickCount": 8, "format": "~s", "domain": False},
+            "axis": {"tickCount": 8, "format": ",.6~r", "domain": False},
         },
         "tooltip": _FAMILY_TIPS,
     }
-    spec["mark"] = {"type": "circle", "size": 34, "opacity": 0.6, "color": _ACCENT}
-    return _coloured(spec, rows, "part")
+    spec["mark"] = {"type": "circle", "size": 36, "opacity": 0.7, "color": _ACCENT}
+    return _coloured(spec, parts)
 
 
-def _coloured(spec: Spec, rows: list[dict[str, Any]], field: str) -> Spec:
-    """Tell a field's values apart by colour where there are several, but not too many."""
-    texts = list(dict.fromkeys(r[field] for r in rows))
-    if 1 < len(texts) <= len(_COLOURS):
-        spec["encoding"]["color"] = {"field": field, "type": "nominal", "title": None, "sort": texts}
+def _coloured(spec: Spec, parts: list[str]) -> Spec:
+    """Tell parts apart by colour where there are several, but not too many."""
+    if 1 < len(parts) <= len(_COLOURS):
+        colour: Spec = {"field": "part", "type": "nominal", "sort": parts, "legend": _legend(None, parts, _WIDE)}
+        spec["encoding"]["color"] = colour
     return spec
 
 
@@ -193,8 +206,9 @@ def table_chart(table: SmallTable) -> Spec:
 
 
 def _down(table: SmallTable) -> Spec:
-    rows = sorted(table.rows, key=lambda r: -r["answer"])[:LONGEST]
-    rows.sort(key=lambda r: r["i"])
+    rows = table.rows
+    if len(rows) > LONGEST:
+        rows = sorted(rows, key=lambda r: -r["answer"])[:LONGEST]
     spec = _base(rows, {"step": _STEP})
     y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
     spec["encoding"] = {"y": y, "tooltip": _ANSWER_TIPS}
@@ -212,7 +226,7 @@ def _down(table: SmallTable) -> Spec:
 
 
 def _count(field: str) -> Spec:
-    axis = {"tickCount": 5, "format": "~s", "domain": False}
+    axis = {"tickCount": 5, "format": ",.6~r", "domain": False}
     return {"field": field, "type": "quantitative", "title": "records", "axis": axis}
 
 
@@ -236,7 +250,7 @@ def _along(table: SmallTable) -> Spec:
 
 def _pairs(table: SmallTable) -> Spec:
     groups = list(dict.fromkeys(r["group"] for r in table.rows))
-    spec = _base(table.rows, {"step": max(_STEP, 7 * len(groups))})
+    spec = _base(table.rows, {"step": max(_STEP, 8 * len(groups)), "for": "position"})
     spec["encoding"] = {
         "y": {
             "field": "cell",
@@ -245,8 +259,13 @@ def _pairs(table: SmallTable) -> Spec:
             "title": None,
             "axis": {"ticks": False, "domain": False, "grid": True},
         },
-        "yOffset": {"field": "group", "type": "nominal", "sort": groups, "scale": {"paddingOuter": 0.6}},
-        "color": {"field": "group", "type": "nominal", "sort": groups, "title": table.names[1]},
+        "yOffset": {"field": "group", "type": "nominal", "sort": groups, "scale": {"paddingOuter": 0.5}},
+        "color": {
+            "field": "group",
+            "type": "nominal",
+            "sort": groups,
+            "legend": _legend(table.names[1], groups, _NARROW),
+        },
         "tooltip": [_ANSWER_TIPS[0], _tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
     }
     spec["layer"] = [
@@ -262,19 +281,18 @@ def _pairs(table: SmallTable) -> Spec:
 def distribution_chart(found: Distribution) -> Spec:
     """Cumulative shares with 95 % bands."""
     spec = _base(found.rows, 260)
-    share = {"type": "quantitative", "title": "share of records", "scale": {"domain": [0, 1]}}
+    share: Spec = {"type": "quantitative", "title": "share of records", "scale": {"domain": [0, 1]}}
     share["axis"] = {"format": "%", "tickCount": 5, "domain": False}
     tips = [_tip("cell", "up to"), _tip("share", "share", ".2%"), _tip("low", "95 % from", ".2%")]
     tips += [_tip("high", "95 % to", ".2%")] + ([_tip("group", ", ".join(found.by))] if found.by else [])
-    x_axis = {"grid": False, "tickCount": 10}
-    spec["encoding"] = {
-        "x": {"field": "x", "type": "quantitative", "title": found.attribute, "scale": {"zero": False}, "axis": x_axis},
-        "tooltip": tips,
-    }
+    x: Spec = {"field": "x", "type": "quantitative", "title": found.attribute}
+    x |= {"scale": {"zero": False, "nice": False}, "axis": {"grid": False, "tickCount": 10, "format": ",.6~r"}}
+    spec["encoding"] = {"x": x, "tooltip": tips}
     colour: Spec = {"value": _ACCENT}
     if found.by:
         groups = list(dict.fromkeys(r["group"] for r in found.rows))
-        colour = {"field": "group", "type": "nominal", "sort": groups, "title": ", ".join(found.by)}
+        colour = {"field": "group", "type": "nominal", "sort": groups}
+        colour["legend"] = _legend(", ".join(found.by), groups, _WIDE)
     spec["encoding"]["color"] = colour
     spec["layer"] = [
         {
@@ -294,7 +312,7 @@ def agreement_chart(found: Agreement) -> Spec | None:
     ends = [v for r in rows for v in (r["predicted"], r["actual"])]
     domain = [min(ends) / 1.2, max(ends) * 1.2]
     scale = {"type": "log", "domain": domain, "nice": False}
-    axis = {"tickCount": 6, "format": "~s", "domain": False}
+    axis = {"tickCount": 6, "format": ",.6~r", "domain": False}
     x = {"field": "predicted", "type": "quantitative", "scale": scale, "axis": axis, "title": "predicted error"}
     y = x | {"field": "actual", "title": "actual error"}
     tips = [_tip("name", "table"), _tip("queries", "queries", ",d")]

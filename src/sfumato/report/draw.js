@@ -1,7 +1,7 @@
 (() => {
   const page = JSON.parse(document.getElementById("charts").textContent);
   const tooltip = { disableDefaultStyle: true };
-  const options = { config: page.config, renderer: "svg", actions: false, defaultStyle: false, tooltip };
+  const options = { config: page.config, renderer: "svg", actions: false, defaultStyle: false, logLevel: 1, tooltip };
   for (const place of document.querySelectorAll("[data-chart]")) {
     const name = place.dataset.chart;
     const label = place.getAttribute("aria-label");

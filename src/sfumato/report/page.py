@@ -25,7 +25,7 @@ from sfumato.report import charts, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
 from sfumato.report.facts import families
 from sfumato.report.standing import standing
-from sfumato.report.words import show
+from sfumato.report.words import rounded, show
 
 __all__ = ["render", "write_report"]
 
@@ -115,8 +115,8 @@ def _answered(release: Release, specs: Specs) -> Context:
         curves.append({"id": f"curve-{i}", "title": title, "caption": _curve_caption(curve)})
     single, omitted = singles(release)
     rows = [
-        {"part": s.part, "label": s.label, "unit": s.unit, "value": show(s.value), "error": show(s.error)}
-        | {"low": show(s.low), "high": show(s.high)}
+        {"part": s.part, "label": s.label, "unit": s.unit, "error": show(s.error)}
+        | {key: rounded(value, s.error) for key, value in (("value", s.value), ("low", s.low), ("high", s.high))}
         for s in single
     ]
     text = (
@@ -160,7 +160,8 @@ def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
         "warning": "This section exists only because the table is public. Exact answers to a sensitive table are never "
         "computed outside the curator, and a report of one cannot have it.",
         "text": f"Predicted typical error {show(found.predicted)}, actual {show(found.actual)}. "
-        f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer.",
+        f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer. A table of few cells "
+        "lies off the line by chance: its actual error is one draw, not a mean.",
     }
 
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from sfumato.explain import noise_name
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
-from sfumato.privacy.budget import readable
 from sfumato.report.facts import Family, above_bound, sensitivity_text
-from sfumato.report.words import attack_success, guarantee, percent_up, secret, share, show, statement
+from sfumato.report.words import (
+    attack_success,
+    guarantee,
+    parameter,
+    percent_up,
+    scientific,
+    secret,
+    share,
+    show,
+    statement,
+)
 
 __all__ = ["asked", "attributes", "errors", "figures", "lead", "measured", "parts", "protects", "reading", "worst"]
 
@@ -27,7 +37,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 def cells_text(cells: int) -> str:
     """A number of cells, however large."""
-    return f"{cells:,}" if cells < 10**9 else f"{cells / 10 ** (len(str(cells)) - 1):.1f} × 10^{len(str(cells)) - 1}"
+    return f"{cells:,}" if cells < 10**9 else scientific(f"{Decimal(cells):.1e}")
 
 
 def lead(plan: Plan, queries: int, *, released: bool) -> str:
@@ -45,44 +55,40 @@ def lead(plan: Plan, queries: int, *, released: bool) -> str:
 def figures(plan: Plan, queries: int) -> list[tuple[str, str, str]]:
     """The strip of key figures: name, value, small print."""
     above = above_bound(plan)
-    bound = (share(above), "above the proved lower bound") if above is not None else ("–", "no lower bound is known")
     unit = safe_text(plan.main_unit)
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
         ("Guarantee", _short(plan), plan.unit.describe()),
         ("Typical error", show(plan.rmse), f"{unit}, root mean squared"),
         ("Largest standard error", show(plan.max_standard_error), unit),
-        ("Distance from the best possible", *bound),
+        ("Distance from the best", "–", "no lower bound is known")
+        if above is None
+        else ("Distance from the best", share(above), "above the proved lower bound"),
     ]
 
 
 def _short(plan: Plan) -> str:
     b = plan.budget
-    value = readable(b.parameter)
+    value = parameter(b.parameter)
     if b.delta is not None:
-        return f"ε = {value}, δ = {readable(b.delta)}"
+        # no line break inside an equation
+        return f"ε = {value}, δ = {parameter(b.delta)}".replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
 
 
 def protects(plan: Plan, *, released: bool) -> list[str]:
     """The guarantee in plain language."""
-    what, verb = ("this release", "gives") if released else ("a release of this plan", "gives")
+    what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.price))
     unit = plan.unit
-    relation = (
-        "whether that record is present or absent"
-        if unit.person is None
-        else "whatever records that person contributes"
-    )
+    given = f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {guarantee(plan.budget)}."
+    if unit.total_is_public:
+        given += " The number of records is treated as public."
     out = [
         f"Take an attacker who knows everything about the table except one thing: they want to tell {secret(unit)}. "
         f"If they would be right half of the time by guessing, then with {what} they are right at most {right} of the "
         "time, whatever they compute and whatever else they know or come to know.",
-        f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {relation}, "
-        f"{guarantee(plan.budget)}."
-        if unit.neighbours.value == "add-remove"
-        else f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {guarantee(plan.budget)}. "
-        "The number of records is treated as public.",
+        given,
     ]
     if unit.person is not None and unit.rows_per_person > 1:
         out.append(
@@ -90,8 +96,8 @@ def protects(plan: Plan, *, released: bool) -> list[str]:
             "they say. Rows beyond that are left out."
         )
     out.append(
-        f"What {what} {verb} does not hide what is true of many people at once: such patterns are its purpose. "
-        "Guarantees of several releases about the same people add up, which is what the ledger is for."
+        f"{what[0].upper()}{what[1:]} does not hide what is true of many people at once: such patterns are its "
+        "purpose. Guarantees of several releases about the same people add up, which is what the ledger is for."
     )
     return out
 
@@ -190,7 +196,7 @@ def _shortened(text: str) -> str:
 
 def _bar(name: str, note: str, rmse: float, widest: float, *, chosen: bool = False, bound: bool = False) -> Section:
     width = f"{max(0.0, 62 * rmse / widest):.2f}"
-    return {"name": name, "note": note, "rmse": show(rmse), "width": width, "chosen": chosen, "bound": bound}
+    return {"name": name, "note": note, "rmse": show(rmse, 4), "width": width, "chosen": chosen, "bound": bound}
 
 
 def _choice(plan: Plan, count: int) -> str:
@@ -200,8 +206,8 @@ def _choice(plan: Plan, count: int) -> str:
     goal = "largest standard error" if plan.objective == "max" else "mean squared error"
     weighted = "" if len({q.weight for q in plan.workload.blocks}) == 1 else ", with the weights given to the parts"
     return (
-        f"{plural(count, 'way')} to measure were compared without any data, and the one with the least {goal}{weighted} "
-        f"was taken. Predicted error of each (root mean squared, {unit}):"
+        f"{plural(count, 'way')} to measure were compared without any data, and the one with the least "
+        f"{goal}{weighted} was taken. Predicted error of each (root mean squared, {unit}):"
     )
 
 
@@ -211,9 +217,9 @@ def _distance(plan: Plan) -> str:
         return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
     what = "its weighted mean error" if not math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-6) else "its error"
     return (
-        f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller error than "
-        f"{show(plan.lower_bound)} under this guarantee: this is proved. The plan is {share(above)} above it ({what}: "
-        f"{show(plan.objective_value)})."
+        "No unbiased answers made from additive Gaussian noise of any shape can have a smaller error than "
+        f"{show(plan.lower_bound, 4)} under this guarantee: this is proved. "
+        f"The plan is {share(above)} above it ({what}: {show(plan.objective_value, 4)})."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigh, svd
+from scipy.linalg import cholesky, eigh, eigvalsh, svd
 
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
@@ -25,19 +25,20 @@ __all__ = ["Block", "FactorBlock", "GramBlock", "IntArray", "Spectrum", "factor_
 IntArray = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
-_SPREAD = 1e-10  # ratio of eigenvalues below which their roots lose too many digits
+_SPREAD = 1e-5  # ratio of roots below which squares lose too many digits
+_CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """S_b = V diag(s^2) V^T: `vectors` V is (p, r), `roots` s is (r,) and positive; tr S_b^(1/2) >= `proved`."""
+    """S = V diag(s^2) V^T: `vectors` V is (p, r), `roots` s is (r,) and positive; tr S^(1/2) >= `proved`."""
 
     vectors: FloatArray
     roots: FloatArray
     proved: float
 
     def diagonal(self) -> FloatArray:
-        """The diagonal of S_b^(1/2), (p,)."""
+        """The diagonal of S^(1/2), (p,)."""
         return np.einsum("ij,ij->i", self.vectors * self.roots, self.vectors)
 
 
@@ -47,28 +48,32 @@ def _positive(values: FloatArray) -> FloatArray:
     return np.maximum(values, len(values) * _EPS * largest)
 
 
-def _proved_sum(roots: FloatArray, doubts: FloatArray) -> float:
-    """The best of the bounds sum of the first j roots - doubts[j - 1], over j."""
-    return max(float((np.cumsum(roots) - doubts).max()), 0.0)
+def _proved(roots: FloatArray, squares: float, plain: float) -> float:
+    """A bound on the sum of the true roots where those found are in doubt.
 
-
-def _from_square(eigenvalues: FloatArray, trace: float, size: int) -> tuple[FloatArray, float]:
-    """Roots of eigenvalues, ascending, and a proved bound on the sum of the true ones.
-
-    True eigenvalues differ by some delta of norm at most `size` roundings of the trace (backward error of the matrix
-    and of its decomposition, with Hoffman and Wielandt), and sqrt(s^2 - delta) >= s - delta / s.
+    By Hoffman and Wielandt the true s^2 differ by some delta of norm `squares` and the s themselves by one of norm
+    `plain`, bounds on the backward errors. As sqrt(s^2 - delta) >= s - delta / s, the sum of any of the roots falls
+    by no more than squares * norm(1 / s) + plain * sqrt(count); small roots that would lose by it are left out.
     """
+    falling = np.sort(roots)[::-1]
+    lost = squares * np.sqrt(np.cumsum(falling**-2.0)) + plain * np.sqrt(np.arange(1, len(roots) + 1))
+    return max(float((np.cumsum(falling) - lost).max()), 0.0)
+
+
+def _squared(square: FloatArray, roundings: int) -> tuple[FloatArray, FloatArray, float]:
+    """Eigenvectors, their roots and a proved bound; `square` is in doubt by `roundings` and is overwritten."""
+    doubt = roundings * _EPS * float(np.trace(square))
+    eigenvalues, vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
     roots = np.sqrt(_positive(eigenvalues))
-    falling = roots[::-1]
-    return roots, _proved_sum(falling, size * _EPS * trace * np.sqrt(np.cumsum(falling**-2.0)))
+    return vectors, roots, _proved(roots, doubt, 0.0)
 
 
-def _accurate(scaled: FloatArray) -> Spectrum:
+def _accurate(scaled: FloatArray, roundings: int) -> Spectrum:
     """The spectrum of scaled^T scaled, (r, p) with r <= p, without squaring: for widely spread roots."""
     _, singular, rows = svd(scaled, full_matrices=False, overwrite_a=True, check_finite=False)
-    doubt = sum(scaled.shape) * _EPS * float(np.sqrt(np.sum(singular**2)))
-    proved = _proved_sum(singular, doubt * np.sqrt(np.arange(1, len(singular) + 1)))
-    return Spectrum(rows.T, _positive(singular), proved)
+    roots = _positive(singular)
+    unit, size = _EPS * float(np.sum(roots**2)), sum(scaled.shape)
+    return Spectrum(rows.T, roots, _proved(roots, roundings * unit, 2 * size * np.sqrt(_EPS * unit)))
 
 
 class Block(Protocol):
@@ -94,7 +99,10 @@ class Block(Protocol):
         ...
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
-        """tr(G X^-1), X = E V diag(s) V^T E and E = diag(squares)^(-1/2), from G whatever V and s are; if full."""
+        """tr(G X^+), X = E V diag(s) V^T E and E = diag(squares)^(-1/2): from G, however inexact V and s are.
+
+        `squares` is any positive multiple of v, or anything positive where the block is full.
+        """
         ...
 
     def every_second(self) -> Block:
@@ -104,14 +112,11 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GramBlock:
-    """A Gram matrix (p, p) whose correlations are positive definite beyond rounding.
-
-    Every entry is within `roundings` units of rounding of the trace.
-    """
+    """A Gram matrix (p, p) of full rank, its entries exact up to `roundings` relative to the norms of two columns."""
 
     gram: FloatArray
     index: IntArray
-    roundings: int
+    roundings: int = 0
 
     @property
     def full(self) -> bool:
@@ -122,19 +127,27 @@ class GramBlock:
         return np.diagonal(self.gram)
 
     def decompose(self, v: FloatArray) -> Spectrum:
-        root = np.sqrt(v[self.index])
+        root, p = np.sqrt(v[self.index]), len(self.index)
         scaled = self.gram * root
         scaled *= root[:, None]
-        trace = float(np.trace(scaled))
-        eigenvalues, vectors = eigh(scaled, overwrite_a=True, check_finite=False, driver="evd")
-        if eigenvalues[0] < _SPREAD * eigenvalues[-1]:
-            norms = np.sqrt(self.squares)
-            return _accurate(cholesky(self.gram / norms / norms[:, None], check_finite=False) * (norms * root))
-        return Spectrum(vectors, *_from_square(eigenvalues, trace, self.roundings + 2 * len(root)))
+        vectors, roots, proved = _squared(scaled, self.roundings + 2 * p)
+        if roots[0] > _SPREAD * roots[-1]:
+            return Spectrum(vectors, roots, proved)
+        norms = np.sqrt(self.squares)
+        correlations = self.gram / norms / norms[:, None]
+        factor = cholesky(correlations, check_finite=False) * (norms * root)
+        found = _accurate(factor, self.roundings + 2 * p)
+        # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
+        least = float(eigvalsh(correlations, check_finite=False)[0]) / p - p * _EPS
+        relative = (self.roundings + 4 * p) * _EPS / least if least > 0.0 else 1.0
+        exact = _accurate(factor, 0).proved * (1 - relative)
+        return Spectrum(found.vectors, found.roots, max(proved, found.proved, exact))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
-        left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
-        return float(np.einsum("ij,ij->", self.gram @ left, left))
+        chosen = squares[self.index]
+        left = np.sqrt(chosen)[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
+        doubt = self.roundings * _EPS * float(chosen @ self.squares)
+        return float(np.vdot(self.gram @ left, left)) + doubt * float(np.linalg.norm(1 / spectrum.roots))
 
     def every_second(self) -> Block:
         kept = np.flatnonzero(self.index % 2 == 0)
@@ -143,10 +156,14 @@ class GramBlock:
 
 @dataclass(frozen=True, slots=True)
 class FactorBlock:
-    """A Gram given by a factor B (r, p) of full row rank: everything is done in r dimensions."""
+    """A Gram given by a factor B (r, p) of full row rank: everything is done in r dimensions.
+
+    `gram` is what B came from, where that is all there is; B^T B is then a little off.
+    """
 
     factor: FloatArray
     index: IntArray
+    gram: FloatArray | None = None
 
     @property
     def full(self) -> bool:
@@ -158,17 +175,17 @@ class FactorBlock:
 
     def decompose(self, v: FloatArray) -> Spectrum:
         scaled = self.factor * np.sqrt(v[self.index])
-        matrix = scaled @ scaled.T
-        trace = float(np.trace(matrix))
-        eigenvalues, rotation = eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
-        if eigenvalues[0] < _SPREAD * eigenvalues[-1]:
-            return _accurate(scaled)
-        roots, proved = _from_square(eigenvalues, trace, sum(scaled.shape))
-        return Spectrum((scaled.T @ rotation) / roots, roots, proved)
+        roundings = 0 if self.gram is None else 2 * len(self.gram)
+        rotation, roots, proved = _squared(scaled @ scaled.T, roundings + 2 * sum(scaled.shape))
+        if roots[0] > _SPREAD * roots[-1]:
+            return Spectrum((scaled.T @ rotation) / roots, roots, proved)
+        return _accurate(scaled, roundings)
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
-        return float(np.sum((self.factor @ left) ** 2))
+        if self.gram is not None:
+            return float(np.vdot(self.gram @ left, left))
+        return float(np.linalg.norm(self.factor @ left)) ** 2
 
     def every_second(self) -> Block:
         kept = np.flatnonzero(self.index % 2 == 0)
@@ -176,28 +193,26 @@ class FactorBlock:
 
 
 def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = None) -> Block:
-    """The block of a Gram of any rank; `factor`, with gram = factor^T factor, makes a deficient one more accurate.
+    """The block of a Gram of any rank; `factor`, with gram = factor^T factor, serves where digits would be lost.
 
     The rank is that of the matrix of correlations, so it does not depend on the scale of any column.
     """
-    p = len(gram)
     norms = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     norms[norms == 0.0] = 1.0
     correlations = gram / norms
     correlations /= norms[:, None]
-    least = _least_pivot(correlations)
-    if factor is not None and least < 1e-6:
-        return _reduced(factor, index)
-    if least > 100 * p * _EPS:
+    if _least_pivot(correlations) > _CLEAR:
         return GramBlock(gram, index, 0 if factor is None else len(factor))
+    if factor is not None:
+        return _reduced(factor, index)
     eigenvalues, vectors = eigh(correlations, check_finite=False, driver="evd")
     if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
         raise WorkloadError(
             "the gram is not positive semidefinite: its correlations have the eigenvalue "
             f"{eigenvalues[0]:.3g} (largest {eigenvalues[-1]:.3g}); give F^T F of a workload F"
         )
-    kept = eigenvalues > p * _EPS * eigenvalues[-1]
-    return FactorBlock(np.sqrt(eigenvalues[kept])[:, None] * vectors[:, kept].T * norms, index)
+    kept = eigenvalues > 4 * len(gram) * _EPS * eigenvalues[-1]
+    return FactorBlock(np.sqrt(eigenvalues[kept])[:, None] * vectors[:, kept].T * norms, index, gram)
 
 
 def factor_block(factor: FloatArray, index: IntArray) -> Block:
@@ -206,10 +221,9 @@ def factor_block(factor: FloatArray, index: IntArray) -> Block:
     if 2 * k > p:
         return gram_block(factor.T @ factor, index, factor)
     norms = np.sqrt(np.einsum("ij,ij->i", factor, factor))
-    rows = factor[norms > 0.0] / norms[norms > 0.0][:, None]
-    if len(rows) == k and _least_pivot(rows @ rows.T) > 100 * p * _EPS:
-        return FactorBlock(factor, index)
-    return _reduced(factor, index)
+    norms[norms == 0.0] = 1.0
+    rows = factor / norms[:, None]
+    return FactorBlock(factor, index) if _least_pivot(rows @ rows.T) > _CLEAR else _reduced(factor, index)
 
 
 def _least_pivot(correlations: FloatArray) -> float:

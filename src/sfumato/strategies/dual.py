@@ -29,8 +29,10 @@ __all__ = ["Progress", "Solution", "cold_start", "solve", "warm_start"]
 Progress = Callable[[int, float], None]
 
 _EPS = float(np.finfo(np.float64).eps)
+_LONGEST = 30.0  # a step of log v beyond this goes where the Hessian is singular
 _SINGLE = 1e-10  # energy down to which single precision finds the way
 _REST = 1e-20  # energy below which rounding is all that is left
+_PATIENCE = 8  # iterations without progress after which the search ends
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
 
@@ -90,13 +92,17 @@ def _bounds(blocks: Sequence[Block], point: _Point) -> tuple[float, float, Float
     One scale for all columns always serves. Where every block has full rank, columns may be scaled one by one to
     norm one without leaving the row space, and the upper bound is off by the square of the error in v.
     """
+
+    def cost(squares: FloatArray) -> float:
+        pairs = zip(blocks, point.spectra, strict=True)
+        return sum(block.cost(spectrum, squares) for block, spectrum in pairs)
+
     worst = point.total * float((point.share / point.v).max())
-    squares, square = point.v * worst, worst * point.total
+    squares, square = point.share * point.total, np.inf
     if all(block.full for block in blocks):
-        each = point.share * point.total
-        cost = sum(block.cost(spectrum, each) for block, spectrum in zip(blocks, point.spectra, strict=True))
-        if cost < square:
-            squares, square = each, cost
+        square = cost(squares)
+    if worst * point.total < square:
+        squares, square = point.v * worst, cost(point.v * worst)
     rounding = _EPS * (len(point.v) + max(len(spectrum.roots) for spectrum in point.spectra))
     spread = _EPS * point.total * sum(float(np.sum(1 / spectrum.roots)) for spectrum in point.spectra)
     lower = sum(spectrum.proved for spectrum in point.spectra) * (1 - rounding)
@@ -140,7 +146,8 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float)
         residual = residual - energy / curvature * image
         preconditioned = residual / metric
         previous, energy = energy, float(residual @ preconditioned)
-        if energy <= 4 * target and float((residual / point.v).max()) <= slack:
+        solved = energy <= 4 * target and float((residual / point.v).max()) <= slack
+        if solved or float(np.abs(step).max()) > _LONGEST:
             break
         direction = preconditioned + energy / previous * direction
     return step
@@ -163,18 +170,20 @@ def solve(
     """Maximise t(v) from `start` until upper / lower - 1 <= tolerance.
 
     Newton steps; where one does not ascend, the fixed point v <- v g/t, which always does [ENU20], and shorter
-    steps after it. Ends early when rounding is all that is left. With `certify` false only v is wanted, to a
+    steps after it. Ends early when rounding is all that is left or nothing improves. With `certify` false only v is wanted, to a
     relative `tolerance` of t: the bounds are then 0 and infinity.
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned
-    point, iterations, length, stalled = _evaluate(blocks, start, least), 1, 1.0, False
-    best, best_v = np.inf, point.v
+    point, iterations, length, idle = _evaluate(blocks, start, least), 1, 1.0, 0
+    best, best_v, lowest = np.inf, point.v, np.inf
     while True:
         energy, crude = point.energy, float((point.share / point.v).max())
+        idle = 0 if crude - 1 < 0.9 * (best - 1) or energy < 0.9 * lowest else idle + 1
+        lowest = min(lowest, energy)
         if crude < best:
             best, best_v = crude, point.v
-        last = stalled or iterations >= max_iterations or energy < _REST
+        last = idle > _PATIENCE or iterations >= max_iterations or energy < _REST
         if last and certify and not full and crude > best:
             point = _evaluate(blocks, best_v, least)
         lower, upper, squares = 0.0, np.inf, point.v
@@ -188,13 +197,12 @@ def solve(
         target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
         slack = np.inf if second_order else max(tolerance / 2, 0.03 * (crude - 1))
         moved, fixed = _moved(point.v, length * _newton(blocks, point, target, slack)), point.share
-        total, proved = point.total, sum(spectrum.proved for spectrum in point.spectra)
+        proved = min(sum(spectrum.proved for spectrum in point.spectra), point.total * (1 - tolerance / 1000))
         del point  # its vectors are not needed any more, and are as large as the Gram
         point, iterations, length = _evaluate(blocks, moved, least), iterations + 1, min(1.0, 2 * length)
-        if point.total < min(proved, total * (1 - tolerance / 1000)) and iterations < max_iterations:
+        if point.total < proved and iterations < max_iterations:
             del point
             point, iterations, length = _evaluate(blocks, fixed, least), iterations + 1, length / 8
-            stalled = point.total <= total * (1 + len(start) * _EPS)
 
 
 def cold_start(blocks: Sequence[Block]) -> FloatArray:

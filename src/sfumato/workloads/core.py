@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -178,14 +178,16 @@ class Workload:
         factor = exact_weight(weight)
         return Workload(self.domain, tuple(replace(q, part=name, weight=q.weight * factor) for q in self.blocks))
 
-    def block_labels(self, query: QueryBlock) -> Iterator[str]:
+    def block_labels(self, query: QueryBlock) -> list[str]:
         """One text per query of a block."""
         axes = [
             list(given) if given is not None else _row_labels(g, tuple(self.domain[n] for n in g), f)
             for given, g, f in zip(query.labels, query.block.groups, query.block.factors, strict=True)
         ]
-        for row in itertools.product(*axes):
-            yield ", ".join(t for t in row if t) or "total"
+        rows = [""]
+        for axis in axes:
+            rows = [f"{a}, {b}" if a and b else a or b for a in rows for b in axis]
+        return [row or "total" for row in rows]
 
     def labels(self) -> list[str]:
         """One text per query, in order."""

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.reading import cell, joint, write_csv
 
 from sfumato.curator.encoding import identifier, literal, record_bytes
 from sfumato.curator.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput, SourceError
+from support.reading import cell, joint, write_csv
 
 OTHER = {"outside": "other", "missing": "other"}
 ODD_CODES = ["it's", 'say "x"', "a\\b", "1", "06", "x;--", "é", "a b", "(other)s", "{}", "$1"]
@@ -96,7 +96,7 @@ def fields() -> st.SearchStrategy[str]:
     return st.one_of(st.sampled_from([*HOSTILE, *ODD_CODES]), digits, numbers, anything)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_text_agrees_with_the_reference(tmp_path: Path, data: st.DataObject) -> None:
     domain = Domain({f"col {i}": a for i, a in enumerate(data.draw(st.lists(attributes(), min_size=1, max_size=3)))})
@@ -262,7 +262,7 @@ def _table(persons: list[int | None], values: list[int]) -> pd.DataFrame:
 PEOPLE = Domain({"x": Integers(0, 5, outside="drop", missing="other"), "y": Integers(0, 2, **OTHER)})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.integers(0, 7)), max_size=25),
     st.integers(1, 3),
@@ -289,7 +289,9 @@ def test_a_table_is_the_sum_of_its_persons(rows: list[tuple[int | None, int]], m
 def test_persons_are_the_same_however_they_are_stored(tmp_path: Path) -> None:
     domain = Domain({"x": Integers(0, 999, **OTHER)})
     who, x = [1, 1, 1, 2, 2, 3, None, None], [5, 6, 7, 8, 9, 10, 11, 12]
-    text = write_csv(tmp_path / "t.csv", ["who", "x"], [("" if w is None else str(w), str(v)) for w, v in zip(who, x)])
+    text = write_csv(
+        tmp_path / "t.csv", ["who", "x"], [("" if w is None else str(w), str(v)) for w, v in zip(who, x, strict=True)]
+    )
     sources = [text, pa.table({"who": who, "x": x}), pa.table({"who": pa.array(who, pa.float64()), "x": x})]
     found = [open_source(s, domain, person="who").count([("x",)])[("x",)] for s in sources]
     assert found[0].sum() == 4  # three persons, and one for the rows without a name

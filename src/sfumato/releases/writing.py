@@ -1,0 +1,112 @@
+"""The bulky files of a release: answers as Parquet, tables as CSV, noisy values as plain arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.codec import write_atomically
+from sfumato.frames import safe_text
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release, Table
+
+__all__ = ["write_answers", "write_measurements", "write_tables"]
+
+
+def _connect() -> Any:
+    import duckdb  # noqa: PLC0415  (only where files are written)
+
+    return duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"})
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def write_measurements(release: Release, path: Path) -> None:
+    """measurements.npz: the integer noisy values, block by block, publishable."""
+    arrays: dict[str, Any] = {f"values_{i}": v for i, v in enumerate(release.measurement.values)}
+    names = ["*".join(b.attributes) or "total" for b in release.measurement.blocks]
+    total = [] if release.measurement.total is None else [release.measurement.total]
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as handle:
+            np.savez(handle, blocks=np.array(names, dtype=np.str_), public_total=np.array(total), **arrays)
+
+    write_atomically(path, write)
+
+
+def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
+    """answers.parquet: one row per query, with the facts in the file's key-value metadata."""
+    ends = release.intervals()
+    parts = [(safe_text(q.part), q.rows) for q in release.workload.blocks]
+    columns: dict[str, Any] = {
+        "part": np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts]),
+        "label": _safe_labels(release),
+        "answer": release.answers,
+        "standard_error": release.standard_errors(),
+        "low": ends.low,
+        "high": ends.high,
+    }
+    note = json.dumps(facts, ensure_ascii=True).replace("'", "''")
+
+    def write(partial: Path) -> None:
+        with _connect() as connection:
+            connection.register("answers", columns)
+            connection.execute(
+                f"COPY (SELECT * FROM answers) TO {_quoted(partial)} "
+                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
+            )
+
+    write_atomically(path, write)
+
+
+def _safe_labels(release: Release) -> Any:
+    """All labels, defused: whether a text is dangerous depends on its start and on unprintable characters."""
+    labels = release.labels()
+    heads = {t[:1] for t in labels}
+    if all(t.isprintable() for t in labels) and all(safe_text(h + "a") == h + "a" for h in heads):
+        return np.array(labels, dtype=object)
+    return np.array([safe_text(t) for t in labels], dtype=object)
+
+
+def write_tables(release: Release, folder: Path) -> None:
+    """tables/: one tidy CSV per marginal table among the queries."""
+    tables = [q for q in release.workload.blocks if q.is_marginal and q.attributes]
+    if not tables:
+        return
+    folder.mkdir(exist_ok=True)
+    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in release.plan.workload.domain.names}
+    used: set[str] = set()
+    with _connect() as connection:
+        for query in tables:
+            stem = ".".join(safe[a] for a in query.attributes)
+            name = stem if stem not in used else f"{stem}.{len(used)}"
+            used.add(name)
+            connection.register("cells", _columns(release.table(*query.attributes)))
+            connection.execute(f"COPY (SELECT * FROM cells) TO {_quoted(folder / f'{name}.csv')} (FORMAT csv, HEADER)")
+            connection.unregister("cells")
+    # once for all tables: the release counts as stored only when release.json follows
+    os.sync()
+
+
+def _columns(table: Table) -> dict[str, Any]:
+    shape = table.values.shape
+    columns: dict[str, Any] = {}
+    for axis, (name, labels) in enumerate(zip(table.attributes, table.labels, strict=True)):
+        texts = np.array([safe_text(t) for t in labels], dtype=object)
+        along = texts.reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
+        columns[safe_text(name)] = np.broadcast_to(along, shape).reshape(-1)
+    for key, values in (
+        ("answer", table.values),
+        ("standard_error", table.standard_errors),
+        ("low", table.low),
+        ("high", table.high),
+    ):
+        columns[key] = np.ascontiguousarray(values).reshape(-1)
+    return columns

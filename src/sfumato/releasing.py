@@ -1,0 +1,90 @@
+"""From a spec to a plan, and from a plan to a release with its page: what `sf.release` and the commands call."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from sfumato.mechanisms import run
+from sfumato.mechanisms.choose import Progress, budget_for, plan
+from sfumato.plans import Plan, load_plan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.releases import Release
+from sfumato.report import write_report
+from sfumato.specs import Spec, read_spec
+
+__all__ = ["REPORT", "budget_of_margin", "plan_of", "plan_or_spec", "release"]
+
+REPORT = "report.html"
+"""The page's name in a release's folder."""
+
+
+def release(
+    plan: Plan,
+    source: Any,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "release",
+    out: str | os.PathLike[str] | None = None,
+    snapshot: str | None = None,
+) -> Release:
+    """Pay for a plan, measure once, and return the release; with `out` it is on disk before the call returns.
+
+    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
+    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
+    with the same plan returns the stored release, free; with another plan it raises NameTaken. `out` is
+    a folder; besides the release it gets report.html, a page for people.
+
+    Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is
+    debited durably before noise is drawn or the table is counted.
+
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
+    (spent, but the release could not be stored). A page that could not be written is a warning only: the
+    release is complete, and `sfumato report FOLDER` makes the page.
+    """
+    result = run.release(plan, source, ledger=ledger, name=name, out=out, snapshot=snapshot)
+    if out is not None and not (Path(out) / REPORT).exists():
+        try:
+            write_report(result, Path(out) / REPORT)
+        except OSError as error:
+            warnings.warn(
+                f"the release is complete in {out}, but its page could not be written ({error}); "
+                "make it with: sfumato report FOLDER",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    return result
+
+
+def _options(spec: Spec) -> dict[str, Any]:
+    return {
+        "neighbours": spec.neighbours,
+        "person": spec.person,
+        "rows_per_person": spec.rows_per_person,
+        "mechanism": spec.mechanism,
+        "objective": spec.objective,
+        "records": spec.records,
+    }
+
+
+def plan_of(spec: Spec, progress: Progress | None = None) -> Plan:
+    """The plan that a spec asks for. No data are read. Raises PlanError or BudgetError."""
+    return plan(spec.workload, spec.budget, progress=progress, **_options(spec))
+
+
+def budget_of_margin(spec: Spec, margin: float) -> Budget:
+    """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
+    kind, delta = spec.budget.kind, spec.budget.delta
+    return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
+
+
+def plan_or_spec(path: str | os.PathLike[str], progress: Progress | None = None) -> tuple[Plan, str | None]:
+    """A saved plan, or the plan of a spec with the table that the spec names. Raises InvalidInput."""
+    if zipfile.is_zipfile(path):
+        return load_plan(path), None
+    spec = read_spec(path)
+    return plan_of(spec, progress), spec.source

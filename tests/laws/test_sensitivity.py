@@ -1,0 +1,422 @@
+"""Sensitivities against brute force: every pair of neighbouring tables of a small domain, in Python integers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Identity,
+    LinearOperator,
+    Prefix,
+    Residual,
+    Scaled,
+    Sparse,
+    Stack,
+    Total,
+    Tree,
+)
+from sfumato.privacy import search as search_module
+from sfumato.privacy import sensitivity as sensitivity_module
+from sfumato.privacy.search import Patterns, largest_combination
+from sfumato.privacy.sensitivity import Sensitivity, exact_gram, sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from support.operators import dense, operators, simple, written_out
+
+laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+NAMES = ("a", "b", "c")
+ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
+REPLACE_ONE = PrivacyUnit(Neighbours.REPLACE_ONE)
+LARGE = st.integers(-(2**30), 2**30)
+Case = tuple[list[Block], dict[str, int]]
+
+
+# ---- brute force -----------------------------------------------------------------------------------------
+
+
+def columns_of(blocks: list[Block], sizes: Mapping[str, int]) -> list[Any]:
+    """The column of the stacked strategy for every cell of the domain, as arrays of Python integers."""
+    matrices = [[written_out(f) for f in b.factors] for b in blocks]
+    columns: list[Any] = []
+    for cell in itertools.product(*(range(n) for n in sizes.values())):
+        at = dict(zip(sizes, cell, strict=True))
+        column: list[int] = []
+        for block, factors in zip(blocks, matrices, strict=True):
+            part = [1]
+            for group, matrix in zip(block.groups, factors, strict=True):
+                place = 0
+                for name in group:
+                    place = place * sizes[name] + at[name]
+                part = [p * v for p in part for v in matrix[:, place].tolist()]
+            column += part
+        columns.append(np.array(column, dtype=object))
+    return columns
+
+
+def sums_of_rows(columns: list[Any], most: int) -> list[Any]:
+    """What one person with at most `most` rows can add to the strategy's values."""
+    chosen = itertools.chain.from_iterable(itertools.combinations_with_replacement(columns, k) for k in range(most + 1))
+    return [sum(rows, np.zeros(len(columns[0]), dtype=object)) for rows in chosen]
+
+
+def brute_force(columns: list[Any], neighbours: Neighbours, most: int, power: int) -> int:
+    """The largest sum of |change|^power over neighbouring tables, by definition."""
+    if neighbours is Neighbours.ADD_REMOVE:
+        changes: Iterator[Any] = iter(sums_of_rows(columns, most))
+    elif most == 1:
+        # every record is counted exactly once
+        changes = (u - v for u, v in itertools.product(columns, columns))
+    else:
+        persons = sums_of_rows(columns, most)
+        changes = (u - v for u, v in itertools.product(persons, persons))
+    return max(int((abs(change) ** power).sum()) for change in changes)
+
+
+# ---- strategies ------------------------------------------------------------------------------------------
+
+
+@st.composite
+def blocks_over(draw: st.DrawFn, sizes: dict[str, int], factor: Any) -> Block:
+    """A block over some attributes, some of them joined, with a multiple and rows over no attribute."""
+    names = draw(st.permutations([n for n in sizes if draw(st.booleans())]))
+    cut = draw(st.integers(0, len(names)))
+    groups = [tuple(names[:cut])] if cut else []
+    groups += [(n,) for n in names[cut:]]
+    factors = [draw(factor(math.prod(sizes[n] for n in g))) for g in groups]
+    multiple = draw(st.sampled_from([1, 2, 3, 2**30]))
+    if draw(st.booleans()):
+        groups.insert(0, ())
+        factors.insert(0, Scaled(Identity(1), multiple))
+    if draw(st.integers(0, 4)) == 0:
+        groups.append(())
+        factors.append(Dense(np.ones((draw(st.integers(1, 3)), 1), dtype=np.int64)))
+    return Block(tuple(groups), tuple(factors))
+
+
+@st.composite
+def cases(draw: st.DrawFn, factor: Any, most_cells: int = 12) -> Case:
+    sizes = {n: draw(st.integers(1, 4)) for n in NAMES[: draw(st.integers(1, 3))]}
+    while math.prod(sizes.values()) > most_cells:
+        sizes[max(sizes, key=lambda n: sizes[n])] -= 1
+    return draw(st.lists(blocks_over(sizes, factor), min_size=1, max_size=3)), sizes
+
+
+def nested(n: int) -> st.SearchStrategy[LinearOperator]:
+    return operators(n, 1, real=False)
+
+
+def alike(n: int) -> st.SearchStrategy[LinearOperator]:
+    """Exchangeable factors, as marginals and their residuals have."""
+    plain = [Identity(n), Total(n), Residual(n)]
+    return st.sampled_from([*plain, *(Scaled(f, k) for f in plain for k in (-3, 2**20))])
+
+
+def binary(n: int) -> st.SearchStrategy[LinearOperator]:
+    plain = [Identity(n), Total(n), Prefix(n), AllRange(n), Tree(n), Tree(n, 3, root=False)]
+    return st.sampled_from([*plain, *(Scaled(f, 3) for f in plain)])
+
+
+def large(n: int) -> st.SearchStrategy[LinearOperator]:
+    """Entries whose squares, products and sums leave int64."""
+    factor = st.one_of(simple(n, LARGE), dense(2, n, st.integers(-(2**62), 2**62)))
+    return st.builds(Scaled, factor, st.integers(-(2**30), 2**30)) | factor
+
+
+KINDS = {"nested": nested, "alike": alike, "binary": binary, "large": large}
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("kind", KINDS)
+@laws
+@given(data=st.data())
+def test_one_row_a_person(kind: str, neighbours: Neighbours, power: int, data: st.DataObject) -> None:
+    """Mutants: row sums for column norms; replace-one used as add/remove; twice the norm instead of the distance of
+    a pair; unordered pairs across groups; int64 wrap; rows over no attribute forgotten."""
+    blocks, sizes = data.draw(cases(KINDS[kind]))
+    wanted = brute_force(columns_of(blocks, sizes), neighbours, 1, power)
+    assert sensitivity(blocks, sizes, PrivacyUnit(neighbours), power) == Sensitivity(power, wanted, exact=True)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_several_rows_a_person(neighbours: Neighbours, power: int, data: st.DataObject) -> None:
+    """Mutants: c instead of c^2; replace-one without the zero column, where a person leaves fewer rows than before."""
+    factor = data.draw(st.sampled_from([nested, alike, binary]))
+    blocks, sizes = data.draw(cases(factor, most_cells=4))
+    for rows in (1, 3):
+        wanted = brute_force(columns_of(blocks, sizes), neighbours, rows, power)
+        unit = PrivacyUnit(neighbours, "person", rows)
+        assert sensitivity(blocks, sizes, unit, power) == Sensitivity(power, wanted, exact=True)
+
+
+def test_the_zero_column_joins_when_rows_may_vanish() -> None:
+    """All records share one value: replacing a record changes nothing, replacing a person of up to 3 rows does."""
+    blocks = [Block((("a",),), (Total(4),))]
+    assert sensitivity(blocks, {"a": 4}, REPLACE_ONE, 2).value == 0
+    assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3), 2).value == 9
+    assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3), 1).value == 3
+    assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.ADD_REMOVE, "id", 3), 2).value == 9
+
+
+def test_pairs_stand_in_either_order() -> None:
+    """Mutant: in two groups, pairs (u, v) with u <= v in both; then u = (0, 1), v = (1, 0) is never seen."""
+    blocks = [Block((("a",), ("b",)), (Dense([[1, 3]]), Dense([[1, 3]]))), Block((("b",),), (Dense([[1, -5]]),))]
+    blocks.append(Block((("a",),), (Dense([[-2, 4]]),)))
+    sizes = {"a": 2, "b": 2}
+    for flipped in (False, True):
+        given_blocks = [*blocks[:2], Block((("a",),), (Dense([[4, -2]]),))] if flipped else blocks
+        for power in (1, 2):
+            wanted = brute_force(columns_of(given_blocks, sizes), Neighbours.REPLACE_ONE, 1, power)
+            assert sensitivity(given_blocks, sizes, REPLACE_ONE, power).value == wanted
+
+
+# ---- where the exact search ends -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("power", [1, 2])
+@laws
+@given(data=st.data())
+def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.DataObject) -> None:
+    """Mutants: a bound from one column for a pair; the float value of an unfinished search taken for the largest."""
+    blocks, sizes = data.draw(cases(KINDS[kind]))
+    columns = columns_of(blocks, sizes)
+    limits = data.draw(st.sampled_from(["work", "ties", "cells"]))
+    with pytest.MonkeyPatch.context() as patch:
+        if limits == "work":
+            patch.setattr(search_module, "_MAX_WORK", 0)
+            patch.setattr(sensitivity_module, "_MAX_ADDITIONS", 0)
+        elif limits == "ties":
+            patch.setattr(search_module, "_MAX_TIES", 0)
+            patch.setattr(search_module, "_MAX_OBJECTS", 0)
+        else:
+            for name in ("_MAX_CELLS_ALONE", "_MAX_CELLS_JOINT", "_MAX_CELLS_HUGE"):
+                patch.setattr(sensitivity_module, name, 0)
+        if limits != "ties":
+            patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
+        for neighbours in Neighbours:
+            found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
+            wanted = brute_force(columns, neighbours, 1, power)
+            assert found.value == wanted if found.exact else found.value >= wanted
+
+
+def test_bounds_are_not_needlessly_far() -> None:
+    """Non-negative entries: no pair is farther than twice the largest column. Marginals: their own pairs."""
+    n = 20_000
+    far = sensitivity([Block((("a",),), (Prefix(n),))], {"a": n}, REPLACE_ONE, 2)
+    assert far == Sensitivity(2, 2 * n, exact=False)
+    names = tuple(f"a{i}" for i in range(40))
+    pairs = [Block(((a,), (b,)), (Residual(5), Residual(5))) for a, b in itertools.combinations(names, 2)]
+    wide = sensitivity(pairs, dict.fromkeys(names, 5), REPLACE_ONE, 2)
+    # a pair that differs in one of two attributes: 2 (20 * 20 + 5 * 20)
+    assert wide == Sensitivity(2, 780 * 2 * (400 + 100), exact=False)
+
+
+small_or_large = st.integers(-9, 9) | st.integers(-(2**40), 2**40) | st.sampled_from([2**40, 2**40 + 1, 2**40 - 1])
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> tuple[list[Patterns], list[int], tuple[int, ...]]:
+    blocks, parts = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3]))
+    patterns: list[Patterns] = []
+    for _ in range(draw(st.integers(0, 4))):
+        kinds = draw(st.integers(1, blocks))
+        value = st.lists(small_or_large.map(abs) if parts == 1 else small_or_large, min_size=parts, max_size=parts)
+        rows = draw(st.lists(st.lists(value, min_size=kinds, max_size=kinds), min_size=1, max_size=4))
+        if parts == 3:
+            # pairs of a cell with itself and with others: u.u + v.v - 2 u.v is never negative
+            rows = [[[u * u, v * v, u * v] for u, v, _ in row] for row in rows]
+        kind = draw(st.lists(st.integers(0, kinds - 1), min_size=blocks, max_size=blocks))
+        patterns.append(Patterns.of(rows, np.array(kind, dtype=np.intp)))
+    scale = draw(st.lists(st.integers(0, 2**30) | st.just(2**90), min_size=blocks, max_size=blocks))
+    return patterns, scale, (1,) if parts == 1 else (1, 1, -2)
+
+
+@laws
+@given(searches(), st.sampled_from([1, 7, 2**21]))
+def test_the_search_finds_the_largest_combination(case: Any, chunk: int) -> None:
+    """Mutants: the largest float taken for the largest integer; a slack too small; the order of choices mixed up."""
+    patterns, scale, signs = case
+    best = -math.inf
+    for chosen in itertools.product(*(range(len(p)) for p in patterns)):
+        total = 0
+        for b, s in enumerate(scale):
+            rows = [p.values[i, p.kind[b]].tolist() for p, i in zip(patterns, chosen, strict=True)]
+            total += s * sum(sign * math.prod(r[k] for r in rows) for k, sign in enumerate(signs))
+        best = max(best, total)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_module, "_CHUNK", chunk)
+        assert largest_combination(patterns, scale, signs) == (best, True)
+        patch.setattr(search_module, "_MAX_TIES", 1)
+        value, exact = largest_combination(patterns, scale, signs) or (math.inf, False)
+        assert value == best if exact else value >= best
+
+
+def test_values_that_float64_cannot_tell_apart() -> None:
+    """Mutant: candidates ranked in float64, or compared modulo 2^64 though they differ by more."""
+    one = np.zeros(1, dtype=np.intp)
+    for top in (2**60, 2**80, 2**200):
+        patterns = [Patterns.of([[(top,)], [(top + 1,)], [(top - 1,)]], one), Patterns.of([[(3,)]], one)]
+        assert largest_combination(patterns, [1], (1,)) == (3 * (top + 1), True)
+    two = [Patterns.of([[(2**70,), (k,)] for k in range(50)], np.array([0, 1]))]
+    assert largest_combination(two, [2**10, 1], (1,)) == (2**80 + 49, True)
+
+
+@laws
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 62), st.data())
+def test_exact_gram(rows: int, columns: int, bits: int, data: st.DataObject) -> None:
+    """Mutants: float64 products of entries above 2^26; a limb without its sign; None where the result would fit."""
+    top = 2**bits
+    entry = st.integers(-top, top) | st.sampled_from([top, -top, top - 1])
+    operator = data.draw(dense(rows, columns, entry))
+    matrix = written_out(operator)
+    wanted = matrix.T @ matrix
+    found = exact_gram(operator)
+    if max(np.diagonal(wanted)) < 2**63:
+        assert found is not None
+        assert found.dtype == np.int64
+        assert found.tolist() == wanted.tolist()
+    else:
+        assert found is None
+
+
+def test_exact_gram_of_structured_factors() -> None:
+    for factor in (
+        Prefix(5),
+        AllRange(5),
+        Tree(7, 3),
+        Residual(4),
+        Sparse([2**31], [0], [0, 1], 2),
+        Stack((Total(3),) * 2),
+    ):
+        matrix = written_out(factor)
+        found = exact_gram(factor)
+        assert found is not None
+        assert found.tolist() == (matrix.T @ matrix).tolist()
+
+
+# ---- constants known from theory (mathematics, section S3) -------------------------------------------------
+
+
+def of(operator: LinearOperator) -> Case:
+    return [Block((("a",),), (operator,))], {"a": operator.shape[1]}
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 100])
+def test_prefixes(n: int) -> None:
+    for power in (1, 2):
+        assert sensitivity(*of(Prefix(n)), ADD_REMOVE, power) == Sensitivity(power, n, exact=True)
+        assert sensitivity(*of(Prefix(n)), REPLACE_ONE, power) == Sensitivity(power, n - 1, exact=True)
+
+
+def test_all_ranges() -> None:
+    for power in (1, 2):
+        assert sensitivity(*of(AllRange(8)), ADD_REMOVE, power) == Sensitivity(power, 20, exact=True)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3, 6])
+def test_trees(levels: int) -> None:
+    tree = of(Tree(2**levels))
+    for power in (1, 2):
+        assert sensitivity(*tree, ADD_REMOVE, power) == Sensitivity(power, levels + 1, exact=True)
+        assert sensitivity(*tree, REPLACE_ONE, power) == Sensitivity(power, 2 * levels, exact=True)
+
+
+@pytest.mark.parametrize(("d", "w"), [(4, 2), (5, 3), (14, 2), (30, 2)])
+def test_marginals(d: int, w: int) -> None:
+    names = [f"a{i}" for i in range(d)]
+    blocks = [Block(tuple((n,) for n in c), (Identity(3),) * w) for c in itertools.combinations(names, w)]
+    sizes = dict.fromkeys(names, 3)
+    for power in (1, 2):
+        assert sensitivity(blocks, sizes, ADD_REMOVE, power) == Sensitivity(power, math.comb(d, w), exact=True)
+        assert sensitivity(blocks, sizes, REPLACE_ONE, power).value == 2 * math.comb(d, w)
+
+
+def test_residuals() -> None:
+    sizes = {"a": 4, "b": 3}
+    both = [Block((("a",), ("b",)), (Residual(4), Residual(3)))]
+    assert sensitivity(both, sizes, ADD_REMOVE, 2).value == 4 * 3 * 3 * 2
+    assert sensitivity(both, sizes, ADD_REMOVE, 1).value == 2 * 3 * 2 * 2
+
+
+# ---- refusals and corners --------------------------------------------------------------------------------
+
+
+def test_nothing_measured_costs_nothing() -> None:
+    for unit in (ADD_REMOVE, REPLACE_ONE):
+        assert sensitivity([], {"a": 3}, unit, 2) == Sensitivity(2, 0, exact=True)
+    total = [Block((), ())]
+    assert sensitivity(total, {"a": 3}, ADD_REMOVE, 2) == Sensitivity(2, 1, exact=True)
+    assert sensitivity(total, {"a": 3}, REPLACE_ONE, 2) == Sensitivity(2, 0, exact=True)
+    zero = [Block((("a",),), (Scaled(Identity(3), 0),))]
+    assert sensitivity(zero, {"a": 3}, REPLACE_ONE, 2) == Sensitivity(2, 0, exact=True)
+
+
+def test_large_domains_stay_cheap() -> None:
+    """Mutant: a square of a million cells for factors whose cells are all alike."""
+    n = 10**6
+    sizes = {"a": n, "b": n}
+    blocks = [Block((("a",), ("b",)), (Identity(n), Residual(n)))]
+    assert sensitivity(blocks, sizes, REPLACE_ONE, 2) == Sensitivity(2, 2 * n * n, exact=True)
+    joined = [Block((("a", "b"),), (Identity(10**6),))]
+    assert sensitivity(joined, {"a": 1000, "b": 1000}, REPLACE_ONE, 2) == Sensitivity(2, 2, exact=True)
+    assert sensitivity([Block((("a",),), (Tree(n),))], sizes, ADD_REMOVE, 2).exact
+
+
+@pytest.mark.parametrize("power", [0, 3, True, 1.0, "2", None])
+def test_other_powers_are_refused(power: Any) -> None:
+    with pytest.raises(PlanError):
+        sensitivity(*of(Identity(2)), ADD_REMOVE, power)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(PlanError, match="quantise"):
+        sensitivity(*of(Dense([[0.5, 1.0]])), ADD_REMOVE, 2)
+    with pytest.raises(PlanError, match="quantise"):
+        sensitivity(*of(Scaled(Identity(2), 2.0)), ADD_REMOVE, 2)
+    for sizes in ({"a": 3}, {"b": 2}):
+        with pytest.raises(WorkloadError):
+            sensitivity([Block((("a",),), (Identity(2),))], sizes, REPLACE_ONE, 2)
+
+
+def test_the_relation_is_read_and_never_guessed() -> None:
+    """Mutant: the text 'add-remove' kept as it is, and then taken for replace-one."""
+    blocks = of(Total(3))
+    assert sensitivity(*blocks, PrivacyUnit("add-remove"), 2).value == 1  # type: ignore[arg-type]
+    assert sensitivity(*blocks, PrivacyUnit("replace-one"), 2).value == 0  # type: ignore[arg-type]
+    for bad in (None, True, "swap", "ADD_REMOVE", 1):
+        with pytest.raises(PlanError):
+            PrivacyUnit(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [0, -1, True, 1.0, "2", 10**6 + 1, None])
+def test_rows_per_person_are_a_sensible_number(rows: Any) -> None:
+    with pytest.raises(PlanError):
+        PrivacyUnit(Neighbours.ADD_REMOVE, "id", rows)
+
+
+def test_units_describe_themselves() -> None:
+    with pytest.raises(PlanError, match="person"):
+        PrivacyUnit(Neighbours.ADD_REMOVE, rows_per_person=2)
+    for person in ("", 3):
+        with pytest.raises(PlanError):
+            PrivacyUnit(Neighbours.ADD_REMOVE, person)  # type: ignore[arg-type]
+    assert PrivacyUnit(Neighbours.ADD_REMOVE).describe() == "one record added or removed"
+    several = PrivacyUnit(Neighbours.REPLACE_ONE, "id", 4)
+    assert several.describe() == "one person (column 'id') with at most 4 rows replaced by another"
+    assert [PrivacyUnit(n).total_is_public for n in Neighbours] == [False, True]
+    assert not several.total_is_public

@@ -1,0 +1,534 @@
+"""What a source may be; the same content gives the same counts from any; hostile input is refused without a word of it.
+
+Classes of the corpus: R refused before anything is read (InvalidInput), C an error of loading for the
+custodian (SourceError), T a row that gets a cell as declared, never an error.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sfumato.curator import readers
+from sfumato.curator.sources import Histogram, open_source
+from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
+from sfumato.errors import InvalidInput, SfumatoError, SourceError
+from support.reading import joint, write_csv
+
+OTHER = {"outside": "other", "missing": "other"}
+SMALL = Domain({"x": Integers(0, 9, **OTHER), "y": Categories(["a", "b"], **OTHER)})
+SECRET = "Zebra77"
+
+# The same content everywhere
+
+PEOPLE = Domain(
+    {
+        "age": Integers(0, 99, 5, outside="clamp", missing="other"),
+        "wages": Bins([0, 0.1, 10, 1000.5, 50_000], outside="other", missing="drop"),
+        "share": Bins([0, 0.1, 0.7, 1], **OTHER),
+        "sex": Categories({"1": "female", "2": "male"}, **OTHER),
+        "place name": Categories(["north", "the 'deep' south", 'say "x"', "é"], outside="drop", missing="other"),
+        "works": Booleans(**OTHER),
+        "born": Categories(["2001-02-03", "1999-12-31"], **OTHER),
+        "big": Integers(0, 5, **OTHER),
+    }
+)
+KINDS = {
+    "age": pa.int16(),
+    "wages": pa.decimal128(12, 2),
+    "share": pa.float32(),
+    "sex": pa.float64(),
+    "place name": pa.string(),
+    "works": pa.bool_(),
+    "born": pa.date32(),
+    "big": pa.uint64(),
+    "ignored": pa.int64(),
+}
+
+
+def content() -> pa.Table:
+    rng = np.random.default_rng(3)
+    choices: dict[str, list[Any]] = {
+        "age": [None, -3, 0, 4, 5, 17, 99, 100, 32767],
+        "wages": [None, *map(Decimal, ("-0.01", "0.00", "0.10", "9.99", "10.00", "1000.50", "49999.99", "50000.00"))],
+        "share": [None, 0.0, -0.0, 0.1, 0.7, 0.69, 1.0, math.nan, math.inf, -math.inf],
+        "sex": [None, 1.0, 2.0, 3.0, 1.5, math.nan],
+        "place name": [None, "", "north", "North", "north ", "the 'deep' south", 'say "x"', "é", "e\u0301", "a\nb,c"],
+        "works": [None, True, False],
+        "born": [None, datetime.date(2001, 2, 3), datetime.date(1999, 12, 31), datetime.date(1, 1, 1)],
+        "big": [None, 0, 5, 6, 2**64 - 1],
+        "ignored": [None, 1],
+    }
+    columns = {n: [c[i] for i in rng.integers(0, len(c), 500)] for n, c in choices.items()}
+    return pa.table({n: pa.array(values, KINDS[n]) for n, values in columns.items()})
+
+
+def texts(table: pa.Table) -> list[list[str | None]]:
+    """The rows as a CSV writer would write them."""
+    shown = {True: "True", False: "False", None: ""}
+    columns = {n: table[n].to_pylist() for n in PEOPLE.names}
+    columns["share"] = [None if v is None else np.float32(v) for v in columns["share"]]
+    text = [[shown[v] if v is None or isinstance(v, bool) else str(v) for v in column] for column in columns.values()]
+    return [list(row) for row in zip(*text, strict=True)]
+
+
+def in_database(table: pa.Table, path: Path, suffix: str = "") -> str:
+    connection = duckdb.connect(str(path))
+    connection.register("given", table)
+    connection.execute('CREATE TABLE "odd ""table" AS FROM given')
+    connection.execute("CREATE SCHEMA s; CREATE TABLE s.people AS FROM given")
+    connection.close()
+    return f"duckdb:///{path}?table={suffix}"
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    table = content()
+    folder = tmp_path_factory.mktemp("forms [1] * it's")
+    names, rows = list(PEOPLE.names), texts(table)
+    pq.write_table(table, folder / "p.parquet", row_group_size=100)
+    url = in_database(table, folder / "f.db")
+    keyed = [{n: t for n, t in zip(names, row, strict=True) if t != ""} for row in rows]
+    frame = table.to_pandas()
+    lines = pl.DataFrame(keyed, schema=dict.fromkeys(names, pl.String), orient="row")
+    lines.write_ndjson(folder / "l.ndjson")
+    lines.write_json(folder / "a.json")
+    semicolons = (folder / "p.csv").with_name("semicolons.csv")
+    pl.DataFrame(lines).write_csv(semicolons, separator=";", include_bom=True, line_terminator="\r\n")
+    connection = duckdb.connect()
+    connection.register("given", table)
+    yield {
+        "csv": write_csv(folder / "p.csv", names, rows),
+        "semicolons, BOM, CRLF": str(semicolons),
+        "parquet": folder / "p.parquet",
+        "json lines": folder / "l.ndjson",
+        "json array": str(folder / "a.json"),
+        "duckdb": url + "odd+%22table",
+        "duckdb schema": url + "s.people",
+        "pandas": frame,
+        "pandas objects": frame.astype(dict.fromkeys(set(frame.columns) - {"share"}, object)),
+        "pandas arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "arrow table": table,
+        "arrow batch": table.combine_chunks().to_batches()[0],
+        "arrow reader": pa.RecordBatchReader.from_batches(table.schema, iter(table.to_batches(max_chunksize=70))),
+        "relation": connection.sql("FROM given WHERE true"),
+    }
+    connection.close()
+
+
+FORMS = (
+    *("csv", "semicolons, BOM, CRLF", "parquet", "json lines", "json array", "duckdb", "duckdb schema"),
+    *("pandas", "pandas objects", "pandas arrow", "polars", "arrow table", "arrow batch", "arrow reader", "relation"),
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_content_gives_the_same_counts(forms: dict[str, Any], form: str) -> None:
+    assert set(forms) == set(FORMS)
+    sets = list(itertools.combinations(PEOPLE.names, 2))
+    expected = joint(PEOPLE, texts(content()))
+    counts = open_source(forms[form], PEOPLE)
+    assert counts.rows == expected.sum()
+    for names, table in counts.count(sets).items():
+        others = tuple(i for i, n in enumerate(PEOPLE.names) if n not in names)
+        np.testing.assert_array_equal(table, expected.sum(axis=others), err_msg=str(names))
+
+
+def test_a_relation_is_read_once_and_its_connection_stays_usable() -> None:
+    connection = duckdb.connect()
+    relation = connection.sql("SELECT i % 12 AS x, 'a' AS y FROM range(100000) AS t(i)")
+    counts = open_source(relation, SMALL).count([("x",)])[("x",)]
+    assert counts.tolist() == [8334, 8334, 8334, 8334, *[8333] * 6, 16666]
+    assert connection.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_duckdb_urls_name_relative_and_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    connection = duckdb.connect("f.db")
+    connection.execute("CREATE TABLE people AS SELECT 1 AS x, 'a' AS y")
+    connection.close()
+    for url in ("duckdb:///f.db?table=people", f"duckdb:///{tmp_path}/f.db?table=people"):
+        assert open_source(url, SMALL).rows == 1
+    assert sorted(os.listdir(tmp_path)) == ["f.db"]
+
+
+# Names of columns
+
+
+def test_names_are_matched_exactly(tmp_path: Path) -> None:
+    table = pa.table({"X": [5, 5], "x": [1, 2], "y": ["a", "b"]})
+    path = write_csv(tmp_path / "t.csv", ["X", "x", "y"], [("5", "1", "a"), ("5", "2", "b")])
+    for source in (path, table.to_pandas()):
+        assert open_source(source, SMALL).count([("x",)])[("x",)].tolist() == [0, 1, 1, *[0] * 8]
+    with pytest.raises(SourceError, match="has no column called 'x'"):
+        open_source(table.select(["X", "y"]), SMALL)
+
+
+ODD_NAMES = ["it's", 'a "b"', "x; DROP TABLE encoded", "c0", "r0", "person", "é", "a/b~1c", "$.x", "encoded", " lead"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_are_quoted(tmp_path: Path, name: str) -> None:
+    domain = Domain({name: Integers(0, 2, **OTHER), "c1": Integers(0, 1, **OTHER)})
+    table = pa.table({name: [0, 1, 1], "c1": [1, 1, 5]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    pl.DataFrame(table.to_pylist()).write_ndjson(tmp_path / "t.jsonl")
+    text = write_csv(tmp_path / "t.csv", [name, "c1"], [("0", "1"), ("1", "1"), ("1", "5")])
+    for source in (text, tmp_path / "t.parquet", tmp_path / "t.jsonl", table, table.to_pandas()):
+        counts = open_source(source, domain, person=name, rows_per_person=2).count([(name, "c1")])
+        assert counts[(name, "c1")].tolist() == [[0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]]
+
+
+def test_a_missing_column_is_named_and_those_present_are_not(tmp_path: Path) -> None:
+    no_header = write_csv(tmp_path / "t.csv", ["1", SECRET], [("2", "b")])
+    with pytest.raises(SourceError, match=r"t.csv has no column called 'x' \(names are matched exactly") as refusal:
+        open_source(no_header, SMALL)
+    assert SECRET not in str(refusal.value)
+    whole = write_csv(tmp_path / "u.csv", ["x", "y"], [("2", "b")])
+    with pytest.raises(SourceError, match=r"u\.csv has no column called 'who'"):
+        open_source(whole, SMALL, person="who")
+
+
+def test_repeated_columns_are_refused(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", ["x", "y", "x"], [("1", "b", "2")])
+    frame = pd.DataFrame([[1, "b", 2]], columns=["x", "y", "x"])
+    for source in (path, frame):
+        with pytest.raises(SourceError, match="more than one column called 'x'"):
+            open_source(source, SMALL)
+
+
+# Class R: refused before anything is read
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("people.txt", "people.csv.gz", "people", "", "postgresql://h/d?table=t", "http://h/people", "people.CSV.zip"),
+        *(Path("people.xlsx"), None, 5, b"people.csv", [1, 2], {"x": [1]}, np.zeros(22), pl.DataFrame().lazy()),
+    ],
+)
+def test_what_is_no_source_is_refused_with_what_is(source: object) -> None:
+    with pytest.raises(InvalidInput, match=r"is not a source of data; allowed are .*\.parquet.*sf\.Histogram"):
+        open_source(source, SMALL)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "duckdb:",
+        "duckdb://f.db?table=t",
+        "duckdb:///f.db",
+        "duckdb:///f.db?table=a&table=b",
+        "duckdb:///f.db?table=a&x=1",
+    ],
+)
+def test_odd_urls_are_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match=r"duckdb:///file.db\?table=people"):
+        open_source(url, SMALL)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.0, True, "2", None])
+def test_rows_per_person_must_be_a_positive_whole_number(rows: Any) -> None:
+    with pytest.raises(InvalidInput, match="rows_per_person must be a whole number of at least 1"):
+        open_source("absent.csv", SMALL, person="who", rows_per_person=rows)
+
+
+@pytest.mark.parametrize("person", ["", 5, ["who"]])
+def test_person_must_be_a_name(person: Any) -> None:
+    with pytest.raises(InvalidInput, match="person must be the name of a column"):
+        open_source("absent.csv", SMALL, person=person)
+
+
+# Class C: errors of loading. Each pair differs in one record, and the two messages not in one byte.
+
+BROKEN: dict[str, tuple[str, bytes]] = {
+    "no bytes": ("t.csv", b""),
+    "a NUL": ("t.csv", b"x,y\n1,a\n2,Zebra77\x00\n"),
+    "Latin-1": ("t.csv", b"x,y\n1,a\n2,Zebra77\xe9\n"),
+    "UTF-16": ("t.csv", "x,y\n1,a\n2,Zebra77\n".encode("utf-16")),
+    "a character cut short at the end": ("t.csv", b"x,y\n1,a\n2,Zebra77\xc3"),
+    "a quote never closed": ("t.csv", b'x,y\n1,a\n2,"Zebra77\n3,a\n'),
+    "text after a quote": ("t.csv", b'x,y\n1,a\n2,"Zebra77"7\n3,a\n'),
+    "too many fields": ("t.csv", b"x,y\n1,a\n2,a,Zebra77\n"),
+    "too few fields": ("t.csv", b"x,y\n1,a\nZebra77\n"),
+    "mixed line ends": ("t.csv", b"x,y\r\n1,a\r\n2,Zebra77\n3,a\r\n"),
+    "a line of three megabytes": ("t.csv", b"x,y\n1,a\n2," + b"Zebra77" * 430_000 + b"\n"),
+    "a blank first line": ("t.csv", b"\nx,y\n1,Zebra77\n"),
+    "gzip called csv": ("t.csv", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xffZebra77"),
+    "JSON cut short": ("t.json", b'[{"x":1,"y":"a"},{"x":2,"y":"Zebra77'),
+    "JSON with a comma too many": ("t.json", b'[{"x":1,"y":"Zebra77"},]'),
+    "JSON of numbers": ("t.json", b"[1, 2, 77]"),
+    "JSON of nothing": ("t.json", b" \n"),
+    "JSON that is a text": ("t.json", b'"Zebra77"'),
+    "JSON with a null record": ("t.json", b'[{"x":1,"y":"Zebra77"}, null]'),
+    "JSON with a list in a field": ("t.json", b'[{"x":1,"y":["Zebra77"]}]'),
+    "JSON by columns": ("t.json", b'{"x":{"0":1},"y":{"0":"Zebra77"}}'),
+    "JSON that lacks a column": ("t.json", b'[{"x":1,"z":"Zebra77"}]'),
+    "JSON in Latin-1": ("t.json", b'[{"x":1,"y":"Zebra77\xe9"}]'),
+    "JSON with junk after": ("t.json", b'[{"x":1,"y":"a"}] Zebra77'),
+    "JSON lines with a broken one": ("t.ndjson", b'{"x":1,"y":"a"}\n{"x":2,"y":Zebra77}\n'),
+    "text called parquet": ("t.parquet", b"x,y\n1,Zebra77\n"),
+}
+
+
+def refusal_of(source: object, domain: Domain = SMALL, **options: Any) -> SfumatoError:
+    with pytest.raises(SfumatoError) as refusal:
+        open_source(source, domain, **options)
+    return refusal.value
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_files_are_refused_without_a_value(tmp_path: Path, case: str) -> None:
+    name, data = BROKEN[case]
+    path = tmp_path / name
+    messages = set()
+    for neighbour in (
+        data,
+        data.replace(b"Zebra77", b"q"),
+        data.replace(b"1,a\n", b""),
+        data.replace(b'{"x":1,"y":"a"},', b""),
+    ):
+        if case == "a line of three megabytes" and len(neighbour) < 2**21:
+            continue
+        path.write_bytes(neighbour)
+        error = refusal_of(path)
+        assert isinstance(error, SourceError)
+        assert error.__context__ is None
+        assert error.__cause__ is None
+        messages.add(str(error))
+    assert len(messages) == 1
+    assert SECRET not in messages.pop()
+
+
+def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
+    table = pa.table({"x": [1] * 1000, "y": [SECRET] * 1000})
+    pq.write_table(table, tmp_path / "t.parquet", compression="none", use_dictionary=False)
+    good = (tmp_path / "t.parquet").read_bytes()
+    assert open_source(tmp_path / "t.parquet", SMALL).rows == 1000
+    for damaged in (good[:-5], good[:1000], good[8:], good.replace(SECRET.encode(), b"\xff" * 7)):
+        (tmp_path / "t.parquet").write_bytes(damaged)
+        error = refusal_of(tmp_path / "t.parquet")
+        assert isinstance(error, SourceError)
+        assert SECRET not in str(error)
+
+
+def test_a_failing_relation_is_refused_without_its_values() -> None:
+    relation = duckdb.connect().sql(f"SELECT CAST('{SECRET}' AS INTEGER) AS x, 'a' AS y FROM range(3)")
+    error = refusal_of(relation)
+    assert isinstance(error, SourceError)
+    assert SECRET not in str(error)
+    assert error.__context__ is None
+
+
+def test_frames_with_types_that_cannot_be_read_are_refused() -> None:
+    frame = pd.DataFrame({"x": [1], "y": [complex(1, 2)]})
+    assert "the pandas table" in str(refusal_of(frame))
+    assert "the polars table" in str(
+        refusal_of(pl.DataFrame({"x": [1], "y": ["a"], "z": pl.Series([1], dtype=pl.Int128)}))
+    )
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "device.csv").symlink_to("/dev/zero")
+    for name in ("folder.csv", "pipe.csv", "device.csv"):
+        assert "is not a regular file" in str(refusal_of(tmp_path / name))
+    (tmp_path / "nowhere.csv").symlink_to(tmp_path / "absent")
+    for name in ("absent.csv", "nowhere.csv", "folder.csv/t.csv", "nul\0.csv", "x" * 5000 + ".csv"):
+        assert "cannot be found or read" in str(refusal_of(tmp_path / name))
+
+
+def test_more_than_the_limit_is_taken_for_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"x": np.zeros(200_000, dtype=np.int64), "y": ["a"] * 200_000})
+    pq.write_table(table, tmp_path / "t.parquet", compression="zstd")
+    text = write_csv(tmp_path / "t.csv", ["x", "y"], [("1", "a")] * 1000)
+    assert (tmp_path / "t.parquet").stat().st_size < 5000
+    with monkeypatch.context() as patch:
+        patch.setattr(readers, "MAX_ROWS", 100_000)
+        assert "holds more than" in str(refusal_of(tmp_path / "t.parquet"))
+        patch.setattr("sfumato.curator.sources.MAX_ROWS", 100_000)
+        assert "more than 100,000 rows" in str(refusal_of(table))
+    monkeypatch.setattr(readers, "MAX_BYTES", 5000)
+    assert "holds more than" in str(refusal_of(text))
+
+
+def test_a_table_that_reaches_for_other_files_is_refused(tmp_path: Path) -> None:
+    other = write_csv(tmp_path / "other.csv", ["x", "y"], [("1", "a")])
+    connection = duckdb.connect(str(tmp_path / "f.db"))
+    connection.execute(f"CREATE VIEW people AS SELECT * FROM read_csv('{other}')")
+    connection.close()
+    assert "that can be read by itself" in str(refusal_of(f"duckdb:///{tmp_path}/f.db?table=people"))
+    assert "that can be read by itself" in str(refusal_of(f"duckdb:///{tmp_path}/f.db?table=absent"))
+    assert "cannot be opened" in str(refusal_of(f"duckdb:///{other}?table=people"))
+
+
+# Class T: rows without an error
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (b"x,y\n", 0),
+        (b"x,y", 0),
+        (b"\xef\xbb\xbfx,y\r\n1,a\r\n", 1),
+        (b"x,y\r1,a\r2,b\r", 2),
+        (b"x,y\n1,a\n\n\n2,b", 2),
+        (b'"x","y"\n"1","a\nb\r\n,"""\n', 1),
+        (b"x\ty\n1\ta\n", 1),
+        (b"x|y\n1|a\n", 1),
+        (b"#c,y,x\n#1,a,b\n", 1),
+        (b"y,'x',x\n1,2,3\n'1,2',3\n", 2),
+    ],
+)
+def test_plain_variations_of_csv_are_read(tmp_path: Path, data: bytes, rows: int) -> None:
+    (tmp_path / "t.csv").write_bytes(data)
+    assert open_source(tmp_path / "t.csv", SMALL).rows == rows
+
+
+def test_a_blank_line_of_a_one_column_file_is_a_missing_field(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"x\n1\n\n3\n")
+    counts = open_source(tmp_path / "t.csv", Domain({"x": Integers(0, 3, **OTHER)})).count([("x",)])
+    assert counts[("x",)].tolist() == [0, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.json", b"[]"),
+        ("t.json", b'\xef\xbb\xbf[{"x":1,"y":null}]'),
+        ("t.json", b'{"x":1,"y":"a"}{"x":2,\r\n"y":"a"}'),
+        ("t.jsonl", b'{"x":1,"y":"a"}\r\n\r\n{"x":1,"y":"a"}'),
+    ],
+)
+def test_plain_variations_of_json_are_read(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert open_source(tmp_path / name, SMALL).rows == data.count(b"{")
+
+
+def test_json_numbers_that_are_odd(tmp_path: Path) -> None:
+    fields = ["1e400", "-1e400", "NaN", "Infinity", "1.0", "1e0", "true", "null", '"3"', "-0.0", "1.5", str(2**70)]
+    (tmp_path / "t.json").write_text("[" + ",".join(f'{{"x":{f},"y":"a"}}' for f in fields) + "]")
+    domain = Domain({"x": Integers(0, 9, outside="clamp", missing="other")})
+    counts = open_source(tmp_path / "t.json", domain).count([("x",)])[("x",)]
+    assert counts.tolist() == [2, 3, 0, 1, 0, 0, 0, 0, 0, 3, 3]
+
+
+def test_types_are_never_guessed_from_the_data(tmp_path: Path) -> None:
+    """A number column with a text far down: guessing from the first rows would raise, or change the result."""
+    values = ["1"] * 50_000 + [SECRET, "2020-01-01", "true"]
+    path = write_csv(tmp_path / "t.csv", ["x", "y"], [(v, "a") for v in values])
+    frame = pd.DataFrame({"x": pd.Series([1] * 50_000 + values[-3:], dtype=object), "y": "a"})
+    for source in (path, frame):
+        assert open_source(source, SMALL).count([("x",)])[("x",)].tolist() == [0, 50_000, *[0] * 8, 3]
+
+
+# Histograms
+
+
+def test_histograms_are_copied_and_show_nothing() -> None:
+    domain = Domain({"a": 2, "b": 3})
+    given = np.array([[1, 2, 3], [4, 5, 4321]])
+    for counts in (
+        given,
+        given.astype(float),
+        given.ravel().tolist(),
+        given.astype(np.uint64),
+        pd.Series(given.ravel()),
+    ):
+        histogram = Histogram(counts)
+        found = open_source(histogram, domain)
+        assert found.rows == 4336
+        assert found.count([("b", "a")])[("b", "a")].tolist() == [[1, 4], [2, 5], [3, 4321]]
+        assert repr(histogram) == "Histogram(6 cells)"
+        assert not histogram.counts.flags.writeable
+    kept = Histogram(given)
+    given[0, 0] = 99
+    assert kept.counts[0, 0] == 1
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        *([1, -77], [1, 77.5], [1, math.nan], [1, math.inf], [2.0**53, 1], [2**52, 2**52], [2**64, 77], [True, False]),
+        *(["77", "1"], [None, 77], [[1], [77, 2]], 77, [], "77", {"a": 77}, object(), [1 + 77j]),
+        np.ma.masked_array([1, 77], [0, 1]),
+        np.array([1, 77], dtype=object),
+        np.array(["2020-01-01"], dtype="M8[D]"),
+    ],
+)
+def test_what_does_not_count_records_is_refused_without_a_number(counts: Any) -> None:
+    with pytest.raises(InvalidInput, match="a histogram") as refusal:
+        Histogram(counts)
+    assert "77" not in str(refusal.value)
+    assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("shape", [(5,), (7,), (3, 2), (1, 6), (2, 3, 1)])
+def test_a_histogram_must_fit_the_domain(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidInput, match=r"the histogram has shape .*, the domain \(2, 3\) with 6 cells"):
+        open_source(Histogram(np.zeros(shape)), Domain({"a": 2, "b": 3}))
+
+
+def test_a_histogram_has_no_persons() -> None:
+    with pytest.raises(InvalidInput, match="a histogram has no column 'who'"):
+        open_source(Histogram([1, 2]), Domain({"a": 2}), person="who")
+
+
+# Traces
+
+
+def test_nothing_is_printed_or_left_behind(tmp_path: Path) -> None:
+    """Also when the records stay in DuckDB, and when loading fails."""
+    work, temporary = tmp_path / "work", tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
+    write_csv(tmp_path / "t.csv", ["x", "y"], [(str(i % 11), "a") for i in range(20_000)])
+    (tmp_path / "u.csv").write_bytes(b'x,y\n1,"a"b\n')
+    script = f"""
+import sys
+from sfumato.curator import sources
+from sfumato.domain import Categories, Domain, Integers
+from sfumato.errors import SourceError
+domain = Domain({{"x": Integers(0, 9, outside="other", missing="other")}})
+assert sources.open_source({str(tmp_path / "t.csv")!r}, domain).rows == 20000
+sources.MEMORY_LIMIT = 0
+kept = sources.open_source({str(tmp_path / "t.csv")!r}, domain)
+assert kept.count([("x",)])[("x",)].sum() == 20000
+try:
+    sources.open_source({str(tmp_path / "u.csv")!r}, domain)
+except SourceError:
+    pass
+else:
+    raise AssertionError
+assert not {{"pandas", "polars", "pyarrow", "sqlglot"}} & set(sys.modules)
+"""
+    environment = {**os.environ, "TMPDIR": str(temporary), "HOME": str(work)}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=work, env=environment, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert list(work.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_importing_the_curator_does_not_import_a_database() -> None:
+    script = (
+        "import sys, sfumato.curator.sources; assert not {'duckdb', 'pandas', 'polars', 'pyarrow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
