@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import sys
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.errors import InvalidInput, NotWritten, SfumatoError
+from sfumato.terminal import busy, print_json, same_bytes, write_new, writing
 
 if TYPE_CHECKING:
     from sfumato.privacy.ledger import Ledger
-    from sfumato.specs import Spec
 
 __all__ = ["app", "main"]
 
@@ -39,10 +34,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 2 refused and nothing spent, 3 spent but not written, 1 a bug."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            # the same bytes whatever the locale says
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    same_bytes()
     try:
         app(prog_name="sfumato")
     except NotWritten as error:
@@ -79,14 +71,16 @@ def demo(
     """
     from sfumato.demo import run_demo
 
-    with _busy("working"), _writing():
+    with busy("working"), writing():
         for text in run_demo(out):
             typer.echo(text)
 
 
 @app.command()
 def init(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A file, or an address such as duckdb:///f.db?table=t.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A file, or an address such as duckdb:///f.db?table=t.")
+    ],
     out: Out,
 ) -> None:
     """Begin a spec from the names of a table's columns; what people must decide is left blank.
@@ -101,7 +95,7 @@ def init(
     from sfumato.workloads.schema import spec_template
 
     place = table if "://" in table else os.path.relpath(table, out.parent)
-    _write_new(out, spec_template(column_names(table), source=place))
+    write_new(out, spec_template(column_names(table), source=place))
     typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {out}")
 
 
@@ -118,7 +112,7 @@ def import_(
     """
     from sfumato.workloads.schema import import_schema, spec_template
 
-    _write_new(out, spec_template(import_schema(schema)))
+    write_new(out, spec_template(import_schema(schema)))
     typer.echo(f"{out} holds the declared columns; fill in what is blank, then: sfumato plan {out}")
 
 
@@ -146,15 +140,15 @@ def plan(
     from sfumato.specs import read_spec
 
     read = read_spec(spec)
-    with _busy("planning") as progress:
+    with busy("planning") as progress:
         if margin is not None:
             read = replace(read, budget=budget_of_margin(read, margin))
         found = plan_of(read, progress)
     if out is not None:
-        with _writing():
+        with writing():
             found.save(out)
     if as_json:
-        _print_json(plan_facts(found) | ({} if margin is None else {"margin": margin}))
+        print_json(plan_facts(found) | ({} if margin is None else {"margin": margin}))
         return
     if margin is not None:
         typer.echo(f"The least budget for a margin of {margin:,.6g} at 95 %: {read.budget}\n")
@@ -183,20 +177,21 @@ def release(
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
     from sfumato.releases.files import describe
-    from sfumato.releasing import REPORT, plan_or_spec, release as carry_out
+    from sfumato.releasing import REPORT, plan_or_spec
+    from sfumato.releasing import release as carry_out
 
-    with _busy("planning") as progress:
+    with busy("planning") as progress:
         found, declared = plan_or_spec(spec, progress)
     table = source or declared
     if table is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
-    with _busy("releasing"), warnings.catch_warnings(record=True) as caught:
+    with busy("releasing"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
-        _print_json(describe(done) | {"folder": str(out)})
+        print_json(describe(done) | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Read {out / REPORT} first.")
 
@@ -220,7 +215,7 @@ def ask(
     answer = load_release(folder).ask(predicate, confidence)
     numbers = {"answer": answer.value, "standard_error": answer.standard_error, "low": answer.low, "high": answer.high}
     if as_json:
-        _print_json({"question": predicate, **numbers, "confidence": confidence})
+        print_json({"question": predicate, **numbers, "confidence": confidence})
         return
     typer.echo(str(Frame({"question": [predicate], **{k: [v] for k, v in numbers.items()}})))
 
@@ -238,7 +233,7 @@ def show(folder: Folder, as_json: Json = False) -> None:
 
     found = load_release(folder)
     if as_json:
-        _print_json(describe(found) | {"families": found.plan.errors().rows()})
+        print_json(describe(found) | {"families": found.plan.errors().rows()})
         return
     typer.echo(f"{found.explain()}\n\n{found.plan.errors()}")
 
@@ -261,8 +256,10 @@ def report(
     from sfumato.releasing import REPORT
     from sfumato.report import write_report
 
-    found, place = (load_release(thing), thing / REPORT) if thing.is_dir() else (load_plan(thing), Path(f"{thing}.html"))
-    with _writing():
+    found, place = (
+        (load_release(thing), thing / REPORT) if thing.is_dir() else (load_plan(thing), Path(f"{thing}.html"))
+    )
+    with writing():
         typer.echo(f"Written to {write_report(found, out or place)}")
 
 
@@ -305,7 +302,7 @@ def status(path: LedgerPath, as_json: Json = False) -> None:
 
     found = Ledger(path)
     if as_json:
-        _print_json(_ledger_facts(found))
+        print_json(_ledger_facts(found))
         return
     typer.echo(_ledger_text(found))
 
@@ -330,7 +327,7 @@ def verify(
     if as_json:
         unreleased = list(found.unreleased)
         facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
-        _print_json(facts | {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor})
+        print_json(facts | {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor})
         return
     typer.echo(f"{path}: {found.entries:,} lines, unbroken" + (", and continues from the anchor" if anchor else ""))
     typer.echo(f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}")
@@ -378,56 +375,3 @@ def _ledger_text(found: Ledger) -> str:
         }
         lines += ["", str(Frame(columns))]
     return "\n".join(lines)
-
-
-# -- printing and writing --------------------------------------------------------------------------------
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=True, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: what is not finite becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _write_new(path: Path, text: str) -> None:
-    with _writing():
-        try:
-            with path.open("x", encoding="utf-8", newline="\n") as handle:
-                handle.write(text)
-        except FileExistsError:
-            raise InvalidInput(f"{path} exists; choose another name with -o, or remove it") from None
-
-
-@contextmanager
-def _writing() -> Generator[None]:
-    """A file that cannot be written here is a refusal: nothing was spent on it."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInput(f"a file could not be written: {error}") from error
-
-
-@contextmanager
-def _busy(text: str) -> Generator[Callable[[int, float], None] | None]:
-    """A moving line on a terminal; what it shows depends on the plan alone, never on data."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(text, total=None)
-
-        def report(steps: int, gap: float) -> None:
-            bar.update(task, description=f"{text}: step {steps}, within {gap:.1%} of the proved bound")
-
-        yield report

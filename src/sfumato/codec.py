@@ -47,8 +47,13 @@ _DOCUMENT = "document.json"
 
 
 def storable(cls: T) -> T:
-    """Let a frozen dataclass or an enum be stored under its class name."""
+    """Let a frozen dataclass or an enum of the library be stored under its class name.
+
+    The registry is closed: what a file may build, and what the curator measures, is the library's own.
+    """
     name = cls.__name__
+    if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        raise TypeError(f"{cls.__module__}.{name} is none of the library's own classes; those alone are stored")
     known = _CLASSES.get(name, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise TypeError(f"two storable classes are called {name}")
@@ -193,6 +198,8 @@ def write_document(path: str | os.PathLike[str], value: object) -> None:
 def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...]) -> Any:
     """Read what `write_document` wrote; anything else is refused with InvalidInput."""
     try:
+        if not Path(path).is_file():
+            raise InvalidInput("no regular file is there")
         with zipfile.ZipFile(path) as bundle:
             members = bundle.infolist()
             _check_members(members)
@@ -201,7 +208,7 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
                 m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
             }
         value = decode(tree, arrays)
-    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error
     if not isinstance(value, expected):
         raise InvalidInput(f"{path} holds a {type(value).__name__}, not what was asked for")

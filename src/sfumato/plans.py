@@ -31,7 +31,7 @@ __all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"
 _MAX_ERRORS = 200_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """What a mechanism is asked to plan for; all of it public."""
 
@@ -43,10 +43,15 @@ class Problem:
     records: int | None = None
     unit_lattice: bool = False
 
-    @property
+    @functools.cached_property
     def sizes(self) -> dict[str, int]:
         """Number of cells of every attribute."""
         return {n: a.size for n, a in self.workload.domain.attributes.items()}
+
+    @property
+    def total_weight(self) -> float:
+        """Weights of all queries: by how much the sum of weighted variances exceeds their mean."""
+        return sum(self.objective_weight(q) * q.rows for q in self.workload.blocks)
 
     def objective_weight(self, query: QueryBlock) -> float:
         """The weight of a block's squared errors; sums are measured in their largest value, so that units agree."""
@@ -59,8 +64,9 @@ class Design:
     """A way to answer a workload before it is scaled to a budget.
 
     `build(s)` gives the integer strategy with coefficients multiplied by s; `fine` is the s from which
-    rounding does no harm; `bound` a proved lower bound on sqrt(sum of weighted variances) at noise
-    multiplier 1 for any unbiased reconstruction from additive Gaussian noise, if one is known.
+    rounding does no harm; `bound` a proved lower bound at noise multiplier 1 for any unbiased
+    reconstruction from additive Gaussian noise, if one is known: on sqrt(sum of weighted variances) for
+    the objective "mean", on sqrt(largest weighted variance) for "max".
     """
 
     mechanism: str
@@ -144,13 +150,15 @@ class Plan:
 
     @property
     def objective_value(self) -> float:
-        """sqrt of the weighted mean variance: what `lower_bound` bounds. Equal to `rmse` for equal weights."""
-        total, weight = 0.0, 0.0
+        """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
+
+        Equal to `rmse` (objective "mean") or `max_standard_error` ("max") where all weights are 1.
+        """
         problem = Problem(self.workload, self.budget, self.unit, "gaussian")
-        for q, v in self.block_variances():
-            w = problem.objective_weight(q)
-            total, weight = total + w * float(v.mean()) * q.rows, weight + w * q.rows
-        return math.sqrt(total / weight)
+        weighted = [(problem.objective_weight(q), v, q.rows) for q, v in self.block_variances()]
+        if self.objective == "max":
+            return math.sqrt(max(w * float(v.max()) for w, v, _ in weighted))
+        return math.sqrt(sum(w * float(v.mean()) * n for w, v, n in weighted) / problem.total_weight)
 
     @property
     def lower_bound(self) -> float | None:
@@ -272,7 +280,7 @@ def price_design(design: Design, problem: Problem) -> Plan:
     )
     bound = None
     if design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice:
-        weights = sum(problem.objective_weight(q) * q.rows for q in problem.workload.blocks)
+        weights = problem.total_weight if problem.objective == "mean" else 1.0
         # sensitivity at c rows a person is c times as large, for every strategy alike
         multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
         bound = design.bound * multiplier / math.sqrt(weights) * (1 - 1e-12)

@@ -8,8 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from sfumato.mechanisms import run
-from sfumato.mechanisms.choose import Progress, budget_for, plan
+from sfumato.mechanisms import choose, run
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -50,7 +49,8 @@ def release(
     if out is not None and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
-        except OSError as error:
+        except Exception as error:
+            # the budget is spent and the release is stored: nothing about its page may hide that
             warnings.warn(
                 f"the release is complete in {out}, but its page could not be written ({error}); "
                 "make it with: sfumato report FOLDER",
@@ -71,18 +71,18 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: Progress | None = None) -> Plan:
+def plan_of(spec: Spec, progress: choose.Progress | None = None) -> Plan:
     """The plan that a spec asks for. No data are read. Raises PlanError or BudgetError."""
-    return plan(spec.workload, spec.budget, progress=progress, **_options(spec))
+    return choose.plan(spec.workload, spec.budget, progress=progress, **_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
     """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
     kind, delta = spec.budget.kind, spec.budget.delta
-    return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
+    return choose.budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
 
 
-def plan_or_spec(path: str | os.PathLike[str], progress: Progress | None = None) -> tuple[Plan, str | None]:
+def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None = None) -> tuple[Plan, str | None]:
     """A saved plan, or the plan of a spec with the table that the spec names. Raises InvalidInput."""
     if zipfile.is_zipfile(path):
         return load_plan(path), None

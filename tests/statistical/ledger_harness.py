@@ -32,10 +32,11 @@ from sfumato.privacy.ledger import Ledger, store
 
 
 def child(body: Callable[[], None]) -> int:
-    """Run the body in a fork; its exit status is 0 unless it raises."""
+    """Run the body in a fork; its exit status is 0 unless it raises, and a hang ends after four minutes."""
     pid = os.fork()
     if pid:
         return pid
+    signal.alarm(240)
     status = 1
     try:
         body()

@@ -1,8 +1,8 @@
 """Exact counts of marginals over records that are already encoded as cell numbers.
 
 Asked sets of attributes are packed into few larger ones (blocks): one pass over the records counts a
-block, and every asked set inside it follows by summation. Fifteen attributes of ten cells have 455
-three-way marginals and need 65 passes.
+block, and every asked set inside it follows by summation. Fifteen attributes of eight cells have 455
+three-way marginals; for a million records they need 65 passes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ Table = NDArray[np.int64]
 
 MAX_CELLS = 50_000_000
 _CHUNK_ROWS = 131_072
-# A block must fit a core's second-level cache, and summing it down must stay cheap beside counting it.
-_MAX_BLOCK_CELLS = 65_536
-_ROWS_PER_BLOCK_CELL = 8
+# Two million bytes of counts fit a core's second-level cache.
+_MAX_BLOCK_CELLS = 2**18
+# What a cell of a block costs per set that is summed from it, in records counted (measured by bench/counting.py).
+_CELL_COST = 4
 
 
 class Counts(Protocol):
@@ -86,8 +87,7 @@ class _Counted(ABC):
         asked = {s: tuple(sorted(map(names.index, s))) for s in map(tuple, sets)}
         shape = self.domain.shape
         tables: dict[Axes, Table] = {}
-        limit = min(_MAX_BLOCK_CELLS, self._effort() // _ROWS_PER_BLOCK_CELL)
-        for block, members in _pack(shape, sorted(set(asked.values())), limit):
+        for block, members in _pack(shape, sorted(set(asked.values())), self._effort()):
             sizes = tuple(shape[a] for a in block)
             table = self._table(block, sizes) if block else np.array(self.rows, dtype=np.int64)
             if table.shape != sizes or int(table.sum()) != self.rows:
@@ -150,35 +150,35 @@ class TensorCounts(_Counted):
         return self.tensor.sum(axis=others, dtype=np.int64)
 
 
-def _pack(shape: Sequence[int], sets: Sequence[Axes], limit: int) -> Iterator[tuple[Axes, list[Axes]]]:
+def _pack(shape: Sequence[int], sets: Sequence[Axes], effort: int) -> Iterator[tuple[Axes, list[Axes]]]:
     """Blocks of attributes and the sets each one answers, so that every set is answered once.
 
-    A block starts as the largest set not yet answered and grows by the attribute that lets it answer
-    most others for its size, while it has at most `limit` cells.
+    A block starts as the largest set not yet answered. It grows by the attribute that pays best: each
+    further set it answers saves reading `effort` elements, and all its sets are summed from more cells.
     """
     ranked = sorted(sets, key=lambda s: (len(s), math.prod(shape[a] for a in s)), reverse=True)
     words = _bit_sets(ranked, len(shape))
     units = _bit_sets([(a,) for a in range(len(shape))], len(shape))
-    weights = 1 / np.log2(np.maximum(shape, 2) + 0.0)
     sizes = np.array(shape, dtype=np.float64)
     waiting = np.arange(len(ranked))
     while waiting.size:
         members = list(ranked[waiting[0]])
         inside = words[waiting[0]].copy()
-        cells = math.prod(shape[a] for a in members)
-        while cells < limit:
+        while True:
             lacking = words[waiting] & ~inside
-            lacking = lacking[np.bitwise_count(lacking).sum(axis=1) == 1]
-            gains = _positions(lacking, len(shape)) * weights * (sizes * cells <= limit)
-            best = int(gains.argmax())
-            if gains[best] == 0:
+            number = np.bitwise_count(lacking).sum(axis=1)
+            answered = int((number == 0).sum())
+            more = _positions(lacking[number == 1], len(shape))
+            cells = math.prod(sizes[a] for a in members)
+            cost = _CELL_COST * cells * (sizes * (answered + more) - answered)
+            saved = np.where((more > 0) & (cells * sizes <= _MAX_BLOCK_CELLS), more * effort - cost, 0)
+            best = int(saved.argmax())
+            if saved[best] <= 0:
                 break
             members.append(best)
             inside |= units[best]
-            cells *= shape[best]
-        answered = ~(words[waiting] & ~inside).any(axis=1)
-        yield tuple(sorted(members)), [ranked[i] for i in waiting[answered]]
-        waiting = waiting[~answered]
+        yield tuple(sorted(members)), [ranked[i] for i in waiting[number == 0]]
+        waiting = waiting[number > 0]
 
 
 def _bit_sets(sets: Sequence[Axes], count: int) -> NDArray[np.uint64]:

@@ -1,21 +1,24 @@
 """The trusted holder of the data: the one object that sees exact counts, with one door.
 
-Order inside the door: re-derive the price from the integer maps, have the ledger debit it durably, and
-only then draw the noise and look. Nothing after the debit depends on the data except the noisy value.
+Order inside the door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
+the table, have the ledger debit the price durably, and only then look and draw the noise. Nothing before the
+debit depends on the data but errors of loading; nothing after it does but the noisy values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.curator.counting import Counts
+from sfumato.codec import decode, encode
+from sfumato.curator.counting import Counts, check_countable
 from sfumato.curator.sources import open_source
 from sfumato.domain import Domain
-from sfumato.errors import PlanError
+from sfumato.errors import InvalidInput, NotWritten, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.privacy.accountant import Event
@@ -23,30 +26,31 @@ from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
-from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Curator"]
 
 
 class Curator:
-    """Holds one table under one ledger. Opening it encodes the table and spends nothing.
+    """Holds one table under one ledger. The table is read once, by the first measurement that can be paid for.
 
-    Raises SourceError (for the custodian) where the table cannot be loaded, DomainError or PlanError
-    where the declaration does not allow it.
+    Raises PlanError where the domain and the neighbour relation do not go together.
     """
 
-    __slots__ = ("_bits", "_counts", "_domain", "_ledger", "_unit")
+    __slots__ = ("_bits", "_counts", "_domain", "_ledger", "_source", "_unit")
 
     def __init__(
         self, source: Any, domain: Domain, unit: PrivacyUnit, ledger: Ledger, *, insecure_bits: BitSource | None = None
     ) -> None:
+        domain, unit = _own((domain, unit))
         if unit.neighbours is Neighbours.REPLACE_ONE and domain.drops:
             raise PlanError("replace-one needs every record to be counted; an attribute of this domain drops rows")
         if insecure_bits is not None and ledger.durable:
             raise PlanError("reproducible bits are for tests; a durable ledger refuses them")
         self._domain, self._unit, self._ledger, self._bits = domain, unit, ledger, insecure_bits
-        self._counts: Counts = open_source(source, domain, person=unit.person, rows_per_person=unit.rows_per_person)
+        self._source: Any = source
+        self._counts: Counts | None = None
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -54,23 +58,66 @@ class Curator:
         return self._unit
 
     def measure(
-        self, blocks: Sequence[Block], noise: NoiseLaw, price: Event, *, name: str, plan_hash: str
+        self,
+        blocks: Sequence[Block],
+        noise: NoiseLaw,
+        price: Event,
+        *,
+        name: str,
+        plan_hash: str,
+        stated: Sensitivity | None = None,
     ) -> tuple[Measurement, Receipt]:
         """B x + z in exact integers for all blocks together, after `price` was debited under `name`.
 
         Guarantee: the values satisfy the definition that `price` states (mu-GDP, epsilon-DP or rho-zCDP)
-        for this curator's neighbour relation. Raises PlanError before any debit where the blocks cost
-        more than `price`, and BudgetExceeded where the ledger holds less.
+        for this curator's neighbour relation.
+
+        Refused before the table is touched: with PlanError or WorkloadError what cannot be measured, costs
+        more than `price` or has another sensitivity than `stated`; with NameTaken, BudgetExceeded or
+        LedgerError what the ledger would not pay. SourceError (for the custodian): the table cannot be
+        loaded; nothing is spent. NotWritten: spent, but measuring failed.
         """
-        blocks = tuple(blocks)
-        sizes = {n: a.size for n, a in self._domain.attributes.items()}
-        for block in blocks:
-            self._domain.check_names(block.attributes)
-            block.check(sizes)
-        if not fits(sensitivity(blocks, sizes, self._unit, power_of(noise)), noise, price):
-            raise PlanError("the measurement costs more than the price it states; it is refused")
+        blocks, noise, price = _own((tuple(blocks), noise, price))
+        self._check(blocks, noise, price, stated)
+        self._ledger.expect(name, plan_hash, price)
+        counts = self._open()
         receipt = self._ledger.debit(name, plan_hash, price)
-        tables = self._counts.count([b.attributes for b in blocks])
+        measured: Measurement | None = None
+        with suppress(Exception):  # what failed, and its text, may depend on the data
+            measured = self._look(counts, blocks, noise)
+        if measured is None:
+            raise NotWritten(
+                f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because the "
+                "table is gone. The ledger lists it as unreleased; there is no refund once noise may have been drawn"
+            )
+        return measured, receipt
+
+    def _check(self, blocks: tuple[Block, ...], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
+        """Refuse, from public facts alone, what costs more than its price or could not be measured."""
+        if not blocks or not all(isinstance(b, Block) for b in blocks):
+            raise PlanError("a measurement needs at least one block, and blocks alone")
+        check_countable(self._domain, [b.attributes for b in blocks])
+        sizes = {n: a.size for n, a in self._domain.attributes.items()}
+        found = sensitivity(blocks, sizes, self._unit, power_of(noise))
+        if stated is not None and stated != found:
+            raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
+        if not fits(found, noise, price):
+            raise PlanError("the measurement costs more than the price it states; it is refused")
+        for block in blocks:
+            # a dry run: an operator that refuses does so now, not when its price is spent
+            block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
+
+    def _open(self) -> Counts:
+        if self._counts is None:
+            unit = self._unit
+            self._counts = open_source(
+                self._source, self._domain, person=unit.person, rows_per_person=unit.rows_per_person
+            )
+            self._source = None
+        return self._counts
+
+    def _look(self, counts: Counts, blocks: tuple[Block, ...], noise: NoiseLaw) -> Measurement:
+        tables = counts.count([b.attributes for b in blocks])
         drawn = noise.sample(sum(b.rows for b in blocks), self._bits)
         values: list[NDArray[np.int64]] = []
         start = 0
@@ -80,8 +127,21 @@ class Curator:
             exact = block.operator.matvec(tables[block.attributes].reshape(-1))
             values.append(exact + drawn[start : start + block.rows])
             start += block.rows
-        total = int(self._counts.rows) if self._unit.total_is_public else None
-        return Measurement(blocks, tuple(values), noise, total), receipt
+        total = int(counts.rows) if self._unit.total_is_public else None
+        return Measurement(blocks, tuple(values), noise, total)
 
     def __repr__(self) -> str:
         return f"<Curator of a table over {', '.join(self._domain.names)}>"
+
+
+def _own(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same values built anew by the library's own constructors; foreign classes are refused.
+
+    Privacy rests on what operators, laws and units say of themselves, so nobody else's are believed.
+    """
+    try:
+        return decode(*encode(values))
+    except InvalidInput as error:
+        raise PlanError(
+            f"only the library's own operators, noise laws, prices and domains are measured: {error}"
+        ) from None

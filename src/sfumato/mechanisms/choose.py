@@ -69,10 +69,7 @@ def plan(
         reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
         raise PlanError(f"no mechanism can answer this workload ({reasons})")
 
-    def value(p: Plan) -> float:
-        return p.max_standard_error if objective == "max" else p.objective_value
-
-    best = min(plans, key=value)
+    best = min(plans, key=lambda p: p.objective_value)
     bounds = [p.bound for p in plans if p.bound is not None]
     table = tuple(_line(p, chosen=p is best) for p in sorted(plans, key=lambda p: p.rmse))
     return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)

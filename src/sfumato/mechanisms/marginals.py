@@ -6,8 +6,11 @@ import itertools
 import math
 
 from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
-from sfumato.strategies.residuals import Residuals, closure, component_powers, sum_objective
+from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.allocation import Effect, max_objective, sum_objective
+from sfumato.strategies.residuals import Residuals, closure, component_powers
 from sfumato.workloads import QueryBlock
 
 __all__ = ["designs"]
@@ -25,15 +28,16 @@ def designs(problem: Problem) -> list[Design]:
         raise PlanError("too many attribute sets for residuals in memory")
     names = domain.ordered({a for s in asked for a in s})
     sizes = problem.sizes
-    weighted = _weighted_errors(problem)
     free_total = problem.unit.total_is_public
-    if free_total:
-        weighted.pop(frozenset(), None)
-    weighted = {s: v for s, v in weighted.items() if v > 0 and all(sizes[a] > 1 for a in s)}
-    if not weighted:
+    effects = [e for e in _effects(problem, free_total) if e.sets]
+    if not effects:
         raise PlanError("only the public total is asked; it needs no measurement")
     power = 1 if problem.noise == "laplace" else 2
-    precision = sum_objective(weighted, sizes, power)
+    if problem.objective == "max":
+        precision, reached = max_objective(effects, sizes, power)
+    else:
+        precision, reached = sum_objective(_summed(effects), sizes, power), None
+    weighted = precision
     sets = tuple(s for s in closure(asked, names) if frozenset(s) in weighted or (free_total and not s))
     cells = {s: math.prod(sizes[a] for a in s) for s in sets}
 
@@ -49,31 +53,42 @@ def designs(problem: Problem) -> list[Design]:
     # finer multiples leave less room for large counts in 62 bits; give up fineness before room
     while bits > _LEAST_BITS and 2.0**62 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
         bits -= 1
-    return [Design("marginals", build, 2.0**bits * coarsest, _bound(problem))]
+    return [Design("marginals", build, 2.0**bits * coarsest, _bound(problem, reached))]
 
 
-def _weighted_errors(problem: Problem) -> dict[frozenset[str], float]:
-    """Per residual set the weighted squared error that a unit of its variance causes."""
-    out: dict[frozenset[str], float] = {}
+def _effects(problem: Problem, free_total: bool) -> list[Effect]:
+    """Per block what a unit of variance on each residual set does to the weighted variances of its queries."""
+    out: list[Effect] = []
     sizes = problem.sizes
     for q in problem.workload.blocks:
-        weight = problem.objective_weight(q)
         parts = [
             component_powers(f, tuple(sizes[a] for a in g), 2)
             for g, f in zip(q.block.groups, q.block.factors, strict=True)
         ]
-        totals = [
-            {t: float(v.mean()) * f.shape[0] for t, v in p.items()} for p, f in zip(parts, q.block.factors, strict=True)
-        ]
-        for choice in itertools.product(*totals):
-            value = weight * math.prod(t[c] for t, c in zip(totals, choice, strict=True))
-            key = frozenset(g[i] for g, c in zip(q.block.groups, choice, strict=True) for i in c)
-            out[key] = out.get(key, 0.0) + value
+        sets: dict[frozenset[str], tuple[FloatArray, ...]] = {}
+        for choice in itertools.product(*parts):
+            sums = tuple(p[t] for p, t in zip(parts, choice, strict=True))
+            names = frozenset(g[i] for g, t in zip(q.block.groups, choice, strict=True) for i in t)
+            if all(v.any() for v in sums) and all(sizes[a] > 1 for a in names) and (names or not free_total):
+                sets[names] = sums
+        out.append(Effect(problem.objective_weight(q), tuple(f.shape[0] for f in q.block.factors), sets))
     return out
 
 
-def _bound(problem: Problem) -> float | None:
-    """A proved bound on sqrt(sum of weighted variances) at multiplier 1 from the marginal tables among the queries.
+def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
+    """Per residual set the sum over all queries of the weighted variance that a unit of its variance causes."""
+    out: dict[frozenset[str], float] = {}
+    for effect in effects:
+        for names, sums in effect.sets.items():
+            means = math.prod(float(v.mean()) * n for v, n in zip(sums, effect.rows, strict=True))
+            out[names] = out.get(names, 0.0) + effect.weight * means
+    return out
+
+
+def _bound(problem: Problem, reached: float | None) -> float | None:
+    """A proved bound on the objective at multiplier 1 from the marginal tables among the queries.
+
+    Objective "max": the dual value `reached`, where all queries are marginal tables under add-remove.
 
     Add-remove: the closed form, which is the optimum for marginals. Replace-one: the pair bound with
     equal weights on all pairs, sqrt(2 / (m - 1)) times the nuclear norm of the centred workload.
@@ -81,6 +96,9 @@ def _bound(problem: Problem) -> float | None:
     tables = [q for q in problem.workload.blocks if q.is_marginal]
     if not tables:
         return None
+    if problem.objective == "max":
+        optimal = problem.unit.neighbours is Neighbours.ADD_REMOVE and len(tables) == len(problem.workload.blocks)
+        return reached if optimal else None
     sizes = problem.sizes
     names = {a for q in tables for a in q.attributes}
     log_cells = math.fsum(math.log(sizes[a]) for a in names)
@@ -90,7 +108,7 @@ def _bound(problem: Problem) -> float | None:
         if not (problem.unit.total_is_public and not s) and all(sizes[a] > 1 for a in s)
     )
     if not problem.unit.total_is_public:
-        return nuclear if problem.unit.neighbours.value == "add-remove" else None
+        return nuclear if problem.unit.neighbours is Neighbours.ADD_REMOVE else None
     # nuclear norm of W C is nuclear * sqrt(m)
     ratio = math.exp(log_cells) / (math.exp(log_cells) - 1) if log_cells < 36 else 1.0
     return nuclear * math.sqrt(2 * ratio)

@@ -75,9 +75,11 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
         known = known and bound is not None
         squared += (bound or 0.0) ** 2
     usable = known and (problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public)
-    return [
-        share_design("factorization", "optimal factorizations", pieces, power, math.sqrt(squared) if usable else None)
-    ]
+    bound = math.sqrt(squared) if usable else None
+    if bound is not None and problem.objective == "max":
+        # the largest weighted variance is at least their mean over all queries
+        bound /= math.sqrt(len(problem.workload))
+    return [share_design("factorization", "optimal factorizations", pieces, power, bound)]
 
 
 def _families(problem: Problem) -> list[tuple[tuple[str, ...], list[int]]]:

@@ -12,6 +12,8 @@ from typing import Any
 from sfumato.curator import Curator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.plans import Plan
+from sfumato.privacy.accountant import PureEvent, ZcdpEvent
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases import Provenance, Release, load_release, save_release
 from sfumato.releases.files import check_folder, result_hash
@@ -62,8 +64,19 @@ def release(
 
 def _account(plan: Plan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:
     if ledger is None:
-        return Ledger.in_memory(plan.budget)
+        return Ledger.in_memory(_total_for(plan))
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _total_for(plan: Plan) -> Budget:
+    """A total that the plan's price just fits, in the price's own currency."""
+    match plan.price:
+        case PureEvent(epsilon=epsilon):
+            return Budget.pure(epsilon)
+        case ZcdpEvent(rho=rho):
+            return Budget.zcdp(rho)
+        case _:
+            return plan.budget
 
 
 def _stored(plan: Plan, account: Ledger, name: str, out: str | os.PathLike[str] | None) -> Release | None:

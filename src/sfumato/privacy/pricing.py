@@ -16,10 +16,11 @@ def power_of(noise: NoiseLaw) -> int:
 
 def fits(found: Sensitivity, noise: NoiseLaw, price: Event) -> bool:
     """Whether measuring at this sensitivity with this noise costs at most `price`; exact rationals decide."""
-    if isinstance(noise, RoundedGaussian) and isinstance(price, GaussianEvent):
+    # by the exact classes: one that derives from them may draw or state something else
+    if type(noise) is RoundedGaussian and type(price) is GaussianEvent:
         return found.power == 2 and found.value <= price.mu_squared * noise.sigma**2
-    if isinstance(noise, DiscreteGaussian) and isinstance(price, ZcdpEvent):
+    if type(noise) is DiscreteGaussian and type(price) is ZcdpEvent:
         return found.power == 2 and found.value <= 2 * price.rho * noise.sigma**2
-    if isinstance(noise, DiscreteLaplace) and isinstance(price, PureEvent):
+    if type(noise) is DiscreteLaplace and type(price) is PureEvent:
         return found.power == 1 and found.value <= price.epsilon * noise.scale
     return False

@@ -320,7 +320,7 @@ def _one_group(terms: list[_Term], group: Group, sizes: Mapping[str, int], scale
         bound += 4 * weight * top
         if bound >= INT64:
             return None
-        if top:
+        if weight and top:
             total += weight * gram.astype(np.int64)
     norms = np.diagonal(total)
     return max(int((norms + norms[u] - 2 * total[u]).max()) for u in range(cells)) * common, True

@@ -24,6 +24,7 @@ CONFIDENCE = 0.95
 _MAX_TABLES = 30
 _MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
 _MAX_SINGLES = 200
+_TOO_WIDE = 0.5
 
 Rows = list[dict[str, Any]]
 
@@ -148,16 +149,22 @@ def distributions(release: Release) -> list[Distribution]:
             frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
         except NotAnswerable:
             continue
-        rows: Rows = []
         groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
-        cells = itertools.product(groups[:_MAX_GROUPS], zip(ends, domain[attribute].declared_labels, strict=True))
-        numbers = zip(frame["share"], frame["low"], frame["high"], strict=True)
-        for (group, (end, cell)), (value, low, high) in zip(cells, numbers, strict=False):
-            if math.isfinite(value):
-                row = {"x": end, "cell": safe_text(cell), "group": group, "share": _number(value)}
-                rows.append(row | {"low": _number(low), "high": _number(high)})
+        labels = [safe_text(t) for t in domain[attribute].declared_labels]
+        shape = (len(groups), len(labels))
+        share, low, high = (np.asarray(frame[c]).reshape(shape) for c in ("share", "low", "high"))
+        # where a group's total cannot be told from zero, nothing is known of its distribution
+        drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
+        rows: Rows = [
+            {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
+            | {"low": _number(low[g, i]), "high": _number(high[g, i])}
+            for g in drawn[:_MAX_GROUPS]
+            for i in range(len(labels))
+        ]
         names = tuple(safe_text(b) for b in by)
-        found.append(Distribution(safe_text(attribute), names, rows, max(0, len(groups) - _MAX_GROUPS)))
+        omitted = len(groups) - len(drawn[:_MAX_GROUPS])
+        if rows:
+            found.append(Distribution(safe_text(attribute), names, rows, omitted))
     return found
 
 

@@ -82,7 +82,9 @@ def _base(rows: list[dict[str, Any]], height: Any) -> Spec:
 def _size_scale(values: Sequence[float]) -> Spec:
     """Logarithmic where sizes differ by more than a factor of 20, else from zero."""
     wide = max(values) > 20 * min(values)
-    return {"type": "log", "nice": True} if wide else {"zero": True, "nice": True}
+    if wide:
+        return {"type": "log", "nice": False, "domain": [min(values) / 1.2, max(values) * 1.2]}
+    return {"zero": True, "nice": True}
 
 
 # -- errors --------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def family_name(query: QueryBlock, workload: Workload) -> str:
     if query.is_marginal and query.attributes:
         return safe_text(" × ".join(query.attributes))
     if query.rows == 1:
-        return safe_text(next(workload.block_labels(query)))
+        return safe_text(next(iter(workload.block_labels(query))))
     return safe_text(f"{query.part}: {' × '.join(query.attributes)}")
 
 

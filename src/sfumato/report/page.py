@@ -146,7 +146,8 @@ def _table_caption(table: SmallTable) -> str:
 def _curve_caption(curve: Distribution) -> str:
     text = "Share of records up to each value, with 95 % bands for each point."
     if curve.omitted:
-        text += f" {curve.omitted:,} more groups are not drawn."
+        few = "one group" if curve.omitted == 1 else f"{curve.omitted:,} groups"
+        text += f" Not drawn: {few} with too few records to tell, or beyond the eighth."
     return text
 
 

@@ -55,25 +55,25 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
     `plain`, bounds on the backward errors. As sqrt(s^2 - delta) >= s - delta / s, the sum of any of the roots falls
     by no more than squares * norm(1 / s) + plain * sqrt(count); small roots that would lose by it are left out.
     """
-    falling = np.sort(roots)[::-1]
-    lost = squares * np.sqrt(np.cumsum(falling**-2.0)) + plain * np.sqrt(np.arange(1, len(roots) + 1))
-    return max(float((np.cumsum(falling) - lost).max()), 0.0)
+    falling = np.sort(roots[roots > roots.max() * _EPS])[::-1]
+    lost = squares * np.sqrt(np.cumsum(falling**-2.0)) + plain * np.sqrt(np.arange(1, len(falling) + 1))
+    return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
 
 
 def _squared(square: FloatArray, roundings: int) -> tuple[FloatArray, FloatArray, float]:
     """Eigenvectors, their roots and a proved bound; `square` is in doubt by `roundings` and is overwritten."""
     doubt = roundings * _EPS * float(np.trace(square))
     eigenvalues, vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
-    roots = np.sqrt(_positive(eigenvalues))
-    return vectors, roots, _proved(roots, doubt, 0.0)
+    proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
+    return vectors, np.sqrt(_positive(eigenvalues)), proved
 
 
-def _accurate(scaled: FloatArray, roundings: int) -> Spectrum:
-    """The spectrum of scaled^T scaled, (r, p) with r <= p, without squaring: for widely spread roots."""
-    _, singular, rows = svd(scaled, full_matrices=False, overwrite_a=True, check_finite=False)
-    roots = _positive(singular)
-    unit, size = _EPS * float(np.sum(roots**2)), sum(scaled.shape)
-    return Spectrum(rows.T, roots, _proved(roots, roundings * unit, 2 * size * np.sqrt(_EPS * unit)))
+def _singular(scaled: FloatArray, roundings: int) -> tuple[FloatArray, FloatArray, float]:
+    """The same for scaled^T scaled, (r, p) with r <= p, without squaring."""
+    _, singular, rows = svd(scaled, full_matrices=False, check_finite=False)
+    norm = float(np.linalg.norm(singular))
+    proved = _proved(singular, roundings * _EPS * norm**2, 2 * sum(scaled.shape) * _EPS * norm)
+    return rows.T, _positive(singular), proved
 
 
 class Block(Protocol):
@@ -135,13 +135,11 @@ class GramBlock:
             return Spectrum(vectors, roots, proved)
         norms = np.sqrt(self.squares)
         correlations = self.gram / norms / norms[:, None]
-        factor = cholesky(correlations, check_finite=False) * (norms * root)
-        found = _accurate(factor, self.roundings + 2 * p)
+        vectors, roots, found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
         least = float(eigvalsh(correlations, check_finite=False)[0]) / p - p * _EPS
         relative = (self.roundings + 4 * p) * _EPS / least if least > 0.0 else 1.0
-        exact = _accurate(factor, 0).proved * (1 - relative)
-        return Spectrum(found.vectors, found.roots, max(proved, found.proved, exact))
+        return Spectrum(vectors, roots, max(proved, found * (1 - relative)))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         chosen = squares[self.index]
@@ -179,7 +177,7 @@ class FactorBlock:
         rotation, roots, proved = _squared(scaled @ scaled.T, roundings + 2 * sum(scaled.shape))
         if roots[0] > _SPREAD * roots[-1]:
             return Spectrum((scaled.T @ rotation) / roots, roots, proved)
-        return _accurate(scaled, roundings)
+        return Spectrum(*_singular(scaled, roundings))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
@@ -201,10 +199,11 @@ def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = No
     norms[norms == 0.0] = 1.0
     correlations = gram / norms
     correlations /= norms[:, None]
-    if _least_pivot(correlations) > _CLEAR:
-        return GramBlock(gram, index, 0 if factor is None else len(factor))
-    if factor is not None:
+    clear = _least_pivot(correlations) > _CLEAR
+    if factor is not None and not (clear and norms.min() > 1e-3 * norms.max()):
         return _reduced(factor, index)
+    if clear:
+        return GramBlock(gram, index, 0 if factor is None else len(factor))
     eigenvalues, vectors = eigh(correlations, check_finite=False, driver="evd")
     if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
         raise WorkloadError(

@@ -170,8 +170,8 @@ def solve(
     """Maximise t(v) from `start` until upper / lower - 1 <= tolerance.
 
     Newton steps; where one does not ascend, the fixed point v <- v g/t, which always does [ENU20], and shorter
-    steps after it. Ends early when rounding is all that is left or nothing improves. With `certify` false only v is wanted, to a
-    relative `tolerance` of t: the bounds are then 0 and infinity.
+    steps after it. Ends early when rounding is all that is left, or nothing improves. With `certify` false only v
+    is wanted, to a relative `tolerance` of t: the bounds are then 0 and infinity.
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned

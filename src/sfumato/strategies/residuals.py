@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,7 +21,7 @@ from sfumato.operators import Block, Identity, Residual, Scaled
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.strategies.base import Estimate, Strategy
 
-__all__ = ["Residuals", "closure", "component_powers", "sum_objective"]
+__all__ = ["Residuals", "closure", "component_powers"]
 
 Names = tuple[str, ...]
 
@@ -189,19 +189,3 @@ class Residuals(Strategy):
         self.check(query)
         table = self.table(estimate, query.attributes).reshape(-1)
         return np.asarray(query.operator.matvec(table), dtype=np.float64)
-
-
-def sum_objective(
-    weighted: Mapping[frozenset[str], float], sizes: Mapping[str, int], power: int
-) -> dict[frozenset[str], float]:
-    """Relative precision 1/s_S of each residual that minimises sum_S v_S s_S^2 at unit price.
-
-    v_S is the weighted error that a unit of variance on residual S causes. The price of S is p_S/s_S^2
-    with p_S = prod (n-1)/n for Gaussian noise (power 2), and p_S/s_S with p_S = prod 2(n-1)/n for
-    Laplace noise (power 1). Returned values are in units in which the whole price is 1.
-    """
-    price = {s: math.prod((1 if power == 2 else 2) * (sizes[a] - 1) / sizes[a] for a in s) for s in weighted}
-    # minimise sum v s^2 subject to sum p / s^power = 1: s^(2 + power) proportional to p / v
-    shape = {s: (weighted[s] / price[s]) ** (1 / (2 + power)) if price[s] > 0 else 0.0 for s in weighted}
-    total = sum(price[s] * shape[s] ** power for s in weighted) ** (1 / power)
-    return {s: shape[s] / total for s in weighted}

@@ -199,7 +199,12 @@ def test_integers_are_exact_to_the_limit_of_doubles(width: int, value: int, expe
     assert _one(value, attribute) == expected == cell(attribute, str(value))
 
 
-def test_a_list_of_many_edges_and_codes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("value", "expected"), [(2**53 - 1, 0), (2**53, 0), (2**53 + 2, 1), (2**54, 2)])
+def test_an_edge_that_no_double_hits_divides_the_doubles_where_it_lies(value: int, expected: int) -> None:
+    assert _one(value, Bins([0, 2**53 + 1, 2**54 - 1, 2**55], **OTHER)) == expected
+
+
+def test_a_list_of_many_edges_and_codes() -> None:
     many = Bins([i / 8 for i in range(3001)], outside="drop", missing="drop")
     codes = Categories([f"c{i}" for i in range(70_000)], outside="drop", missing="drop")
     values = np.arange(0, 3000, 7) / 8

@@ -74,6 +74,36 @@ def test_marginals_reach_the_closed_form_optimum(table: str, asked: dict[str, in
     assert found.lower_bound * (1 - 1e-9) <= found.rmse <= found.lower_bound * (1 + 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("table", "asked", "variance"),
+    [
+        ("cps", {"order": 2}, 7.897),
+        ("cps", {"upto": 3}, 13.216),
+        ("adult", {"order": 1}, 12.047),
+        ("adult", {"upto": 3}, 253.605),
+    ],
+)
+def test_the_largest_variance_of_marginals_is_the_published_optimum(
+    table: str, asked: dict[str, int], variance: float
+) -> None:
+    """Mutant: the allocation of the mean, which gives 632 in the last case."""
+    domain = Domain({f"a{i}": Integers(0, n - 1) for i, n in enumerate(SIZES[table])})
+    found = plan(marginals(domain, **asked), UNIT, neighbours="add-remove", mechanism="marginals", objective="max")
+    assert found.max_standard_error**2 == pytest.approx(variance, rel=4e-4)
+    assert found.lower_bound is not None
+    assert found.lower_bound**2 == pytest.approx(variance, rel=1e-4)
+    assert found.lower_bound <= found.objective_value
+
+
+def test_weights_divide_the_variance_under_the_largest_error() -> None:
+    """Weighted variances are equal at the optimum of a symmetric workload."""
+    domain = Domain({"a": Integers(0, 4), "b": Integers(0, 4)})
+    work = stack(a=identity(domain, "a"), b=identity(domain, "b"), weights={"b": 4})
+    found = plan(work, UNIT, neighbours="add-remove", mechanism="marginals", objective="max")
+    first, second = found.standard_errors("a")[0], found.standard_errors("b")[0]
+    assert first**2 == pytest.approx(4 * second**2, rel=1e-3)
+
+
 def test_replace_one_uses_the_distance_of_columns_and_the_public_total() -> None:
     """Mutant: twice the column norm, which gives 2.989 here, or the distance alone, which gives 2.035."""
     found = plan(prefix(line(8), "cell"), UNIT, neighbours="replace-one", mechanism="factorization")

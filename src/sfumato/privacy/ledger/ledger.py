@@ -161,28 +161,36 @@ class Ledger:
         unreleased = tuple(entry.name for entry in state.spends if not entry.released)
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, state.anchor)
 
+    def expect(self, name: str, plan_hash: str, event: Event) -> None:
+        """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
+        self._spend(self._read(), name, plan_hash, event)
+
     def debit(self, name: str, plan_hash: str, event: Event) -> Receipt:
         """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
 
         Raises NameTaken where the name was debited before, BudgetExceeded where the price does not fit, BudgetError
         where it has no price in this currency; nothing is spent then.
         """
-        _check_name(name)
-        _check_hash(plan_hash, "plan_hash")
-        cost = price(event, self.currency)
         with self._store.transaction(write=True) as connection:
             state = self._checked(*read_tables(connection))
-            taken = state.find(name)
-            if taken is not None:
-                raise NameTaken(
-                    f"{name!r} was debited before (line {taken.sequence}, plan {taken.plan_hash}): "
-                    "read that release back, or choose another name"
-                )
-            refuse_overspending(cost, state.remaining, self.currency)
-            row = next_row(state, "spend", name, plan_hash, event, cost)
+            row, cost = self._spend(state, name, plan_hash, event)
             append(connection, row)
         self._seen = _anchor(row)
         return Receipt(len(state.entries) + 1, self._seen, self.ledger_id, name, cost, self.currency)
+
+    def _spend(self, state: State, name: str, plan_hash: str, event: Event) -> tuple[Row, Fraction]:
+        """The line that spends an event's price, and that price; refused where it may not be spent."""
+        _check_name(name)
+        _check_hash(plan_hash, "plan_hash")
+        cost = price(event, self.currency)
+        taken = state.find(name)
+        if taken is not None:
+            raise NameTaken(
+                f"{name!r} was debited before (line {taken.sequence}, plan {taken.plan_hash}): "
+                "read that release back, or choose another name"
+            )
+        refuse_overspending(cost, state.remaining, self.currency)
+        return next_row(state, "spend", name, plan_hash, event, cost), cost
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:
         """Record that the release paid for by the receipt is stored. Costs nothing; possible once.

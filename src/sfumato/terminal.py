@@ -1,0 +1,77 @@
+"""What the command line prints, writes and shows while it works."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sfumato.errors import InvalidInput
+
+__all__ = ["busy", "print_json", "same_bytes", "write_new", "writing"]
+
+
+def same_bytes() -> None:
+    """Print UTF-8 with plain line ends whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout, in ASCII."""
+    typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: what is not finite becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not exist."""
+    with writing():
+        try:
+            with path.open("x", encoding="utf-8", newline="\n") as handle:
+                handle.write(text)
+        except FileExistsError:
+            raise InvalidInput(f"{path} exists; choose another name with -o, or remove it") from None
+
+
+@contextmanager
+def writing() -> Generator[None]:
+    """A file that cannot be written here is a refusal: nothing was spent on it."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(f"a file could not be written: {error}") from error
+
+
+@contextmanager
+def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
+    """A moving line on a terminal; what it shows depends on the plan alone, never on data."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415  (only on a terminal)
+    from rich.progress import Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
+
+    columns = SpinnerColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=None)
+
+        def report(steps: int, gap: float) -> None:
+            bar.update(task, description=f"{text}: step {steps}, within {gap:.1%} of the proved bound")
+
+        yield report

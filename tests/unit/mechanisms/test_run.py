@@ -1,0 +1,70 @@
+"""Carrying plans out: one-shot accounts for every kind of price, names, and what ledgers accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+
+DOMAIN = sf.Domain({"a": sf.Integers(0, 3)})
+TABLE = sf.Histogram([3, 1, 4, 1])
+WORK = sf.identity(DOMAIN)
+BUDGETS = [sf.pure(1), sf.approx(1, "1e-6"), sf.zcdp("0.5"), sf.gdp(1)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "discrete-gaussian"])
+def test_a_one_shot_account_pays_for_every_plan_it_was_made_for(budget: sf.Budget, noise: str) -> None:
+    try:
+        plan = sf.plan(WORK, budget, neighbours="add-remove", noise=noise)
+    except sf.BudgetError:
+        assert (budget.kind, noise) in {
+            ("pure", "gaussian"),
+            ("pure", "discrete-gaussian"),
+            ("gdp", "discrete-gaussian"),
+        }
+        return
+    release = sf.release(plan, TABLE, ledger=None)
+    assert release.provenance.one_shot
+    assert len(release.answers) == 4
+
+
+def test_a_ledger_takes_several_kinds_of_plans_until_it_is_empty(tmp_path: Path) -> None:
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp("1.5"))
+    gauss = sf.plan(WORK, sf.gdp(1), neighbours="add-remove")
+    laplace = sf.plan(WORK, sf.pure(1), neighbours="add-remove")
+    discrete = sf.plan(WORK, sf.zcdp("0.5"), neighbours="add-remove", noise="discrete-gaussian")
+    for i, plan in enumerate((gauss, laplace, discrete)):
+        sf.release(plan, TABLE, ledger=ledger, name=f"r{i}")
+    assert ledger.remaining == 0
+    with pytest.raises(sf.BudgetExceeded) as caught:
+        sf.release(gauss, TABLE, ledger=ledger, name="one too many")
+    assert caught.value.remaining == 0
+    assert caught.value.requested > 0
+    assert len(ledger.unreleased()) == 0
+    assert [e.name for e in ledger.entries() if e.kind == "spend"] == ["r0", "r1", "r2"]
+
+
+def test_gaussian_noise_cannot_be_paid_from_a_pure_ledger(tmp_path: Path) -> None:
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.pure(5))
+    with pytest.raises(sf.BudgetError):
+        sf.release(sf.plan(WORK, sf.gdp(1), neighbours="add-remove"), TABLE, ledger=ledger)
+    assert ledger.remaining == 5
+
+
+def test_a_name_belongs_to_one_plan(tmp_path: Path) -> None:
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(5))
+    one = sf.plan(WORK, sf.gdp(1), neighbours="add-remove")
+    two = sf.plan(WORK, sf.gdp(2), neighbours="add-remove")
+    first = sf.release(one, TABLE, ledger=ledger, name="n", out=tmp_path / "n")
+    spent = ledger.spent
+    again = sf.release(one, TABLE, ledger=ledger, name="n", out=tmp_path / "n")
+    assert (again.answers == first.answers).all()
+    assert ledger.spent == spent
+    with pytest.raises(sf.NameTaken, match="another plan"):
+        sf.release(two, TABLE, ledger=ledger, name="n", out=tmp_path / "m")
+    with pytest.raises(sf.NameTaken, match="already paid"):
+        sf.release(one, TABLE, ledger=ledger, name="n")
+    assert ledger.spent == spent
