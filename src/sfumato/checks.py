@@ -62,10 +62,12 @@ def read_number(value: object, what: str) -> Number:
 
 
 def shorten(value: object) -> str:
-    """A value for people, however long; a whole number of thousands of digits has no text at all."""
-    if isinstance(value, int) and abs(value) > 10**100:
-        return "a whole number of more than 100 digits"
-    text = repr(value)
+    """A value for people, however long it is."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python writes no whole numbers of more than 4300 digits
+        return f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 

@@ -71,9 +71,13 @@ def demo(
     """
     from sfumato.demo import run_demo
 
-    with busy("working"), writing():
-        for text in run_demo(out):
-            typer.echo(text)
+    steps = run_demo(out)
+    while True:
+        with busy("working"), writing(out or Path()):
+            text = next(steps, None)
+        if text is None:
+            return
+        typer.echo(text)
 
 
 @app.command()
@@ -145,7 +149,7 @@ def plan(
             read = replace(read, budget=budget_of_margin(read, margin))
         found = plan_of(read, progress)
     if out is not None:
-        with writing():
+        with writing(out):
             found.save(out)
     if as_json:
         print_json(plan_facts(found) | ({} if margin is None else {"margin": margin}))
@@ -177,7 +181,7 @@ def release(
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
     from sfumato.releases.files import describe
-    from sfumato.releasing import REPORT, plan_or_spec
+    from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
 
     with busy("planning") as progress:
@@ -186,7 +190,9 @@ def release(
     if table is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     with busy("releasing"), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RuntimeWarning)
+        # numerical warnings could depend on the data: only what is said about the page is passed on
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", PageWarning)
         done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
@@ -259,7 +265,7 @@ def report(
     found, place = (
         (load_release(thing), thing / REPORT) if thing.is_dir() else (load_plan(thing), Path(f"{thing}.html"))
     )
-    with writing():
+    with writing(out or place):
         typer.echo(f"Written to {write_report(found, out or place)}")
 
 

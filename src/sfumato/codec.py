@@ -32,6 +32,7 @@ __all__ = [
     "fingerprint",
     "read_document",
     "storable",
+    "sync_folder",
     "write_atomically",
     "write_document",
 ]
@@ -44,6 +45,7 @@ _MAX_DEPTH = 64
 _MAX_JSON_BYTES = 256 * 2**20
 _MAX_ARRAY_BYTES = 4 * 2**30
 _DOCUMENT = "document.json"
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def storable(cls: T) -> T:
@@ -168,7 +170,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on stable storage."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
@@ -208,7 +215,7 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
                 m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
             }
         value = decode(tree, arrays)
-    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error
     if not isinstance(value, expected):
         raise InvalidInput(f"{path} holds a {type(value).__name__}, not what was asked for")

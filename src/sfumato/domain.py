@@ -112,7 +112,7 @@ class Categories(Attribute):
     def __post_init__(self) -> None:
         given = self.values
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
-            raise DomainError(f"categories must be a list of values or a mapping code -> label, not {given!r}")
+            raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
         _check_size(len(given), "a category attribute")
         pairs = given.items() if isinstance(given, Mapping) else ((v, v) for v in given)
         values = {}
@@ -127,7 +127,7 @@ class Categories(Attribute):
             raise DomainError(f"the label {OTHER!r} is reserved for the extra cell")
         for code, label in values.items():
             if code != label and label in values:
-                raise DomainError(f"{label!r} is a code and also the label of another code, {code!r}")
+                raise DomainError(f"{shorten(label)} is a code and also the label of another code, {code!r}")
         _check_policies(self.outside, self.missing, numeric=False)
         object.__setattr__(self, "values", values)
 
@@ -185,7 +185,7 @@ class Integers(Attribute):
         for name in ("low", "high", "width"):
             value = read_number(getattr(self, name), f"integer {name}")
             if not isinstance(value, int) or abs(value) >= 2**53:
-                raise DomainError(f"integer {name} must be a whole number below 2^53, not {value!r}")
+                raise DomainError(f"integer {name} must be a whole number below 2^53, not {shorten(value)}")
             object.__setattr__(self, name, value)
         if self.high < self.low:
             raise DomainError(f"integers from {self.low} to {self.high}: the range is reversed")
@@ -223,7 +223,7 @@ class Bins(Attribute):
 
     def __post_init__(self) -> None:
         if isinstance(self.edges, (str, bytes)) or not hasattr(self.edges, "__iter__"):
-            raise DomainError(f"edges must be a list of numbers, not {self.edges!r}")
+            raise DomainError(f"edges must be a list of numbers, not {shorten(self.edges)}")
         # an endless list is cut where it is too long anyway
         edges = tuple(read_number(e, "a bin edge") for e in itertools.islice(self.edges, _MAX_CELLS + 2))
         _check_size(len(edges) - 1, "a list of bin edges")
@@ -298,17 +298,17 @@ class Domain:
     def __init__(self, attributes: Mapping[str, Attribute | int]) -> None:
         given = attributes
         if not isinstance(given, Mapping) or not given:
-            raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {given!r}")
+            raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
         kept: dict[str, Attribute] = {}
         for name, attribute in given.items():
             check_text(name, "attribute name")
             if isinstance(attribute, (int, np.integer)) and not isinstance(attribute, bool):
-                _check_size(int(attribute), f"attribute {name!r}")
+                _check_size(int(attribute), f"attribute {shorten(name)}")
                 attribute = Integers(0, int(attribute) - 1)
             if not isinstance(attribute, Attribute):
                 raise DomainError(
-                    f"attribute {name!r} must be sf.Categories, sf.Integers, sf.Bins, sf.Booleans or a size, "
-                    f"not {attribute!r}"
+                    f"attribute {shorten(name)} must be sf.Categories, sf.Integers, sf.Bins, sf.Booleans or a size, "
+                    f"not {shorten(attribute)}"
                 )
             kept[name] = attribute
         check_distinct(kept, "attributes")
@@ -360,11 +360,13 @@ class Domain:
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names as a tuple, refused where unknown or repeated."""
         if isinstance(names, str) or not isinstance(names, Iterable):
-            raise DomainError(f"attributes are given as a list of names, such as [{self.names[0]!r}], not {names!r}")
+            raise DomainError(
+                f"attributes are given as a list of names, such as [{self.names[0]!r}], not {shorten(names)}"
+            )
         result = tuple(names)
         for name in result:
             if not isinstance(name, str) or name not in self.attributes:
-                raise DomainError(f"no attribute is called {name!r}; there are {', '.join(self.names)}")
+                raise DomainError(f"no attribute is called {shorten(name)}; there are {', '.join(self.names)}")
         if len(set(result)) != len(result):
             raise DomainError(f"an attribute is named twice in {result}")
         return result

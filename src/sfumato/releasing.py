@@ -16,10 +16,14 @@ from sfumato.releases import Release
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
 
-__all__ = ["REPORT", "budget_of_margin", "plan_of", "plan_or_spec", "release"]
+__all__ = ["REPORT", "PageWarning", "budget_of_margin", "plan_of", "plan_or_spec", "release"]
 
 REPORT = "report.html"
 """The page's name in a release's folder."""
+
+
+class PageWarning(UserWarning):
+    """A release is complete but its page is not."""
 
 
 def release(
@@ -54,7 +58,7 @@ def release(
             warnings.warn(
                 f"the release is complete in {out}, but its page could not be written ({error}); "
                 "make it with: sfumato report FOLDER",
-                RuntimeWarning,
+                PageWarning,
                 stacklevel=2,
             )
     return result

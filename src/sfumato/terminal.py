@@ -41,7 +41,7 @@ def _finite(value: Any) -> Any:
 
 def write_new(path: Path, text: str) -> None:
     """Write a file that must not exist."""
-    with writing():
+    with writing(path):
         try:
             with path.open("x", encoding="utf-8", newline="\n") as handle:
                 handle.write(text)
@@ -50,12 +50,12 @@ def write_new(path: Path, text: str) -> None:
 
 
 @contextmanager
-def writing() -> Generator[None]:
-    """A file that cannot be written here is a refusal: nothing was spent on it."""
+def writing(path: Path) -> Generator[None]:
+    """A file that cannot be written is a refusal: nothing was spent on it."""
     try:
         yield
     except OSError as error:
-        raise InvalidInput(f"a file could not be written: {error}") from error
+        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -68,7 +68,9 @@ def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
 
     columns = SpinnerColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # rich would otherwise send stdout to its own console, out of the file it is meant for
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(text, total=None)
 
         def report(steps: int, gap: float) -> None:

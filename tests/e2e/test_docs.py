@@ -22,7 +22,7 @@ def test_code_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytes
     Path("people.csv").write_text(f"age,sex\n{rows}\n", encoding="utf-8")
     scope: dict[str, object] = {}
     for block in _blocks(page):
-        exec(compile(block, str(page), "exec"), scope)  # noqa: S102
+        exec(compile(block, str(page), "exec"), scope)
 
 
 def test_every_reference_key_is_resolved() -> None:

@@ -123,7 +123,8 @@ def alike(n: int) -> st.SearchStrategy[LinearOperator]:
 
 
 def binary(n: int) -> st.SearchStrategy[LinearOperator]:
-    plain = [Identity(n), Total(n), Prefix(n), AllRange(n), Tree(n), Tree(n, 3, root=False)]
+    suffix = Dense(np.tril(np.ones((n, n), dtype=np.int64)))
+    plain = [Identity(n), Total(n), Prefix(n), suffix, AllRange(n), Tree(n), Tree(n, 3, root=False)]
     return st.sampled_from([*plain, *(Scaled(f, 3) for f in plain)])
 
 
@@ -177,16 +178,29 @@ def test_the_zero_column_joins_when_rows_may_vanish() -> None:
     assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.ADD_REMOVE, "id", 3), 2).value == 9
 
 
-def test_pairs_stand_in_either_order() -> None:
-    """Mutant: in two groups, pairs (u, v) with u <= v in both; then u = (0, 1), v = (1, 0) is never seen."""
-    blocks = [Block((("a",), ("b",)), (Dense([[1, 3]]), Dense([[1, 3]]))), Block((("b",),), (Dense([[1, -5]]),))]
-    blocks.append(Block((("a",),), (Dense([[-2, 4]]),)))
-    sizes = {"a": 2, "b": 2}
-    for flipped in (False, True):
-        given_blocks = [*blocks[:2], Block((("a",),), (Dense([[4, -2]]),))] if flipped else blocks
+@pytest.mark.parametrize("turned", [False, True])
+def test_pairs_stand_in_either_order(turned: bool) -> None:
+    """Mutant: only pairs (u, v) with u <= v in every group; the farthest here is (0, 1) from (1, 0), or the reverse."""
+    rising, falling = Dense([[1, 3]]), Dense([[3, 1]])
+    suffix, prefix = Dense([[1, 0, 0], [1, 1, 0], [1, 1, 1]]), Dense([[0, 0, 1], [0, 1, 1], [1, 1, 1]])
+    for first, second in ((falling, rising), (prefix, suffix)):
+        factors = (second, first) if turned else (first, second)
+        blocks = [Block((("a",), ("b",)), factors)]
+        sizes = {"a": first.shape[1], "b": first.shape[1]}
         for power in (1, 2):
-            wanted = brute_force(columns_of(given_blocks, sizes), Neighbours.REPLACE_ONE, 1, power)
-            assert sensitivity(given_blocks, sizes, REPLACE_ONE, power).value == wanted
+            wanted = brute_force(columns_of(blocks, sizes), Neighbours.REPLACE_ONE, 1, power)
+            assert sensitivity(blocks, sizes, REPLACE_ONE, power) == Sensitivity(power, wanted, exact=True)
+
+
+def test_products_within_a_joined_group() -> None:
+    """Mutants: int64 wrap where the Grams of two factors of one joined group are multiplied; axes out of order."""
+    joined = Block((("b", "a"),), (Dense(np.arange(12).reshape(2, 6)),))
+    apart = Block((("a",), ("b",)), (Dense([[2**30, -(2**30) + 1]]), Dense([[2**30 - 3, 5, -(2**29)]])))
+    sizes = {"a": 2, "b": 3}
+    for blocks in ([joined, apart], [apart, joined]):
+        for neighbours in Neighbours:
+            wanted = brute_force(columns_of(blocks, sizes), neighbours, 1, 2)
+            assert sensitivity(blocks, sizes, PrivacyUnit(neighbours), 2) == Sensitivity(2, wanted, exact=True)
 
 
 # ---- where the exact search ends -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -66,7 +67,7 @@ def test_simultaneous_levels() -> None:
     wide = [
         margins(1 - 10.0**-e, np.array([3 / SCALE**2]), np.array([3 / SCALE**4]), LAPLACE)[0] for e in (3, 6, 9, 12)
     ]
-    assert all(a < b < math.inf for a, b in zip(wide, wide[1:], strict=False))
+    assert all(a < b < math.inf for a, b in itertools.pairwise(wide))
 
 
 @pytest.mark.parametrize("given", [95, 0, 1, -0.5, True, "0.95", math.nan])

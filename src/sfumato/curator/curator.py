@@ -87,12 +87,12 @@ class Curator:
             measured = self._look(counts, blocks, noise)
         if measured is None:
             raise NotWritten(
-                f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because the "
-                "table is gone. The ledger lists it as unreleased; there is no refund once noise may have been drawn"
+                f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because "
+                "the table is gone. The ledger lists it as unreleased; there is no refund once noise may be drawn"
             )
         return measured, receipt
 
-    def _check(self, blocks: tuple[Block, ...], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
+    def _check(self, blocks: Sequence[Block], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
         if not blocks or not all(isinstance(b, Block) for b in blocks):
             raise PlanError("a measurement needs at least one block, and blocks alone")
@@ -116,7 +116,7 @@ class Curator:
             self._source = None
         return self._counts
 
-    def _look(self, counts: Counts, blocks: tuple[Block, ...], noise: NoiseLaw) -> Measurement:
+    def _look(self, counts: Counts, blocks: Sequence[Block], noise: NoiseLaw) -> Measurement:
         tables = counts.count([b.attributes for b in blocks])
         drawn = noise.sample(sum(b.rows for b in blocks), self._bits)
         values: list[NDArray[np.int64]] = []
@@ -128,7 +128,7 @@ class Curator:
             values.append(exact + drawn[start : start + block.rows])
             start += block.rows
         total = int(counts.rows) if self._unit.total_is_public else None
-        return Measurement(blocks, tuple(values), noise, total)
+        return Measurement(tuple(blocks), tuple(values), noise, total)
 
     def __repr__(self) -> str:
         return f"<Curator of a table over {', '.join(self._domain.names)}>"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sfumato.curator.readers import attempt, open_table
 from sfumato.errors import SourceError
@@ -13,7 +16,7 @@ from sfumato.errors import SourceError
 __all__ = ["column_names"]
 
 _DELIMITERS = (",", ";", "\t", "|")
-_HEADER_CHARACTERS = 2**20
+_BEGINNING = 2**20
 
 
 def column_names(source: Any) -> tuple[str, ...]:
@@ -23,31 +26,43 @@ def column_names(source: Any) -> tuple[str, ...]:
     would be taken for names, so what comes back is for the custodian to read over. Raises InvalidInput
     for what is no source, SourceError for a table that cannot be opened.
     """
-    opened = open_table(source, ())
-    try:
-        names = list(opened.columns)
-        suffix = Path(source).suffix if isinstance(source, (str, Path)) else ""
-        if suffix == ".csv":
-            names = _of_text(Path(source))
-        elif not names:
-            message = f"{opened.label} holds no record whose fields could be named"
-            found = attempt(message, lambda: opened.session.rows(f"SELECT json_keys(json) FROM {opened.sql} LIMIT 1"))
-            names = list(found[0][0]) if found else []
-        if not names:
-            raise SourceError(f"{opened.label} has no columns to name")
-        return tuple(names)
-    finally:
+    path = Path(source) if isinstance(source, (str, Path)) else Path()
+    kind = path.suffix.lower()
+    if kind in (".csv", ".json", ".ndjson", ".jsonl") and "://" not in str(source):
+        text = attempt(f"{path.name} cannot be read as a text file in UTF-8", lambda: _beginning(path))
+        names = _of_csv(text) if kind == ".csv" else _of_json(text)
+        label = path.name
+    else:
+        opened = open_table(source, ())
         opened.session.close()
+        names, label = list(opened.columns), opened.label
+    if not names:
+        raise SourceError(f"{label} has no column that could be named")
+    return tuple(names)
 
 
-def _of_text(path: Path) -> list[str]:
-    """The first line split at the delimiter that gives the most columns; the file was checked to be UTF-8."""
+def _beginning(path: Path) -> str:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise SourceError(f"{path.name} is not a regular file; folders, pipes and devices are not read")
     with path.open(encoding="utf-8-sig", newline="") as handle:
-        beginning = handle.read(_HEADER_CHARACTERS)
+        return handle.read(_BEGINNING)
+
+
+def _of_csv(text: str) -> list[str]:
+    """The first line, split at the delimiter that gives the most columns."""
     found: list[list[str]] = []
     for delimiter in _DELIMITERS:
         try:
-            found.append(next(csv.reader(io.StringIO(beginning, newline=""), delimiter=delimiter, strict=True), []))
+            found.append(next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), []))
         except csv.Error:
             continue
     return max(found, key=len, default=[])
+
+
+def _of_json(text: str) -> list[str]:
+    """The fields of the first object, in an array or by itself."""
+    try:
+        record, _ = json.JSONDecoder().raw_decode(text.lstrip().removeprefix("[").lstrip())
+    except (ValueError, RecursionError):
+        return []
+    return list(cast("dict[str, Any]", record)) if isinstance(record, dict) else []

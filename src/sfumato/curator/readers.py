@@ -112,11 +112,11 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
     if isinstance(source, str) and source.startswith("duckdb:"):
         path, table = _parse_url(source)
         opened = _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",))
-    elif isinstance(source, (str, Path)) and Path(source).suffix in _OPENERS:
-        opener = _OPENERS[Path(source).suffix]
+    elif isinstance(source, (str, Path)) and Path(source).suffix.lower() in _OPENERS:
+        opener = _OPENERS[Path(source).suffix.lower()]
         opened = _open_file(str(source), lambda s, p: opener(s, p, needed))
     elif not isinstance(source, (str, Path)) and (_is_pandas(source) or hasattr(source, "__arrow_c_stream__")):
-        opened = _open_frame(Session(), source)
+        opened = _keep(Session(), lambda s: _open_frame(s, source, needed))
     else:
         shown = repr(str(source)) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
         raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
@@ -140,9 +140,13 @@ def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequ
         raise SourceError(f"{path!r} is empty; a table without rows still has a header")
     _check_extent(path, status.st_size, 0)
     whole = os.path.abspath(path)
-    session = Session([whole, *(whole + suffix for suffix in beside)])
+    return _keep(Session([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
+
+
+def _keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
+    """Open something in a session, which is closed where that fails."""
     try:
-        return opener(session, whole)
+        return opener(session)
     except BaseException:
         session.close()
         raise
@@ -257,33 +261,23 @@ def _is_pandas(source: object) -> bool:
     return any(c.__name__ == "DataFrame" and c.__module__.split(".")[0] == "pandas" for c in type(source).__mro__)
 
 
-class _Stream:
-    """Nothing of a table but its arrow stream: DuckDB then needs neither pyarrow nor polars to read it."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._source.__arrow_c_stream__(requested_schema)
-
-
-def _open_frame(session: Session, source: Any) -> Opened:
+def _open_frame(session: Session, source: Any, needed: Sequence[str]) -> Opened:
     package = type(source).__module__.split(".")[0].lstrip("_")
     label = f"the {package} table"
     message = f"{label} cannot be read: a column has a type that DuckDB does not know; select the columns declared"
 
     def register() -> dict[str, Column]:
         if not _is_pandas(source):
-            session.connection.register("source", _Stream(source))
+            # The bare stream: it can be read only once, and DuckDB needs no other package to read it.
+            session.connection.register("source", source.__arrow_c_stream__())
             return session.columns("source")
         session.connection.register("source", source)
         # By position: DuckDB renames columns that differ in capitals alone.
-        names = [str(name) if isinstance(name, str) else "" for name in source.columns]
-        found = list(session.columns("source").values())
-        for name in names:
-            if name and names.count(name) > 1:
+        names = [name if isinstance(name, str) else "" for name in source.columns]
+        for name in needed:
+            if names.count(name) > 1:
                 raise SourceError(f"{label} has more than one column called {name!r}")
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, session.columns("source").values(), strict=True))
 
     return Opened(session, label, "source", attempt(message, register))
 

@@ -63,6 +63,9 @@ def open_source(source: object, domain: Domain, *, person: str | None = None, ro
     rows are kept, after rows that are declared to be dropped. Rows without a person count as one
     person's. Columns that neither the domain nor `person` names are ignored.
 
+    Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
+    or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1.
+
     Raises InvalidInput before anything is read: for what is no source, for an attribute without
     `outside` or `missing` (DomainError), and for a histogram of another shape. Raises SourceError for a
     table that cannot be loaded; the message holds names of columns and files, never a value.

@@ -5,20 +5,43 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sfumato.checks import check_text
 from sfumato.curator import Curator
-from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
+from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
+from sfumato.operators import Block
 from sfumato.plans import Plan
-from sfumato.privacy.accountant import PureEvent, ZcdpEvent
+from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, Receipt
-from sfumato.releases import Provenance, Release, load_release, save_release
-from sfumato.releases.files import check_folder, result_hash
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.pricing import keeps
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.releases import Provenance, Release, load_release
+from sfumato.releases.files import Draft, result_hash, write_release
+from sfumato.strategies.base import Strategy
+from sfumato.workloads import Workload
 
 __all__ = ["release"]
+
+_PARTS: dict[str, Any] = {
+    "workload": Workload,
+    "budget": Budget,
+    "unit": PrivacyUnit,
+    "strategy": Strategy,
+    "noise": NoiseLaw,
+    "price": Event,
+    "sensitivity": Sensitivity,
+    "mechanism": str,
+    "objective": str,
+    "bound": float | int | None,
+    "records": int | None,
+}
 
 
 def release(
@@ -40,32 +63,61 @@ def release(
     """
     if not isinstance(plan, Plan):
         raise PlanError("release needs a plan, made by sf.plan or read by sf.load_plan")
-    if snapshot is not None and (not isinstance(snapshot, str) or not snapshot):
-        raise PlanError(f"snapshot must be a text that names the state of the table, not {snapshot!r}")
+    if snapshot is not None:
+        check_text(snapshot, "snapshot")
+    blocks = _check(plan)
     account = _account(plan, ledger)
     stored = _stored(plan, account, name, out)
     if stored is not None:
         return stored
-    folder = None if out is None else check_folder(out)
-    quote = account.quote(plan)
-    if not quote.fits:
-        # refused before the table is opened; the debit checks again under the ledger's lock
-        account.debit(name, plan.fingerprint, plan.price)
-    curator = Curator(source, plan.workload.domain, plan.unit, account)
-    measured, receipt = curator.measure(
-        plan.strategy.blocks, plan.noise, plan.price, name=name, plan_hash=plan.fingerprint
-    )
-    result = Release(plan, measured, _provenance(receipt, snapshot, one_shot=ledger is None))
-    if folder is not None:
-        _store(result, folder, receipt)
-    account.mark_released(receipt, result_hash(result))
-    return result
+    versions = _versions()
+    with nullcontext() if out is None else Draft(out) as draft:
+        curator = Curator(source, plan.workload.domain, plan.unit, account)
+        measured, receipt = curator.measure(
+            blocks, plan.noise, plan.price, name=name, plan_hash=plan.fingerprint, stated=plan.sensitivity
+        )
+        try:
+            result = Release(plan, measured, _provenance(receipt, snapshot, versions, one_shot=not account.durable))
+            if draft is not None:
+                write_release(result, draft.partial)
+                draft.publish()
+            account.mark_released(receipt, result_hash(result))
+        except Exception as error:
+            raise NotWritten(
+                f"the budget is spent (entry {receipt.sequence}) but the release could not be stored: {error}. "
+                "The ledger lists it as unreleased; there is no refund once noise was drawn"
+            ) from error
+        return result
+
+
+def _check(plan: Plan) -> tuple[Block, ...]:
+    """What is to be measured, once all that could fail without data was tried without data.
+
+    Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
+    """
+    for name, kind in _PARTS.items():
+        if not isinstance(getattr(plan, name), kind):
+            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
+    try:
+        blocks = tuple(plan.strategy.blocks)
+        _ = plan.fingerprint, plan.rmse, plan.max_standard_error
+        honest = keeps(plan.price, plan.budget)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # what a damaged file holds fails in its own ways
+        raise PlanError(f"the plan cannot be carried out ({error}); plan again") from error
+    if not honest:
+        raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
+    return blocks
 
 
 def _account(plan: Plan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:
     if ledger is None:
         return Ledger.in_memory(_total_for(plan))
-    return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    if isinstance(ledger, (str, os.PathLike)):
+        return Ledger(ledger)
+    if not isinstance(ledger, Ledger):
+        raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
+    return ledger
 
 
 def _total_for(plan: Plan) -> Budget:
@@ -88,31 +140,40 @@ def _stored(plan: Plan, account: Ledger, name: str, out: str | os.PathLike[str] 
         raise NameTaken(
             f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
         )
-    if out is None or not (Path(out) / "release.json").exists():
+    if out is None or not _is_stored(out):
         raise NameTaken(
-            f"{name!r} was already paid for. Its release is free to read where it was stored: give out=, its folder, "
-            "or sf.load_release. Measuring again is new noise and a new debit: choose another name"
+            f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its release is free to "
+            "read where it was stored: give out=, its folder, or sf.load_release. Measuring again is new noise and a "
+            "new debit: choose another name"
         )
     found = load_release(out)
-    if found.plan.fingerprint != plan.fingerprint or found.provenance.sequence != entry.sequence:
+    theirs = found.provenance
+    ours = (account.ledger_id, entry.sequence, plan.fingerprint, entry.result_hash or result_hash(found))
+    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, result_hash(found)) != ours:
         raise InvalidInput(f"{out} holds another release than {name!r}; choose another folder")
+    if not entry.released:
+        # the process that stored it ended before it could say so
+        receipt = Receipt(entry.sequence, theirs.anchor, account.ledger_id, name, entry.price, account.currency)
+        account.mark_released(receipt, result_hash(found))
     return found
 
 
-def _provenance(receipt: Receipt, snapshot: str | None, *, one_shot: bool) -> Provenance:
+def _is_stored(out: str | os.PathLike[str]) -> bool:
+    try:
+        return (Path(out) / "release.json").exists()
+    except (OSError, TypeError, ValueError):
+        return False
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
     packages = ("sfumato", "numpy", "scipy", "duckdb")
-    versions = (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
+    return (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
+
+
+def _provenance(
+    receipt: Receipt, snapshot: str | None, versions: tuple[tuple[str, str], ...], *, one_shot: bool
+) -> Provenance:
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Provenance(
         receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, one_shot, created, versions, snapshot
     )
-
-
-def _store(result: Release, folder: Path, receipt: Receipt) -> None:
-    try:
-        save_release(result, folder)
-    except (OSError, SfumatoError) as error:
-        raise NotWritten(
-            f"the budget is spent (entry {receipt.sequence}), but writing the release to {folder} failed: {error}. "
-            "The ledger lists it as unreleased; there is no refund once noise was drawn"
-        ) from error

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.codec import fingerprint, read_document, write_atomically, write_document
+from sfumato.codec import fingerprint, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
 from sfumato.privacy.accountant import events_export
 from sfumato.releases.writing import write_answers, write_measurements, write_tables
@@ -16,7 +19,7 @@ from sfumato.releases.writing import write_answers, write_measurements, write_ta
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["check_folder", "describe", "load_release", "save_release"]
+__all__ = ["Draft", "check_folder", "describe", "load_release", "result_hash", "save_release", "write_release"]
 
 _MAX_LISTED = 10_000_000
 _BUNDLE = "release.sfumato"
@@ -24,19 +27,58 @@ _BUNDLE = "release.sfumato"
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder a release can be written to; refused where it exists with other content, or is a symlink."""
-    path = Path(folder)
-    if ".." in path.parts:
-        raise InvalidInput(f"{path}: an output folder must not climb with '..'")
-    if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
-        raise InvalidInput(f"{path} is a symbolic link; name the folder itself")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InvalidInput(f"{path} exists and is not an empty folder; choose another name")
-    parent = path
-    while not parent.exists():
-        parent = parent.parent
-    if not os.access(parent, os.W_OK):
-        raise InvalidInput(f"{parent} cannot be written to")
+    try:
+        path = Path(folder)
+        if ".." in path.parts or not path.name:
+            raise InvalidInput(f"{path}: an output folder has a name of its own and must not climb with '..'")
+        if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
+            raise InvalidInput(f"{path} is a symbolic link; name the folder itself")
+        if path.is_mount() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+            raise InvalidInput(f"{path} exists and is not an empty folder, or is a mounted one; choose another name")
+    except InvalidInput:
+        raise
+    except (OSError, TypeError, ValueError) as error:
+        raise InvalidInput(f"a release cannot be written to {folder!r}: {error}") from error
     return path
+
+
+class Draft:
+    """A folder beside the wanted one, which takes that name once it is complete or goes without a trace.
+
+    Making it proves that the place can be written to, before a budget is spent on what goes there. Two
+    drafts of one name are two folders; the second to be published is refused by the file system.
+    Used in a `with` statement, at whose end it is published or gone. Raises InvalidInput where no release
+    could be written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = check_folder(folder)
+        self.partial = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.partial")
+        self._made = [p for p in self.folder.parents if not p.exists()]
+        try:
+            self.partial.mkdir(parents=True)
+        except (OSError, ValueError) as error:
+            self.discard()
+            raise InvalidInput(f"{self.folder} cannot be written: {error}") from error
+
+    def publish(self) -> None:
+        """Give the folder its name, durably. Raises OSError where the name was taken in the meantime."""
+        sync_folder(self.partial)
+        self.partial.rename(self.folder)
+        sync_folder(self.folder.parent)
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what was not published, and the folders made for it."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        for parent in self._made:
+            with suppress(OSError):  # not empty: something was published there
+                parent.rmdir()
 
 
 def describe(release: Release) -> dict[str, Any]:
@@ -105,14 +147,19 @@ def result_hash(release: Release) -> str:
     return fingerprint(release.measurement)
 
 
-def save_release(release: Release, folder: str | os.PathLike[str]) -> Path:
+def save_release(release: Release, folder: str | os.PathLike[str]) -> None:
     """Write a release: release.sfumato (all of it), release.json, answers.parquet, tables/*.csv, measurements.npz.
 
-    Above ten million answers only the measurements and the JSON are written. `release.json` comes last:
-    a folder without it is not a finished release.
+    The folder appears at once and complete, or not at all. Above ten million answers only the
+    measurements and the JSON are written. Raises InvalidInput for a folder that cannot be written.
     """
-    path = check_folder(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    with Draft(folder) as draft:
+        write_release(release, draft.partial)
+        draft.publish()
+
+
+def write_release(release: Release, path: Path) -> None:
+    """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
     facts = describe(release)
     write_document(path / _BUNDLE, release)
     write_measurements(release, path / "measurements.npz")
@@ -126,7 +173,6 @@ def save_release(release: Release, folder: str | os.PathLike[str]) -> Path:
     }
     text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
     write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
-    return path
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -135,13 +181,13 @@ def _write_text(path: Path, text: str) -> None:
 
 def load_release(folder: str | os.PathLike[str]) -> Release:
     """Read a release that `save_release` wrote; refused where files are missing or changed."""
-    path = Path(folder)
     try:
+        path = Path(folder)
         facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
         expected = facts["files"][_BUNDLE]
         found = hashlib.sha256((path / _BUNDLE).read_bytes()).hexdigest()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} holds no finished release: {error}") from error
+        raise InvalidInput(f"{folder} holds no finished release: {error}") from error
     if found != expected:
         raise InvalidInput(f"{path / _BUNDLE} was changed after it was written; its hash does not match release.json")
     # the release's own class, which this module is below of, is found by its stored name

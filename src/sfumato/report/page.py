@@ -9,10 +9,9 @@ from functools import cache
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
@@ -26,6 +25,9 @@ from sfumato.report.answers import Distribution, SmallTable, agreement, distribu
 from sfumato.report.facts import families
 from sfumato.report.standing import standing
 from sfumato.report.words import rounded, show
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["render", "write_report"]
 
@@ -168,6 +170,8 @@ def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
+
     return Environment(
         loader=PackageLoader("sfumato.report", "."),
         autoescape=True,

@@ -226,7 +226,8 @@ def _distance(plan: Plan) -> str:
 def errors(found: Sequence[Family]) -> str:
     """What the chart of errors shows."""
     exact = sum(f.rmse == 0 for f in found)
-    known = f" {plural(exact, 'family')} of them needs no noise and is exact." if exact else ""
+    many = "needs no noise and is exact" if exact == 1 else "need no noise and are exact"
+    known = f" {exact:,} of them {many}." if exact else ""
     return (
         "Predicted before the data were read, from the noise alone. The typical error of a table is the root mean "
         f"squared error of its cells.{known}"

@@ -25,7 +25,7 @@ __all__ = ["Block", "FactorBlock", "GramBlock", "IntArray", "Spectrum", "factor_
 IntArray = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
-_SPREAD = 1e-5  # ratio of roots below which squares lose too many digits
+_LOSS = 3e-8  # part of a bound that may be lost to rounding before a slower way is taken
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 
@@ -36,6 +36,11 @@ class Spectrum:
     vectors: FloatArray
     roots: FloatArray
     proved: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether rounding costs the sum of the roots next to nothing."""
+        return self.proved > (1 - _LOSS) * float(self.roots.sum())
 
     def diagonal(self) -> FloatArray:
         """The diagonal of S^(1/2), (p,)."""
@@ -60,20 +65,20 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
     return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
 
 
-def _squared(square: FloatArray, roundings: int) -> tuple[FloatArray, FloatArray, float]:
-    """Eigenvectors, their roots and a proved bound; `square` is in doubt by `roundings` and is overwritten."""
+def _squared(square: FloatArray, roundings: int) -> Spectrum:
+    """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
     doubt = roundings * _EPS * float(np.trace(square))
     eigenvalues, vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
     proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
-    return vectors, np.sqrt(_positive(eigenvalues)), proved
+    return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
 
 
-def _singular(scaled: FloatArray, roundings: int) -> tuple[FloatArray, FloatArray, float]:
-    """The same for scaled^T scaled, (r, p) with r <= p, without squaring."""
+def _singular(scaled: FloatArray, roundings: int) -> Spectrum:
+    """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
     _, singular, rows = svd(scaled, full_matrices=False, check_finite=False)
     norm = float(np.linalg.norm(singular))
     proved = _proved(singular, roundings * _EPS * norm**2, 2 * sum(scaled.shape) * _EPS * norm)
-    return rows.T, _positive(singular), proved
+    return Spectrum(rows.T, _positive(singular), proved)
 
 
 class Block(Protocol):
@@ -112,11 +117,11 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GramBlock:
-    """A Gram matrix (p, p) of full rank, its entries exact up to `roundings` relative to the norms of two columns."""
+    """A Gram matrix (p, p) of full rank; `factor` (k, p) is what it was computed from, where that is known."""
 
     gram: FloatArray
     index: IntArray
-    roundings: int = 0
+    factor: FloatArray | None = None
 
     @property
     def full(self) -> bool:
@@ -126,26 +131,35 @@ class GramBlock:
     def squares(self) -> FloatArray:
         return np.diagonal(self.gram)
 
+    @property
+    def _roundings(self) -> int:
+        return 0 if self.factor is None else len(self.factor)
+
     def decompose(self, v: FloatArray) -> Spectrum:
         root, p = np.sqrt(v[self.index]), len(self.index)
         scaled = self.gram * root
         scaled *= root[:, None]
-        vectors, roots, proved = _squared(scaled, self.roundings + 2 * p)
-        if roots[0] > _SPREAD * roots[-1]:
-            return Spectrum(vectors, roots, proved)
+        quick = _squared(scaled, self._roundings + 2 * p)
+        if quick.clear:
+            return quick
+        if self.factor is not None:
+            return _singular(self.factor * root, 0)
         norms = np.sqrt(self.squares)
         correlations = self.gram / norms / norms[:, None]
-        vectors, roots, found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0)
+        found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
         least = float(eigvalsh(correlations, check_finite=False)[0]) / p - p * _EPS
-        relative = (self.roundings + 4 * p) * _EPS / least if least > 0.0 else 1.0
-        return Spectrum(vectors, roots, max(proved, found * (1 - relative)))
+        relative = 4 * p * _EPS / least if least > 0.0 else 1.0
+        return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         chosen = squares[self.index]
         left = np.sqrt(chosen)[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
-        doubt = self.roundings * _EPS * float(chosen @ self.squares)
-        return float(np.vdot(self.gram @ left, left)) + doubt * float(np.linalg.norm(1 / spectrum.roots))
+        found = float(np.vdot(self.gram @ left, left))
+        doubt = self._roundings * _EPS * float(chosen @ self.squares) * float(np.linalg.norm(1 / spectrum.roots))
+        if self.factor is not None and doubt > _LOSS * found:
+            return float(np.linalg.norm(self.factor @ left)) ** 2
+        return found + doubt
 
     def every_second(self) -> Block:
         kept = np.flatnonzero(self.index % 2 == 0)
@@ -156,7 +170,7 @@ class GramBlock:
 class FactorBlock:
     """A Gram given by a factor B (r, p) of full row rank: everything is done in r dimensions.
 
-    `gram` is what B came from, where that is all there is; B^T B is then a little off.
+    `gram` is what B was computed from, where that is all there is; B^T B is then a little off.
     """
 
     factor: FloatArray
@@ -174,10 +188,10 @@ class FactorBlock:
     def decompose(self, v: FloatArray) -> Spectrum:
         scaled = self.factor * np.sqrt(v[self.index])
         roundings = 0 if self.gram is None else 2 * len(self.gram)
-        rotation, roots, proved = _squared(scaled @ scaled.T, roundings + 2 * sum(scaled.shape))
-        if roots[0] > _SPREAD * roots[-1]:
-            return Spectrum((scaled.T @ rotation) / roots, roots, proved)
-        return Spectrum(*_singular(scaled, roundings))
+        quick = _squared(scaled @ scaled.T, roundings + 2 * sum(scaled.shape))
+        if quick.clear:
+            return Spectrum((scaled.T @ quick.vectors) / quick.roots, quick.roots, quick.proved)
+        return _singular(scaled, roundings)
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
@@ -199,11 +213,10 @@ def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = No
     norms[norms == 0.0] = 1.0
     correlations = gram / norms
     correlations /= norms[:, None]
-    clear = _least_pivot(correlations) > _CLEAR
-    if factor is not None and not (clear and norms.min() > 1e-3 * norms.max()):
+    if _least_pivot(correlations) > _CLEAR:
+        return GramBlock(gram, index, factor)
+    if factor is not None:
         return _reduced(factor, index)
-    if clear:
-        return GramBlock(gram, index, 0 if factor is None else len(factor))
     eigenvalues, vectors = eigh(correlations, check_finite=False, driver="evd")
     if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
         raise WorkloadError(

@@ -32,7 +32,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _LONGEST = 30.0  # a step of log v beyond this goes where the Hessian is singular
 _SINGLE = 1e-10  # energy down to which single precision finds the way
 _REST = 1e-20  # energy below which rounding is all that is left
-_PATIENCE = 8  # iterations without progress after which the search ends
+_PATIENCE = 15  # iterations without progress after which the search ends
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
 

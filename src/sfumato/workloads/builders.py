@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.checks import show_count
+from sfumato.codec import encode
 from sfumato.domain import Domain
-from sfumato.errors import WorkloadError
+from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Sparse, Window
 from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, Workload, exact_weight
@@ -213,8 +214,15 @@ def queries(
 
 
 def as_operator(matrix: Any) -> LinearOperator:
-    """A matrix of any kind as an operator."""
+    """A matrix of any kind as an operator. One of a class that is not the library's own becomes a plain matrix.
+
+    What is measured must be the library's own, since privacy rests on what an operator says of itself.
+    """
     if isinstance(matrix, LinearOperator):
+        try:
+            encode(matrix)
+        except InvalidInput:
+            return Dense(matrix.dense())
         return matrix
     if hasattr(matrix, "tocsr"):
         return Sparse.of(matrix)

@@ -123,7 +123,7 @@ def test_the_factorization_of_researchers_matches_the_documented_constants() -> 
     swap = factorization(triangle, neighbours="replace-one")
     assert swap.upper_bound == pytest.approx(2.035, abs=1e-3)
     assert swap.lower_bound <= 1.478
-    with pytest.raises(PlanError, match="approximate=0.1"):
+    with pytest.raises(PlanError, match=r"approximate=0\.1"):
         factorization(triangle, approximate=0.1)
 
 

@@ -1,0 +1,383 @@
+"""The wall: nothing is read before it can be paid for, nothing is believed that can be derived, only noise comes out.
+
+Every test names the mutants that it was seen to fail on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.curator import Curator, counting, curator
+from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
+from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from support.insecure_bits import InsecureTestBits
+from support.wall import COUNTS, DOMAIN, OTHER, TABLE, WORK, Touched, Untouchable, plan, with_unit
+
+ROOT = Path(__file__).parents[2]
+ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
+LINE = sf.Domain({"a": sf.Integers(0, 3)})
+CELLS = Block((("a",),), (Identity(4),))
+
+
+def line_curator(ledger: sf.Ledger | None = None, unit: PrivacyUnit = ADD_REMOVE, source: Any = None) -> Curator:
+    counts = sf.Histogram([1, 2, 3, 4]) if source is None else source
+    return Curator(counts, LINE, unit, ledger or sf.Ledger.in_memory(sf.zcdp(10**6)))
+
+
+# ---- nothing is read that cannot be paid for -------------------------------------------------------------
+
+
+def _twice_measured(found: sf.Plan) -> sf.Plan:
+    strategy: Any = found.strategy
+    return replace(found, strategy=replace(strategy, multiples=tuple(2 * m for m in strategy.multiples)))
+
+
+def _dropping(found: sf.Plan) -> sf.Plan:
+    domain = sf.Domain({"a": sf.Integers(0, 4, outside="drop", missing="drop"), "b": DOMAIN["b"]})
+    work = sf.Workload(domain, found.workload.blocks)
+    return with_unit(replace(found, workload=work), neighbours=Neighbours.REPLACE_ONE)
+
+
+def _larger_domain(found: sf.Plan) -> sf.Plan:
+    domain = sf.Domain({"a": sf.Integers(0, 9, **OTHER), "b": DOMAIN["b"]})
+    return replace(found, workload=sf.marginals(domain, upto=2))
+
+
+def _less(price: Event) -> Event:
+    return GaussianEvent(price.mu_squared * Fraction(999, 1000)) if isinstance(price, GaussianEvent) else price
+
+
+TAMPERED: dict[str, tuple[Callable[[sf.Plan], sf.Plan], str]] = {
+    "more is measured": (_twice_measured, "another sensitivity"),
+    "more is measured, and said so": (
+        lambda p: replace(_twice_measured(p), sensitivity=replace(p.sensitivity, value=4 * p.sensitivity.value)),
+        "costs more than the price",
+    ),
+    "less noise": (lambda p: replace(p, noise=RoundedGaussian(p.noise.sigma / 2)), "costs more"),  # type: ignore[attr-defined]
+    "another noise law": (lambda p: replace(p, noise=DiscreteGaussian(2**40)), "costs more"),
+    "a lower price": (lambda p: replace(p, price=_less(p.price)), "costs more"),
+    "a lower price and budget": (lambda p: replace(p, price=_less(p.price), budget=sf.gdp("0.9995")), "costs more"),
+    "a higher price": (lambda p: replace(p, price=GaussianEvent(Fraction(101, 100))), "above the budget"),
+    "a lower budget": (lambda p: replace(p, budget=sf.gdp("0.99")), "above the budget"),
+    "a price of another kind": (lambda p: replace(p, price=PureEvent(Fraction(1, 2))), "costs more"),
+    "no price": (lambda p: replace(p, price=GaussianEvent(Fraction(0))), "costs more"),
+    "a smaller sensitivity": (lambda p: replace(p, sensitivity=Sensitivity(2, 1, True)), "another sensitivity"),
+    "other neighbours": (lambda p: with_unit(p, neighbours=Neighbours.REPLACE_ONE), "another sensitivity"),
+    "more rows a person": (lambda p: with_unit(p, person="who", rows_per_person=2), "another sensitivity"),
+    "replace-one of dropped rows": (_dropping, "drops rows"),
+    "a larger domain": (_larger_domain, "cannot be carried out|needs 4 columns|columns, not"),
+    "no strategy": (lambda p: replace(p, strategy=p.workload), "the plan's strategy is a Workload"),  # type: ignore[arg-type]
+    "nothing measured": (lambda p: replace(p, strategy=replace(p.strategy, sets=(), multiples=())), "cannot be"),  # type: ignore[type-var]
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_tampered_plan_is_refused_before_the_table_is_touched(how: str, tmp_path: Path) -> None:
+    """Mutants: the plan's price, sensitivity or unit believed; the table opened before the price is derived."""
+    tamper, message = TAMPERED[how]
+    tamper(plan()).save(tmp_path / "p.plan")
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))
+    before = (tmp_path / "l.db").read_bytes()
+    with pytest.raises((sf.PlanError, sf.WorkloadError), match=message):
+        sf.release(sf.load_plan(tmp_path / "p.plan"), Untouchable(), ledger=ledger, out=tmp_path / "new/r")
+    assert (tmp_path / "l.db").read_bytes() == before
+    assert {f.name for f in tmp_path.iterdir()} == {"p.plan", "l.db"}
+
+
+def test_an_honest_plan_is_carried_out_from_its_file(tmp_path: Path) -> None:
+    """The control of the test above: the same road without tampering reaches the table, and then the release."""
+    plan().save(tmp_path / "p.plan")
+    loaded = sf.load_plan(tmp_path / "p.plan")
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    with pytest.raises(Touched):
+        sf.release(loaded, Untouchable(), ledger=ledger)
+    assert ledger.entries() == ()
+    found = sf.release(loaded, TABLE, ledger=ledger)
+    assert np.abs(found.answers - WORK.answer(COUNTS)).max() < 100
+
+
+def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tmp_path: Path) -> None:
+    """Mutant: the ledger asked only at the debit, when the table was read."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
+    with pytest.raises(sf.BudgetExceeded):
+        sf.release(plan(sf.gdp("1.0000000001")), Untouchable(), ledger=ledger)
+    with pytest.raises(sf.BudgetError, match="no price"):
+        sf.release(plan(sf.zcdp("0.1"), noise="discrete-gaussian"), Untouchable(), ledger=ledger)
+    for name in ("", "a/b", " a", "x" * 129, 5):
+        with pytest.raises(sf.InvalidInput, match="name"):
+            sf.release(plan(), Untouchable(), ledger=ledger, name=name)  # type: ignore[arg-type]
+    sf.release(plan(sf.gdp("0.5")), TABLE, ledger=ledger, name="n")
+    with pytest.raises(sf.NameTaken):
+        sf.release(plan(), Untouchable(), ledger=ledger, name="n")
+    for whole in (ledger.entries(), sf.Ledger(tmp_path / "l.db").entries()):
+        assert [e.name for e in whole if e.kind == "spend"] == ["n"]
+    damaged = bytearray((tmp_path / "l.db").read_bytes())
+    place = damaged.rfind(b"gaussian 1/4")
+    damaged[place : place + 12] = b"gaussian 1/9"
+    (tmp_path / "l.db").write_bytes(damaged)
+    with pytest.raises(sf.LedgerCorrupted):
+        sf.release(plan(sf.gdp("0.1")), Untouchable(), ledger=tmp_path / "l.db", name="m")
+
+
+def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
+    """Mutant: no dry run; the operator then refuses after the debit."""
+    wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    ranges = sf.plan(sf.ranges(wide, "a"), sf.gdp(1), neighbours="add-remove", mechanism="gaussian")
+    with pytest.raises(sf.WorkloadError, match="above the limit"):
+        sf.release(ranges, Untouchable(), ledger=ledger)
+    joint = Block((("a",), ("b",)), (Total(6_000), Total(10_000)))
+    with pytest.raises(sf.PlanError, match="at most 50,000,000 can be counted"):
+        Curator(Untouchable(), wide, ADD_REMOVE, ledger).measure(
+            [joint], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h"
+        )
+    assert ledger.entries() == ()
+
+
+# ---- the price is derived --------------------------------------------------------------------------------
+
+FACTORS: list[LinearOperator] = [
+    *(Identity(4), Total(4), Prefix(4), Scaled(Prefix(4), -3), AllRange(4)),
+    *(Dense([[2, -1, 0, 5], [1, 1, -7, 1]]), Dense(np.ones((5, 4))), Kronecker((Prefix(2), Dense([[1, -1]])))),
+]
+
+
+def brute(blocks: list[Block], unit: PrivacyUnit, power: int) -> int:
+    """The largest change over all pairs of neighbours, from dense matrices and the definition."""
+    matrix = np.vstack([np.asarray(b.operator.dense(), dtype=object) for b in blocks])
+    columns = [tuple(matrix[:, j]) for j in range(matrix.shape[1])]
+    none = (0,) * len(matrix)
+    pairs = [(none, c) for c in columns]
+    if unit.neighbours is Neighbours.REPLACE_ONE:
+        pairs = [*itertools.product(columns, repeat=2), *(pairs if unit.rows_per_person > 1 else [])]
+    return max(sum(abs(x - y) ** power for x, y in zip(*p, strict=True)) for p in pairs) * unit.rows_per_person**power
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(FACTORS), min_size=1, max_size=3),
+    st.sampled_from(list(Neighbours)),
+    st.sampled_from([1, 3]),
+    st.sampled_from(["gaussian", "laplace", "discrete"]),
+    st.sampled_from([Fraction(7, 2), Fraction(1000)]),
+)
+def test_the_curator_accepts_exactly_what_the_price_pays_for(
+    factors: list[LinearOperator], relation: Neighbours, rows: int, law: str, scale: Fraction
+) -> None:
+    """Mutants: row sums for column norms; replace-one priced as add-remove; the zero column forgotten for persons;
+    rows_per_person for its square; `<` for `<=`; rho for 2 rho; blocks priced one by one."""
+    blocks = [Block((("a",),), (f,)) for f in factors]
+    unit = PrivacyUnit(relation, "who" if rows > 1 else None, rows)
+    size = brute(blocks, unit, 1 if law == "laplace" else 2)
+    assume(size > 0)
+    noise: NoiseLaw
+    if law == "laplace":
+        noise, price, less = DiscreteLaplace(scale), PureEvent(size / scale), PureEvent((size - 1) / scale)
+    elif law == "discrete":
+        noise = DiscreteGaussian(scale)
+        price, less = (ZcdpEvent(Fraction(s) / (2 * scale**2)) for s in (size, size - Fraction(1, 10**9)))
+    else:
+        noise = RoundedGaussian(scale)
+        price, less = (GaussianEvent(Fraction(s) / scale**2) for s in (size, size - Fraction(1, 10**9)))
+    ledger = sf.Ledger.in_memory(sf.zcdp(10**9))
+    untouched = line_curator(ledger, unit, Untouchable())
+    with pytest.raises(sf.PlanError, match="costs more"):
+        untouched.measure(blocks, noise, less, name="n", plan_hash="h")
+    assert ledger.entries() == ()
+    with pytest.raises(Touched):
+        untouched.measure(blocks, noise, price, name="n", plan_hash="h")
+
+
+class Understated(LinearOperator):
+    """A user's operator with a wrong idea of its own columns."""
+
+    shape = (4, 4)  # type: ignore[assignment]
+    integral = True  # type: ignore[assignment]
+    max_abs = 1000  # type: ignore[assignment]
+
+    def apply(self, vectors: Any) -> Any:
+        return 1000 * vectors
+
+    apply_transpose = apply
+
+    def column_sums(self, power: int) -> Any:
+        return np.ones(4, dtype=object)
+
+
+class Quiet(RoundedGaussian):
+    """A law that says it has noise."""
+
+    def sample(self, size: int, source: Any = None) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+
+class Modest(Block):
+    """A block that is priced by its factors and applies something else."""
+
+    @property
+    def operator(self) -> LinearOperator:
+        return Scaled(Identity(4), 1000)
+
+
+class Free(GaussianEvent):
+    """A price that tells the ledger something else."""
+
+
+@pytest.mark.parametrize(
+    ("block", "noise", "price"),
+    [
+        (Block((("a",),), (Understated(),)), RoundedGaussian(1), GaussianEvent(Fraction(1))),
+        (Block((("a",),), (Scaled(Understated(), 1),)), RoundedGaussian(1), GaussianEvent(Fraction(1))),
+        (CELLS, Quiet(Fraction(1)), GaussianEvent(Fraction(1))),
+        (Modest((("a",),), (Identity(4),)), RoundedGaussian(1), GaussianEvent(Fraction(1))),
+        (CELLS, RoundedGaussian(1), Free(Fraction(1))),
+    ],
+    ids=["operator", "operator inside", "noise", "block", "price"],
+)
+def test_foreign_classes_are_not_believed(block: Block, noise: NoiseLaw, price: Event) -> None:
+    """Mutant: `_own` left out: an operator, law, block or price of the caller then says what it likes."""
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    with pytest.raises(sf.PlanError, match="library's own"):
+        line_curator(ledger, source=Untouchable()).measure([block], noise, price, name="n", plan_hash="h")
+    assert ledger.entries() == ()
+
+
+def test_a_foreign_operator_may_be_asked_and_is_measured_as_its_matrix() -> None:
+    """Mutant: `as_operator` passes it on; its release is then refused, or priced by its own word."""
+    found = sf.plan(sf.queries(Understated(), LINE), sf.gdp(1), neighbours="add-remove", mechanism="gaussian")
+    assert found.rmse == pytest.approx(1000, rel=1e-3)
+    assert len(sf.release(found, sf.Histogram([1, 2, 3, 4]), ledger=None).answers) == 4
+
+
+def test_a_block_altered_after_its_birth_is_built_anew() -> None:
+    """Mutant: `_own` left out: the curator then measures what no constructor would have let pass."""
+    block = Block((("a",),), (Scaled(Identity(4), 1),))
+    object.__setattr__(block.factors[0], "factor", True)
+    with pytest.raises(sf.PlanError, match="True"):
+        line_curator().measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+
+
+# ---- the order of steps ----------------------------------------------------------------------------------
+
+
+def test_debit_then_look_then_noise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Mutants: the debit after the look; noise drawn before the debit; encoding after the debit."""
+    steps: list[str] = []
+
+    def note(owner: Any, name: str, step: str) -> None:
+        real = getattr(owner, name)
+
+        def noted(*args: Any, **options: Any) -> Any:
+            steps.append(step)
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    note(curator, "sensitivity", "price")
+    note(curator, "open_source", "read the table")
+    note(sf.Ledger, "debit", "debit")
+    note(counting._Counted, "count", "look")
+    note(NoiseLaw, "sample", "noise")
+    note(sf.Ledger, "mark_released", "record")
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))
+    sf.release(plan(), TABLE, ledger=ledger, out=tmp_path / "r")
+    assert steps == ["price", "read the table", "debit", "look", "noise", "record"]
+
+
+def test_a_debit_is_on_disk_before_the_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Mutants: the debit after the look; what failed, or its text, passed on; a class that says nothing was spent."""
+
+    def explode(*_: Any) -> Any:
+        seen.append([e.name for e in sf.Ledger(tmp_path / "l.db").unreleased()])
+        raise RuntimeError("7 persons of 4321")
+
+    seen: list[list[str]] = []
+    monkeypatch.setattr(counting.TensorCounts, "_table", explode)
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))
+    with pytest.raises(sf.NotWritten, match="entry 1") as failure:
+        sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
+    assert seen == [["n"]]
+    assert "4321" not in str(failure.value)
+    assert failure.value.__context__ is None
+    assert [e.name for e in ledger.unreleased()] == ["n"]
+    assert ledger.spent == 1
+    assert not (tmp_path / "r").exists()
+
+
+# ---- what comes out ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("budget", [sf.gdp(1), sf.pure(1)], ids=str)
+def test_only_integers_and_a_public_total_come_out(budget: sf.Budget, relation: str) -> None:
+    """Mutants: floats measured; the number of records beside an add-remove release, or where persons hold several."""
+    found = sf.release(plan(budget, relation), TABLE, ledger=None).measurement
+    assert all(v.dtype == np.int64 and v.shape == (b.rows,) for b, v in zip(found.blocks, found.values, strict=True))
+    assert found.total == (sum(COUNTS) if relation == "replace-one" else None)
+    with pytest.raises(sf.InvalidInput, match="int64"):
+        replace(found, values=tuple(v.astype(float) for v in found.values))
+
+
+def test_the_total_of_persons_with_several_rows_stays_inside() -> None:
+    """Mutant: `total_is_public` for every replace-one."""
+    import pandas as pd
+
+    people = pd.DataFrame({"who": ["p", "p", "q"], "a": [0, 1, 2], "b": ["x", "y", "x"]})
+    for rows, total in ((1, 2), (2, None)):
+        found = plan(neighbours="replace-one", person="who", rows_per_person=rows)
+        assert sf.release(found, people, ledger=None).measurement.total == total
+
+
+def test_arithmetic_wraps_without_a_word_on_any_data() -> None:
+    """Mutants: a cast from float, which saturates; scalar arithmetic, which warns; a check of the counts' size."""
+    rows = [[2**40, 1, 3, 2**62], [1, -(2**61), 0, 5]]
+    full, empty = [2**51, 2**51 + 7, 2**50, 2**51 + 1], [0, 0, 0, 0]
+    seen: list[list[int]] = []
+    for counts in (full, empty):
+        ledger, bits = sf.Ledger.in_memory(sf.gdp(10**9)), InsecureTestBits(5)
+        holder = Curator(sf.Histogram(counts), LINE, ADD_REMOVE, ledger, insecure_bits=bits)
+        price, block = GaussianEvent(Fraction(2**125, 2**100)), Block((("a",),), (Dense(rows),))
+        with warnings.catch_warnings(), np.errstate(all="raise"):
+            warnings.simplefilter("error")
+            found, _ = holder.measure([block], RoundedGaussian(2**50), price, name="n", plan_hash="h")
+        seen.append(found.values[0].tolist())
+    exact = [sum(a * n for a, n in zip(row, full, strict=True)) for row in rows]
+    assert max(map(abs, exact)) > 2**64
+    assert all((one - zero - e) % 2**64 == 0 for one, zero, e in zip(*seen, exact, strict=True))
+
+
+def test_reproducible_bits_are_out_of_reach(tmp_path: Path) -> None:
+    """Mutants: a seed in sf.release; a durable ledger that takes reproducible bits."""
+    assert set(inspect.signature(sf.release).parameters) == {"plan", "source", "ledger", "name", "out", "snapshot"}
+    users = [p.name for p in (ROOT / "src").rglob("*.py") if "insecure" in p.read_text(encoding="utf-8")]
+    assert users == ["curator.py"]
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))
+    with pytest.raises(sf.PlanError, match="for tests"):
+        Curator(TABLE, DOMAIN, ADD_REMOVE, ledger, insecure_bits=InsecureTestBits(1))
+
+
+def test_a_curator_shows_no_count() -> None:
+    """Mutant: a default repr."""
+    holder = Curator(TABLE, DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(sf.gdp(9)))
+    found, _ = holder.measure([CELLS_OF_B], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+    shown = f"{holder!r}{holder._counts!r}{found!r}{TABLE!r}"
+    assert not any(str(n) in shown for n in (sum(COUNTS), *np.reshape(COUNTS, (5, 3)).sum(axis=0)))
+
+
+CELLS_OF_B = Block((("b",),), (Identity(3),))

@@ -1,0 +1,406 @@
+"""Values on disk: what comes back equals what was stored, and hostile files are refused before they do anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import pickle
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato import codec
+from sfumato.codec import decode, encode, fingerprint, read_document, storable, write_atomically, write_document
+from sfumato.domain import Domain
+from sfumato.errors import InvalidInput
+from sfumato.operators import Dense, Identity, Kronecker
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.just(2**2000)
+    | st.floats()
+    | st.fractions()
+    | st.just(Fraction(1, 3**2000))
+    | st.text(max_size=5)
+    | st.sampled_from(list(Neighbours))
+)
+values = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Equal in value and in kind; NaN is NaN."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(alike(a[k], b[k]) for k in a)
+    if isinstance(a, float):
+        return math.copysign(1, a) == math.copysign(1, b) and (a == b or (math.isnan(a) and math.isnan(b)))
+    return a == b
+
+
+def signless(value: Any) -> Any:
+    """The sign of NaN is not kept."""
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan
+    if isinstance(value, tuple):
+        return tuple(map(signless, value))
+    return {k: signless(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+@given(values)
+def test_values_come_back(value: Any) -> None:
+    value = signless(value)
+    tree, arrays = encode(value)
+    assert arrays == {}
+    assert alike(decode(json.loads(json.dumps(tree, allow_nan=False)), arrays), value)
+
+
+def test_whole_numbers_of_any_length_come_back() -> None:
+    """Mutant: decimal texts, of which Python reads and writes at most 4300 digits."""
+    for value in (10**5000, -(10**5000), Fraction(10**5000, 3**5000), 2**1024, 2**1024 - 1):
+        back = decode(*encode((value,)))[0]
+        assert back == value
+        assert type(back) is type(value)
+
+
+@given(values, values)
+def test_fingerprints_are_equal_for_equal_values_alone(a: Any, b: Any) -> None:
+    a, b = signless(a), signless(b)
+    assert (fingerprint(a) == fingerprint(b)) == alike(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "<i8", ">i8", "u8", "f2", "<f4", ">f8"])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3,), (2, 3), (0, 4), (2, 1, 2)])
+def test_arrays_come_back(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    """Mutants: arrays without axes that grow one; the order of bytes in the fingerprint; writable arrays."""
+    array = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    write_document(tmp_path / "v", (array, array.T))
+    back, turned = read_document(tmp_path / "v", tuple)
+    assert back.shape == array.shape
+    assert back.dtype == np.dtype(dtype).newbyteorder("<")
+    assert np.array_equal(back, array)
+    assert np.array_equal(turned, array.T)
+    assert not back.flags.writeable
+    assert fingerprint(array) == fingerprint(array.astype(array.dtype.newbyteorder("<")))
+
+
+def test_fingerprints_of_arrays() -> None:
+    a = np.arange(6)
+    variants = [a, a.reshape(2, 3), a.reshape(3, 2), a.astype(float), a[::-1], (a,), (a, a), a[:5]]
+    assert len({fingerprint(v) for v in variants}) == len(variants)
+    assert fingerprint(np.asfortranarray(a.reshape(2, 3))) == fingerprint(a.reshape(2, 3))
+
+
+def test_stored_classes_come_back(tmp_path: Path) -> None:
+    value = (PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3), Kronecker((Identity(2), Identity(3))), Domain({"a": 2}))
+    write_document(tmp_path / "v", value)
+    assert read_document(tmp_path / "v", tuple) == value
+    with pytest.raises(InvalidInput, match="tuple"):
+        read_document(tmp_path / "v", Domain)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass
+class Unknown:
+    x: int = 1
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1, 2},
+        b"bytes",
+        1j,
+        object(),
+        len,
+        Colour.RED,
+        Unknown(),
+        Path("x"),
+        np.array([None]),
+        np.array(["a"]),
+        np.array([1j]),
+        np.array([np.datetime64("2020-01-01")]),
+        np.zeros(2, dtype=[("a", "i4")]),
+        np.longdouble(1) * np.ones(1, dtype=np.longdouble),
+        nested(70),
+        [[object()]],
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_what_cannot_be_stored_is_refused(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        encode(value)
+    with pytest.raises(InvalidInput):
+        write_document(tmp_path / "v", value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_name_one_class() -> None:
+    with pytest.raises(TypeError, match="two storable classes"):
+        storable(type("Dense", (), {"__module__": "sfumato.elsewhere"}))
+    with pytest.raises(TypeError, match="own classes"):
+        storable(type("Mine", (), {"__module__": "mine"}))
+    assert storable(Dense) is Dense
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {},
+        {"~class": "Unknown"},
+        {"~class": "dict"},
+        {"~class": ["Identity"]},
+        {"~class": "Identity"},
+        {"~class": "Identity", "n": "3"},
+        {"~class": "Identity", "n": 3, "m": 3},
+        {"~class": "Identity", "n": 0},
+        {"~class": "LinearOperator"},
+        {"~class": "Attribute"},
+        {"~class": "Neighbours", "value": "swap"},
+        {"~class": "Neighbours"},
+        {"~class": "Kronecker", "factors": [1, 2]},
+        {"~class": "Scaled", "operator": {"~class": "Identity", "n": 2}, "factor": {"~float": "inf"}},
+        {"~class": "Dense", "matrix": [["a"]]},
+        {"~class": "Dense", "matrix": {"~array": "a7"}},
+        {"~array": "a0"},
+        {"~array": ["a0"]},
+        {"~fraction": [1, 0]},
+        {"~fraction": [1]},
+        {"~fraction": [1.5, 2]},
+        {"~fraction": "1e999999999"},
+        {"~fraction": ["1e999999999", 1]},
+        {"~float": "1.0x"},
+        {"~float": [1]},
+        {"~integer": "xyz"},
+        {"~integer": 3},
+        {"~map": [1]},
+        {"~map": [[1, 2, 3]]},
+        {"~map": [[{"~map": []}, 1]]},
+        {"~map": [["a", 1], ["a", 2]]},
+        {"~map": 3},
+    ],
+    ids=str,
+)
+def test_foreign_trees_are_refused(tree: Any) -> None:
+    """Mutant: whatever a constructor raises on values that no caller could pass reaches the reader as it is."""
+    with pytest.raises(InvalidInput):
+        decode(tree, {})
+    with pytest.raises(InvalidInput):
+        decode([[tree]], {})
+
+
+def test_depth_is_limited_both_ways() -> None:
+    assert decode(*encode(nested(60))) == nested(60)
+    tree: Any = 0
+    for _ in range(100):
+        tree = [tree]
+    with pytest.raises(InvalidInput, match="deep"):
+        decode(tree, {})
+    for _ in range(100_000):
+        tree = [tree]
+    with pytest.raises(InvalidInput):
+        decode(tree, {})
+
+
+# ---- hostile files -----------------------------------------------------------------------------------------
+
+
+def bundle(path: Path, parts: dict[str, bytes] | list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as out:
+        for name, content in parts.items() if isinstance(parts, dict) else parts:
+            out.writestr(name, content)
+    return path
+
+
+def npy(array: Any, **kwargs: Any) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **kwargs)
+    return out.getvalue()
+
+
+def header(shape: str, descr: str = "'<f8'", fortran: str = "False") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+class Bomb:
+    """Reading it would run what it says."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (pytest.fail, ("a pickle was loaded",))
+
+
+ARRAY = b'{"~array": "a0"}'
+HOSTILE_ARRAYS = {
+    "pickled objects": npy(np.array([Bomb()], dtype=object), allow_pickle=True),
+    "a bare pickle": pickle.dumps(Bomb()),
+    "more than there is": header("(1000000000000,)"),
+    "more than fits any memory": header("(4611686018427387904, 4611686018427387904)"),
+    "less than there is": header("(1,)") + b"\0" * 16,
+    "negative shape": header("(-1, -1)") + b"\0" * 8,
+    "shape that overflows to fit": header(f"({2**32}, {2**32})"),
+    "no tuple": header("3") + b"\0" * 24,
+    "not a number": header("(1,)", "'O'") + b"\0" * 8,
+    "records": header("(1,)", "[('a', '<f8')]") + b"\0" * 8,
+    "texts": header("(1,)", "'<U2'") + b"\0" * 8,
+    "complex": header("(1,)", "'<c16'") + b"\0" * 16,
+    "a call": header("__import__('os').system('true')"),
+    "columns first": header("(2, 2)", fortran="True") + b"\0" * 32,
+    "no header": b"\x93NUMPY\x01\x00",
+    "another version": b"\x93NUMPY\x03\x00" + header("(1,)")[8:] + b"\0" * 8,
+    "nothing": b"",
+    "noise": bytes(range(256)),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE_ARRAYS.values(), ids=HOSTILE_ARRAYS)
+def test_hostile_arrays_are_refused(content: bytes, tmp_path: Path) -> None:
+    """Mutants: pickle allowed; an array allocated because its header says so."""
+    path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": content})
+    with pytest.raises(InvalidInput):
+        read_document(path, np.ndarray)
+
+
+HOSTILE_DOCUMENTS = {
+    "empty": b"",
+    "no json": b"{",
+    "not utf-8": b'"\xff"',
+    "NaN": b"NaN",
+    "infinity": b"[-Infinity]",
+    "5000 digits": b"1" + b"0" * 5000,
+    "a million brackets": b"[" * 10**6,
+    "200 brackets": b"[" * 200 + b"]" * 200,
+    "two values": b"1 2",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE_DOCUMENTS.values(), ids=HOSTILE_DOCUMENTS)
+def test_hostile_documents_are_refused(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        read_document(bundle(tmp_path / "v", {"document.json": content}), object)
+
+
+def test_foreign_bundles_are_refused(tmp_path: Path) -> None:
+    cases: list[Any] = [
+        {},
+        {"other.json": b"1"},
+        {"document.json": b"1", "extra.txt": b"x"},
+        {"document.json": b"1", "../up.txt": b"x"},
+        {"document.json": b"1", "code.pkl": pickle.dumps(Bomb())},
+    ]
+    for i, parts in enumerate(cases):
+        with pytest.raises(InvalidInput):
+            read_document(bundle(tmp_path / str(i), parts), object)
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with pytest.raises(InvalidInput):
+            read_document(bundle(tmp_path / "m", {"document.json": b"1"}, method), object)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_parts_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="one name"):
+        read_document(bundle(tmp_path / "v", [("document.json", b"1"), ("document.json", b"2")]), object)
+
+
+def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a limit that is checked on what was already read."""
+    zeros = npy(np.zeros(2**20))
+    path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": zeros})
+    assert path.stat().st_size < 20_000
+    assert read_document(path, np.ndarray).shape == (2**20,)
+    monkeypatch.setattr(codec, "_MAX_ARRAY_BYTES", 2**22)
+    monkeypatch.setattr(codec, "_read_array", lambda _: pytest.fail("it was unpacked"))
+    with pytest.raises(InvalidInput, match="more than"):
+        read_document(path, np.ndarray)
+    many = bundle(tmp_path / "w", {"document.json": ARRAY, **{f"a{i}.npy": zeros[: 2**22] for i in range(2)}})
+    with pytest.raises(InvalidInput, match="more than"):
+        read_document(many, np.ndarray)
+    with pytest.raises(InvalidInput, match="at most"):
+        write_document(tmp_path / "x", np.zeros(2**20))
+    monkeypatch.setattr(codec, "_MAX_JSON_BYTES", 10)
+    with pytest.raises(InvalidInput, match="at most"):
+        write_document(tmp_path / "x", "twelve bytes")
+    with pytest.raises(InvalidInput, match="more than"):
+        read_document(bundle(tmp_path / "y", {"document.json": b" " * 11}), object)
+    assert not (tmp_path / "x").exists()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_damaged_files_are_refused_or_harmless(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Cut anywhere, or with any bytes changed: InvalidInput, or the value itself where the change hit nothing."""
+    folder = tmp_path_factory.mktemp("damaged")
+    value = (Dense(np.arange(40).reshape(4, 10) * 0.5), "some text", Fraction(1, 3))
+    write_document(folder / "v", value)
+    content = bytearray((folder / "v").read_bytes())
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    else:
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (folder / "v").write_bytes(content)
+    try:
+        back = read_document(folder / "v", tuple)
+    except InvalidInput:
+        return
+    assert fingerprint(back) == fingerprint(value)
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    for content in (b"", b"PK", b"PK\x03\x04" + b"\0" * 100, pickle.dumps(Bomb()), b"{}", b"\0" * 1000):
+        path.write_bytes(content)
+        with pytest.raises(InvalidInput, match="not a file that sfumato wrote"):
+            read_document(path, object)
+    for nothing in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(InvalidInput):
+            read_document(nothing, object)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    """Mutants: the file itself is opened for writing; the unfinished neighbour is left behind."""
+    path = tmp_path / "v"
+    write_document(path, "old")
+
+    def fail(partial: Path) -> None:
+        partial.write_bytes(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, fail)
+    assert read_document(path, str) == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["v"]
+    write_document(path, "new")
+    assert read_document(path, str) == "new"
