@@ -21,12 +21,12 @@ from sfumato.errors import (
     WorkloadError,
 )
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, simulate
-from sfumato.mechanisms.run import release
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours
 from sfumato.releases import Answer, Comparison, Intervals, Release, Table, combine, difference, load_release
+from sfumato.releasing import release
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads import (
     Workload,

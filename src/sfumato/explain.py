@@ -42,6 +42,10 @@ def explain_plan(plan: Plan) -> str:
         f"  best       {_bound(plan)}",
         f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
     ]
+    if plan.bias_bound > 0:
+        lines.append(
+            f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
+        )
     lines += [f"  note       {n}" for n in plan.notes]
     lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(many)]
     if plan.considered:

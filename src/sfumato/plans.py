@@ -222,6 +222,11 @@ class Plan:
         )
 
     @functools.cached_property
+    def bias_bound(self) -> float:
+        """Largest bias of an answer per record, from rounding real numbers to integers; 0 where rounding does no harm."""
+        return max(self.strategy.bias_bound(q.block) for q in self.workload.blocks)
+
+    @functools.cached_property
     def record_limit(self) -> int:
         """The largest number of records for which the integer arithmetic cannot wrap."""
         spread = math.ceil(64 * math.sqrt(self.noise.variance))

@@ -47,8 +47,8 @@ def _whole(counts: ArrayLike) -> NDArray[np.int64]:
         given = np.asarray(None)
     if given.dtype.kind not in "iuf" or given.ndim == 0 or given.size == 0:
         raise InvalidInput("a histogram is an array of whole numbers, one per cell; convert other objects first")
-    if not np.isfinite(given).all() or (given < 0).any() or (given != np.floor(given)).any():
-        raise InvalidInput("a histogram counts records: no entry may be negative, fractional, infinite or missing")
+    if (given < 0).any() or (given != np.floor(given)).any():
+        raise InvalidInput("a histogram counts records: no entry may be negative, fractional or missing")
     if given.sum(dtype=np.float64) >= _MAX_RECORDS:
         raise InvalidInput("a histogram may count fewer than 2^53 records")
     copied = given.astype(np.int64)

@@ -89,7 +89,9 @@ def _rows(problem: Problem, name: str) -> Design:
 def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Piece:
     found = [factor_for(f) for f in block.factors]
     factors = tuple(f for f, _ in found)
-    rounding = max((e for _, e in found), default=0.0) * block.cells
+    # a record lies in one cell, whose entry is a product of rounded ones
+    tops = [(float(f.max_abs), e) for f, (_, e) in zip(block.factors, found, strict=True)]
+    rounding = math.prod(t + e for t, e in tops) - math.prod(t for t, _ in tops)
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in block.groups)
     if not all(math.isfinite(f.scale) for f in factors):
         raise PlanError("the queries hold numbers too small or too large to be measured directly")

@@ -201,7 +201,7 @@ def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Prod
 def _pair_bound(problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock]) -> float | None:
     """The pair bound of the family's workload, where its table is small enough."""
     cells = math.prod(problem.sizes[a] for a in names)
-    if cells > MAX_DENSE or cells < 2:
+    if cells > MAX_DENSE_ORDERED or cells < 2:
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
     gram = np.zeros((cells, cells))

@@ -15,6 +15,7 @@ from sfumato.workloads import QueryBlock
 __all__ = ["designs", "is_ordered"]
 
 BRANCHINGS = (2, 3, 4, 8, 16)
+WIDE = 1_024
 
 
 def is_ordered(operator: LinearOperator) -> bool:
@@ -49,7 +50,7 @@ def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: 
     alone = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
     best: tuple[float, Product, float] | None = None
-    for branching in BRANCHINGS:
+    for branching in _branchings(max(problem.sizes[a] for a in names) if names else 1, power):
         factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
         unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
@@ -61,6 +62,13 @@ def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: 
     assert best is not None
     _, chosen, error = best
     return Piece(functools.partial(_build, chosen), error, column_price(chosen, power), FINE)
+
+
+def _branchings(n: int, power: int) -> tuple[int, ...]:
+    """What is worth trying: on wide domains only what wins there, as each try costs a dense inverse."""
+    if n <= WIDE:
+        return BRANCHINGS
+    return (2,) if power == 2 else (8, 16)
 
 
 def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:

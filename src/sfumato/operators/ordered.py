@@ -132,7 +132,7 @@ class AllRange(Contiguous):
         return (self.n * (self.n + 1) // 2, self.n)
 
     def spans(self) -> tuple[Numbers, Numbers]:
-        check_dense(self.shape[0], 4)
+        check_dense(self.shape[0], 2)
         first, last = np.triu_indices(self.n)
         return first, last + 1
 

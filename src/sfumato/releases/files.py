@@ -114,6 +114,7 @@ def describe(release: Release) -> dict[str, Any]:
             "rmse": plan.rmse,
             "max_standard_error": plan.max_standard_error,
             "lower_bound": plan.lower_bound,
+            "bias_bound_per_record": plan.bias_bound,
             "objective": plan.objective,
             "unit": plan.main_unit,
         },

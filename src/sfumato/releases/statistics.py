@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cdf", "mean", "quantiles", "share"]
 
+_COLUMNS = {"share", "standard_error", "low", "high", "probability", "quantile"}
+
 
 def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several as a tuple."""
@@ -61,7 +63,12 @@ def _linear(
 def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
     domain = release.plan.workload.domain
     cells = list(itertools.product(*(domain[b].labels for b in by)))
-    return {b: [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
+    return {_heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
+
+
+def _heading(attribute: str) -> str:
+    """A column's name for an attribute, which may be called like one of our own columns."""
+    return f"{attribute} (attribute)" if attribute in _COLUMNS else attribute
 
 
 def _ratio(
@@ -118,7 +125,9 @@ def share(release: Release, attribute: str, within: str | Sequence[str], confide
     n = domain[attribute].size
     numbers = _ratio(release, attribute, np.eye(n), np.ones((n, n)), by, level)
     groups = math.prod(domain.sizes(by))
-    return _frame(release, by, {attribute: list(domain[attribute].labels) * groups}, n, numbers, clip=(0.0, 1.0))
+    return _frame(
+        release, by, {_heading(attribute): list(domain[attribute].labels) * groups}, n, numbers, clip=(0.0, 1.0)
+    )
 
 
 def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: float) -> Frame:
@@ -134,7 +143,7 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
     numbers = _ratio(release, attribute, rows, ones, names, level)
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
-    return _frame(release, names, {attribute: label * groups}, n, numbers, clip=(0.0, 1.0))
+    return _frame(release, names, {_heading(attribute): label * groups}, n, numbers, clip=(0.0, 1.0))
 
 
 def mean(

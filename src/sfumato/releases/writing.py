@@ -76,7 +76,7 @@ def _safe_labels(release: Release) -> Any:
 
 
 def write_tables(release: Release, folder: Path) -> None:
-    """tables/: one tidy CSV per marginal table among the queries."""
+    """tables/: one tidy CSV per marginal table among the queries, rounded to well below the noise."""
     tables = [q for q in release.workload.blocks if q.is_marginal and q.attributes]
     if not tables:
         return
@@ -102,11 +102,18 @@ def _columns(table: Table) -> dict[str, Any]:
         texts = np.array([safe_text(t) for t in labels], dtype=object)
         along = texts.reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
         columns[safe_text(name)] = np.broadcast_to(along, shape).reshape(-1)
+    digits = _digits(table.standard_errors)
     for key, values in (
         ("answer", table.values),
         ("standard_error", table.standard_errors),
         ("low", table.low),
         ("high", table.high),
     ):
-        columns[key] = np.ascontiguousarray(values).reshape(-1)
+        columns[key] = np.round(np.ascontiguousarray(values), digits).reshape(-1)
     return columns
+
+
+def _digits(errors: Any) -> int:
+    """Decimals that keep a ten-thousandth of the smallest standard error; more would only fill the disk."""
+    smallest = float(errors[errors > 0].min(initial=1e12))
+    return int(np.clip(4 - np.floor(np.log10(smallest)), 0, 15)) if smallest < 1e12 else 6

@@ -1,7 +1,8 @@
 """How much noise each residual deserves: the least mean, or the least largest, weighted variance at unit price.
 
-Residual S has noise of deviation s_S and costs p_S / s_S^power, p_S = prod (n - 1)/n over its attributes
-for Gaussian noise (power 2) and prod 2 (n - 1)/n for Laplace noise (power 1). [XZK23]
+Residual S has noise of deviation s_S and costs p_S / s_S^power, p_S the product of its attributes' prices:
+(n - 1)/n for Gaussian noise (power 2) and 2 (n - 1)/n for Laplace noise (power 1) where cells are compared
+with their mean [XZK23]; in general the largest column norm of the attribute's contrasts, to the power.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class Effect:
     sets: Mapping[Names, tuple[FloatArray, ...]]
 
 
-def prices(sets: Sequence[Names], sizes: Mapping[str, int], power: int) -> FloatArray:
+def _prices(sets: Sequence[Names], single: Mapping[str, float]) -> FloatArray:
     """p_S of every set."""
-    return np.array([math.prod((1 if power == 2 else 2) * (sizes[a] - 1) / sizes[a] for a in s) for s in sets])
+    return np.array([math.prod(single[a] for a in s) for s in sets])
 
 
 def _allocate(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
@@ -51,17 +52,20 @@ def _allocate(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
     return shape / (price * shape**power).sum() ** (1 / power)
 
 
-def sum_objective(weighted: Mapping[Names, float], sizes: Mapping[str, int], power: int) -> dict[Names, float]:
+def sum_objective(weighted: Mapping[Names, float], single: Mapping[str, float], power: int) -> dict[Names, float]:
     """1 / s_S of each residual that minimises sum_S v_S s_S^2 at unit price, in closed form.
 
-    v_S = `weighted[S]` is the weighted error that a unit of variance on residual S causes.
+    v_S = `weighted[S]` is the weighted error that a unit of variance on residual S causes; `single` are
+    the prices of the attributes.
     """
     sets = [s for s, v in weighted.items() if v > 0]
-    found = _allocate(np.array([weighted[s] for s in sets]), prices(sets, sizes, power), power)
+    found = _allocate(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
     return dict(zip(sets, found.tolist(), strict=True))
 
 
-def max_objective(effects: Sequence[Effect], sizes: Mapping[str, int], power: int) -> tuple[dict[Names, float], float]:
+def max_objective(
+    effects: Sequence[Effect], single: Mapping[str, float], power: int
+) -> tuple[dict[Names, float], float]:
     """(1 / s_S, proved lower bound): the least largest weighted variance at unit price, by its dual.
 
     For weights l on the queries (l >= 0, sum 1) the best allocation for the weighted sum is in closed
@@ -72,7 +76,7 @@ def max_objective(effects: Sequence[Effect], sizes: Mapping[str, int], power: in
     sets = list(dict.fromkeys(s for e in effects for s in e.sets))
     place = {s: i for i, s in enumerate(sets)}
     matrix = _constraints(effects, place)
-    price = prices(sets, sizes, power)
+    price = _prices(sets, single)
     weights = np.full(matrix.shape[0], 1.0 / matrix.shape[0])
     best_upper, best_lower, best = math.inf, 0.0, np.ones(len(sets))
     exponent = 2.0

@@ -25,7 +25,7 @@ __all__ = ["Block", "FactorBlock", "GramBlock", "IntArray", "Spectrum", "factor_
 IntArray = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
-_LOSS = 3e-8  # part of a bound that may be lost to rounding before a slower way is taken
+_LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slower way is gone
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 
@@ -40,7 +40,7 @@ class Spectrum:
     @property
     def clear(self) -> bool:
         """Whether rounding costs the sum of the roots next to nothing."""
-        return self.proved > (1 - _LOSS) * float(self.roots.sum())
+        return self.proved > (1 - _LOSS * len(self.roots)) * float(self.roots.sum())
 
     def diagonal(self) -> FloatArray:
         """The diagonal of S^(1/2), (p,)."""
@@ -157,7 +157,7 @@ class GramBlock:
         left = np.sqrt(chosen)[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
         found = float(np.vdot(self.gram @ left, left))
         doubt = self._roundings * _EPS * float(chosen @ self.squares) * float(np.linalg.norm(1 / spectrum.roots))
-        if self.factor is not None and doubt > _LOSS * found:
+        if self.factor is not None and doubt > _LOSS * len(left) * found:
             return float(np.linalg.norm(self.factor @ left)) ** 2
         return found + doubt
 

@@ -50,6 +50,12 @@ def _marginal(domain: Domain, names: Iterable[str]) -> Block:
     return Block(tuple((n,) for n in ordered), tuple(Identity(domain[n].size) for n in ordered))
 
 
+def _items(weights: Mapping[Any, object] | None) -> list[tuple[Any, object]]:
+    if weights is not None and not isinstance(weights, Mapping):
+        raise WorkloadError(f"weights= takes a mapping of names to weights, not {weights!r}")
+    return list((weights or {}).items())
+
+
 def identity(domain: Domain, *attributes: str) -> Workload:
     """Every cell of the table over the named attributes (of the whole domain if none is named)."""
     names = attributes or domain.names
@@ -76,7 +82,7 @@ def marginals(
     if sum(given is not None for given in (order, upto, sets)) != 1:
         raise WorkloadError("give exactly one of order=, upto= or sets=")
     if sets is not None:
-        if isinstance(sets, str):
+        if isinstance(sets, str) or not isinstance(sets, Iterable):
             raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
         chosen = [domain.ordered(s) for s in itertools.islice(sets, _MAX_TABLES + 1)]
         count = len(chosen)
@@ -93,7 +99,7 @@ def marginals(
         raise WorkloadError("a set of attributes is named twice among the marginals")
     chosen_weights: dict[object, Fraction] = {}
     known = {len(c) for c in chosen} | set(chosen)
-    for key, weight in (weights or {}).items():
+    for key, weight in _items(weights):
         name = key if isinstance(key, int) else domain.ordered((key,) if isinstance(key, str) else key)
         if name not in known or isinstance(key, bool) or name in chosen_weights:
             raise WorkloadError(f"weights name {key!r}, which is no marginal of this workload, or is named twice")
@@ -242,7 +248,7 @@ def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named
         raise WorkloadError("workloads over different domains cannot be stacked")
     blocks = [q for w in parts for q in w.blocks]
     names = dict.fromkeys(q.part for q in blocks)
-    factors = {name: exact_weight(weight) for name, weight in (weights or {}).items()}
+    factors = {name: exact_weight(weight) for name, weight in _items(weights)}
     for name in factors:
         if name not in names:
             raise WorkloadError(f"weights name {name!r}; the parts are {', '.join(names)}")

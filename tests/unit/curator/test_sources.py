@@ -269,6 +269,7 @@ BROKEN: dict[str, tuple[str, bytes]] = {
     "text after a quote": ("t.csv", b'x,y\n1,a\n2,"Zebra77"7\n3,a\n'),
     "too many fields": ("t.csv", b"x,y\n1,a\n2,a,Zebra77\n"),
     "too few fields": ("t.csv", b"x,y\n1,a\nZebra77\n"),
+    "a remark": ("t.csv", b"x,y\n# Zebra77\n1,a\n2,b\n# Zebra77\n3,b\n"),
     "mixed line ends": ("t.csv", b"x,y\r\n1,a\r\n2,Zebra77\n3,a\r\n"),
     "a line of three megabytes": ("t.csv", b"x,y\n1,a\n2," + b"Zebra77" * 430_000 + b"\n"),
     "a blank first line": ("t.csv", b"\nx,y\n1,Zebra77\n"),
@@ -355,6 +356,36 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     (tmp_path / "nowhere.csv").symlink_to(tmp_path / "absent")
     for name in ("absent.csv", "nowhere.csv", "folder.csv/t.csv", "nul\0.csv", "x" * 5000 + ".csv"):
         assert "cannot be found or read" in str(refusal_of(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.json", "t.parquet"])
+def test_an_empty_file_is_not_a_table_without_rows(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert "is empty; a table without rows still has a header" in str(refusal_of(tmp_path / name))
+
+
+def test_a_session_reaches_nothing_but_its_file(tmp_path: Path) -> None:
+    allowed, other = (write_csv(tmp_path / n, ["x"], [("1",)]) for n in ("allowed.csv", "other.csv"))
+    session = readers.Session([str(allowed)])
+    assert session.rows(f"FROM read_csv('{allowed}')") == [(1,)]
+    for refused in (
+        f"FROM read_csv('{other}')",
+        f"COPY (SELECT 1) TO '{tmp_path / 'written.csv'}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "FROM 'http://localhost/t.csv'",
+        f"ATTACH '{tmp_path / 'new.db'}'",
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+    ):
+        with pytest.raises(duckdb.Error):
+            session.rows(refused)
+    assert sorted(os.listdir(tmp_path)) == ["allowed.csv", "other.csv"]
+    ((spill,),) = session.rows("SELECT current_setting('temp_directory')")
+    assert os.path.isdir(os.path.dirname(spill))
+    assert os.stat(os.path.dirname(spill)).st_mode & 0o077 == 0
+    session.close()
+    assert not os.path.exists(os.path.dirname(spill))
 
 
 def test_more_than_the_limit_is_taken_for_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,16 @@ def test_quantiles_of_a_sharp_release(sharp: sf.Release) -> None:
         sharp.cdf("sex")
 
 
-def test_intervals_of_statistics_cover(request: pytest.FixtureRequest) -> None:
+def test_attributes_may_be_called_like_our_columns() -> None:
+    domain = sf.Domain({"share": sf.Integers(0, 2), "low": sf.Categories(["a", "b"])})
+    plan = sf.plan(sf.marginals(domain, order=2), SHARP, neighbours="add-remove")
+    result = sf.release(plan, sf.Histogram([[1, 2], [3, 4], [5, 6]]), ledger=None)
+    assert list(result.share("low", within="share").columns)[:3] == ["share (attribute)", "low (attribute)", "share"]
+    assert len(result.cdf("share", by="low")) == 6
+    assert len(result.quantiles("share", [0.5], by="low")) == 2
+
+
+def test_intervals_of_statistics_cover() -> None:
     """Fieller and inverted quantiles hold at their level, also where denominators are small.
 
     Mutant: the delta method with deviations in place of the joint variance. 1e-12 bound for 400 runs.

@@ -1,0 +1,163 @@
+"""An audit of the promise itself, from outside: samples over two neighbouring tables, an event, and what it betrays.
+
+One histogram over a million cells is a million copies of one small mechanism: without records in one world, with one
+record in every cell in the other. The audit chooses an event on one half of the samples and bounds its probabilities
+on the other half (Clopper and Pearson), so nothing is assumed about the noise. What must be accepted fails by chance
+with probability 2 ALPHA, four times; what must be rejected with 3e-10 in one case and far less in the others: 7e-10 in
+all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+
+import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.operators import Block, Identity, Scaled
+from sfumato.privacy.accountant import GaussianEvent, PureEvent
+from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+ALPHA = 5e-11
+CELLS = 1_000_000
+LINE = sf.Domain({"cell": sf.Integers(0, CELLS - 1)})
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+CELL = (("cell",),)
+
+Worlds = tuple[NDArray[Any], NDArray[Any]]
+Feature = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+# ---- the audit ---------------------------------------------------------------------------------------------
+
+
+def bounds(hits: int, of: int) -> tuple[float, float]:
+    """Clopper-Pearson: each bound is wrong with probability at most ALPHA."""
+    low = beta.ppf(ALPHA, hits, of - hits + 1) if hits else 0.0
+    high = beta.isf(ALPHA, hits + 1, of - hits) if hits < of else 1.0
+    return float(low), float(high)
+
+
+def pure(p: float, q: float) -> float:
+    """The epsilon without which an event cannot have probability p in one world and q in the other."""
+    return float(np.log(p / q)) if p > q else 0.0
+
+
+def gaussian(p: float, q: float) -> float:
+    """The mu without which it cannot."""
+    return float(norm.ppf(p) - norm.ppf(q)) if p > q else 0.0
+
+
+def audit(worlds: Worlds, loss: Callable[[float, float], float], features: tuple[Feature, ...]) -> float:
+    """A proved lower bound on the parameter of the mechanism (confidence 1 - 2 ALPHA).
+
+    Events are "a feature is at least t" and their complements, in either direction.
+    """
+    tables = [[np.asarray(f(w)) for w in worlds] for f in features]
+    half = len(worlds[0]) // 2
+    best: tuple[float, Any] = (-np.inf, None)
+    for table in tables:
+        cuts = np.unique(
+            np.quantile(np.concatenate([t[:half] for t in table]), np.linspace(0, 1, 60)[1:], method="higher")
+        )
+        for cut in cuts:
+            for one, other in (table, table[::-1]):
+                for above in (True, False):
+                    p, q = (((t[:half] >= cut) == above).sum() for t in (one, other))
+                    worth = loss(bounds(int(p), half)[0], bounds(int(q), half)[1])
+                    best = max(best, (worth, (one, other, cut, above)), key=lambda b: b[0])
+    one, other, cut, above = best[1]
+    p, q = (int(((t[half:] >= cut) == above).sum()) for t in (one, other))
+    return loss(bounds(p, len(one) - half)[0], bounds(q, len(one) - half)[1])
+
+
+def value(y: NDArray[Any]) -> NDArray[Any]:
+    return y[:, 0]
+
+
+def parity(y: NDArray[Any]) -> NDArray[Any]:
+    return y[:, 0] % 2
+
+
+def change(y: NDArray[Any]) -> NDArray[Any]:
+    return y[:, -1] - y[:, 0]
+
+
+def low_bits(y: NDArray[Any]) -> NDArray[Any]:
+    """Small floats that are no multiple of 2^-53: sums of one and a double cannot be."""
+    return ((np.abs(y[:, 0]) < 0.25) & (y[:, 0] * 2.0**53 % 1 != 0)).astype(np.int64)
+
+
+# ---- the mechanisms ------------------------------------------------------------------------------------------
+
+
+def released(budget: sf.Budget, mechanism: str) -> Worlds:
+    """What sf.release measures of an empty table and of one with a record in every cell."""
+    plan = sf.plan(sf.identity(LINE), budget, neighbours="add-remove", mechanism=mechanism)
+    tables = (np.zeros(CELLS, dtype=np.int64), np.ones(CELLS, dtype=np.int64))
+    zero, one = (sf.release(plan, sf.Histogram(t), ledger=None).measurement.values[0][:, None] for t in tables)
+    return zero, one
+
+
+def measured(blocks: list[Block], pure_epsilon: bool) -> Worlds:
+    """Several blocks measured together by the curator at epsilon = 1 or mu = 1, one column each."""
+    size = sensitivity(blocks, {"cell": CELLS}, UNIT, 1 if pure_epsilon else 2).value
+    out: list[NDArray[Any]] = []
+    for count in (0, 1):
+        table = sf.Histogram(np.full(CELLS, count))
+        holder = Curator(table, LINE, UNIT, sf.Ledger.in_memory(sf.zcdp(100)))
+        if pure_epsilon:
+            law, price = DiscreteLaplace(size), PureEvent(Fraction(1))
+            found, _ = holder.measure(blocks, law, price, name="n", plan_hash="h")
+        else:
+            sigma = Fraction(size).limit_denominator()
+            found, _ = holder.measure(
+                blocks, RoundedGaussian(sigma), GaussianEvent(Fraction(size) / sigma**2), name="n", plan_hash="h"
+            )
+        out.append(np.stack(found.values, axis=1))
+    return out[0], out[1]
+
+
+# ---- accepted and rejected -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "loss", "mechanism"), [(sf.pure, pure, "laplace"), (sf.gdp, gaussian, "gaussian")], ids=["pure", "gdp"]
+)
+def test_the_exact_mechanism_is_accepted_and_five_percent_more_is_not(budget: Any, loss: Any, mechanism: str) -> None:
+    """Mutants: a sensitivity 5 % too small; sigma for variance; a scale rounded down; the debit of half the price.
+
+    A mechanism at 1.05 times the parameter is what a sensitivity mistaken by 5 % would give at the parameter 1.
+    """
+    assert 0.9 < audit(released(budget(1), mechanism), loss, (value, parity)) <= 1
+    assert audit(released(budget("1.05"), mechanism), loss, (value, parity)) > 1
+
+
+@pytest.mark.parametrize("loss", [pure, gaussian])
+def test_noise_is_not_reused_between_blocks(loss: Any) -> None:
+    """Mutants: one draw for several blocks (the control below); blocks priced one by one.
+
+    A cell and its double are measured together. Their difference must hide the record too.
+    """
+    blocks = [Block(CELL, (Identity(CELLS),)), Block(CELL, (Scaled(Identity(CELLS), 2),))]
+    worlds = measured(blocks, loss is pure)
+    assert 0.3 < audit(worlds, loss, (value, change)) <= 1
+    reused = [np.stack([y[:, 0], y[:, 0] + x], axis=1) for x, y in enumerate(worlds)]
+    assert audit((reused[0], reused[1]), loss, (value, change)) > 3
+
+
+@pytest.mark.parametrize(("loss", "draw"), [(pure, "laplace"), (gaussian, "normal")])
+def test_the_audit_finds_the_low_bits_of_floating_point_noise(loss: Any, draw: str) -> None:
+    """A positive control: float noise of the right scale betrays a record that its law would hide."""
+    noise = getattr(np.random.default_rng(7), draw)
+    zero, one = (x + noise(0.0, 1.0, CELLS)[:, None] for x in (0.0, 1.0))
+    assert audit((zero, one), loss, (value,)) <= 1
+    assert audit((zero, one), loss, (value, low_bits)) > 3
