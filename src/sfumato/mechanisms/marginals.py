@@ -1,16 +1,20 @@
-"""Residual marginals: the optimal noise for marginal tables in closed form. [XZK23]"""
+"""Residual marginals: the optimal noise for marginal tables in closed form, and tilted ones for unions. [XZK23]"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sfumato.errors import PlanError
+from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.allocation import Effect, max_objective, sum_objective
-from sfumato.strategies.residuals import Residuals, closure, component_powers
+from sfumato.strategies.residuals import Lift, Residuals, closure, component_powers
+from sfumato.strategies.tilted import Product, Union, contrast, is_plain, optimise
 from sfumato.workloads import QueryBlock
 
 __all__ = ["designs"]
@@ -18,51 +22,96 @@ __all__ = ["designs"]
 _MAX_SETS = 400_000
 _LEAST_BITS, _BITS = 6, 13
 _RECORDS_WANTED = 2.0**30
+_FACTOR_BITS, _PRODUCT_BITS = 12, 24
 
 
 def designs(problem: Problem) -> list[Design]:
-    """One design: every attribute set below the asked ones, with the noise that minimises the weighted error."""
-    domain = problem.workload.domain
+    """Every attribute set below the asked ones, with the noise that minimises the weighted error.
+
+    The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
+    matrices under Gaussian noise, has the best contrasts of every attribute.
+    """
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
+    design, reached = _design(problem, {})
+    out = [replace(design, bound=_bound(problem, reached))]
+    products = _products(problem)
+    if products is not None:
+        try:
+            out.append(_design(problem, _contrasts(problem, products))[0])
+        except PlanError:
+            return out
+    return out
+
+
+def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[Design, float | None]:
+    """(design, proved bound on the largest deviation of such designs) for contrasts of some attributes."""
+    domain, sizes = problem.workload.domain, problem.sizes
+    asked = {q.attributes for q in problem.workload.blocks}
     names = domain.ordered({a for s in asked for a in s})
-    sizes = problem.sizes
     free_total = problem.unit.total_is_public
-    effects = [e for e in _effects(problem, free_total) if e.sets]
+    lifts = {a: Lift.of(c) for a, c in contrasts.items()}
+    effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
     if not effects:
         raise PlanError("only the public total is asked; it needs no measurement")
     power = 1 if problem.noise == "laplace" else 2
+    # contrasts of an attribute's own are scaled to unit price
+    single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.objective == "max":
-        precision, reached = max_objective(effects, sizes, power)
+        precision, reached = max_objective(effects, single, power)
     else:
-        precision, reached = sum_objective(_summed(effects), sizes, power), None
+        precision, reached = sum_objective(_summed(effects), single, power), None
     weighted = precision
     sets = tuple(s for s in closure(asked, names) if frozenset(s) in weighted or (free_total and not s))
-    cells = {s: math.prod(sizes[a] for a in s) for s in sets}
+    units = {s: math.prod(lifts[a].scale if a in lifts else float(sizes[a]) for a in s) for s in sets}
 
     def build(s: float) -> Residuals:
         multiples = tuple(
-            max(1, round(s * precision[frozenset(x)] / cells[x])) if frozenset(x) in weighted else 0 for x in sets
+            max(1, round(s * precision[frozenset(x)] / units[x])) if frozenset(x) in weighted else 0 for x in sets
         )
-        return Residuals(names, tuple(sizes[a] for a in names), sets, multiples)
+        own = tuple(contrasts.get(a) for a in names) if contrasts else ()
+        return Residuals(names, tuple(sizes[a] for a in names), sets, multiples, own)
 
-    coarsest = max(cells[s] / precision[frozenset(s)] for s in sets if frozenset(s) in weighted)
+    coarsest = max(units[s] / precision[frozenset(s)] for s in sets if frozenset(s) in weighted)
     largest = max(precision.values())
     bits = _BITS
     # finer multiples leave less room for large counts in 62 bits; give up fineness before room
     while bits > _LEAST_BITS and 2.0**62 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
         bits -= 1
-    return [Design("marginals", build, 2.0**bits * coarsest, _bound(problem, reached))]
+    return Design("marginals", build, 2.0**bits * coarsest), reached
 
 
-def _effects(problem: Problem, free_total: bool) -> list[Effect]:
+def _products(problem: Problem) -> list[Product] | None:
+    """The blocks as products over attributes, where several of them and other factors than cells make tilts worth it."""
+    asked = {q.attributes for q in problem.workload.blocks}
+    if problem.noise == "laplace" or len(asked) < 2 or len({a for s in asked for a in s}) < 2:
+        return None
+    products: list[Product] = []
+    for q in problem.workload.blocks:
+        factors = q.block.by_attribute()
+        if factors is None:
+            return None
+        products.append((problem.objective_weight(q), factors))
+    ordered = any(problem.sizes[a] > 2 and not is_plain(f) for _, factors in products for a, f in factors.items())
+    return products if ordered else None
+
+
+def _contrasts(problem: Problem, products: list[Product]) -> dict[str, LinearOperator]:
+    union = Union(products, problem.sizes)
+    shapes = optimise(union)
+    order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
+    scale = 2.0 ** min(_FACTOR_BITS, _PRODUCT_BITS // order)
+    return {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()}
+
+
+def _effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> list[Effect]:
     """Per block what a unit of variance on each residual set does to the weighted variances of its queries."""
     out: list[Effect] = []
     sizes = problem.sizes
     for q in problem.workload.blocks:
         parts = [
-            component_powers(f, tuple(sizes[a] for a in g), 2)
+            component_powers(f, tuple(sizes[a] for a in g), 2, tuple(lifts.get(a) for a in g))
             for g, f in zip(q.block.groups, q.block.factors, strict=True)
         ]
         sets: dict[frozenset[str], tuple[FloatArray, ...]] = {}

@@ -67,7 +67,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     for names, members in families:
         blocks = [problem.workload.blocks[i] for i in members]
         groups, solved = _solve(problem, names, blocks, progress)
-        piece, bound = _piece(problem, groups, solved, members, power)
+        piece, bound = _piece(problem, groups, solved, members if len(families) > 1 else [], power)
         pieces.append(piece)
         pair_bound = _pair_bound(problem, names, blocks) if problem.unit.total_is_public else None
         if problem.unit.total_is_public:
@@ -180,7 +180,8 @@ def _piece(
     build = functools.partial(_build, unit, solved, 2.0**bits)
     # at s = 1 the strategy is its normalised form: unit-sized columns
     normal = unit.divisor**2
-    error, price = total_error(problem, unit, members) * normal, column_price(unit, power)
+    # (a piece that stands alone takes the whole budget, so its error need not be known yet)
+    error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
     return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
 
 

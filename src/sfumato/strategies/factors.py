@@ -146,7 +146,7 @@ class Matrix(Factor):
             raise NotAnswerable(
                 f"dense least squares over {self.operator.shape[1]:,} cells is above the limit of {MAX_DENSE_CELLS:,}"
             )
-        if isinstance(self.operator, Compose):
+        if isinstance(self.operator, (Compose, Dense)):
             dense = np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor
             gram = dense.T @ dense
         else:

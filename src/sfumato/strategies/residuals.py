@@ -188,7 +188,7 @@ class Residuals(Strategy):
     def _factors(self) -> dict[str, LinearOperator]:
         """What is measured along an attribute of a set."""
         given = self.contrasts or (None,) * len(self.names)
-        return {a: c or Residual(n) for a, n, c in zip(self.names, self.shape, given, strict=True)}
+        return {a: Residual(n) if c is None else c for a, n, c in zip(self.names, self.shape, given, strict=True)}
 
     def _divisor(self, i: int) -> float:
         """What one unit of the noise on a set's values is divided by."""
@@ -218,7 +218,7 @@ class Residuals(Strategy):
 
     @property
     def max_abs(self) -> int:
-        tops = {a: math.ceil(f.max_abs) + 1 for a, f in self._factors.items()}
+        tops = {a: math.ceil(f.max_abs) for a, f in self._factors.items()}
         return max(m * math.prod(tops[a] for a in s) for s, m in self.measured_sets)
 
     @property

@@ -91,9 +91,7 @@ class Union:
         self._codes = np.array(codes, dtype=np.int32).reshape(len(codes), len(self.names))
         self._weights, self._place = np.array(weights), np.array(place, dtype=np.int64)
         self.sets = tuple(frozenset(self.names[i] for i in s) for s in sets)
-        self.tilted = tuple(
-            i for i, k in enumerate(kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k)
-        )
+        self.tilted = tuple(i for i, k in enumerate(kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k))
         if max((self.sizes[i] for i in self.tilted), default=0) > _MAX_CELLS:
             raise PlanError(f"attributes of more than {_MAX_CELLS} cells are not tilted")
         self.grams = {i: [np.asarray(f.gram().dense(), dtype=np.float64) for f in kinds[i]] for i in self.tilted}

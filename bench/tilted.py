@@ -1,0 +1,121 @@
+"""Tilted residuals for unions of products: error and planning time against the published and the split optima.
+
+    OPENBLAS_NUM_THREADS=1 python bench/tilted.py [DIRECTORY OF JSON WORKLOADS]
+
+CPU seconds of one process. Columns: sizes of the problem; the least rmse with t = 1/n ("split") and with tilts,
+before rounding to integers; the seconds of that optimisation; the rmse of the plan on the lattice and the
+seconds of planning; what was published. Prefixes on numeric attributes, cells of the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.mechanisms import marginals
+from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix, Sparse
+from sfumato.plans import Problem, price_design
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.tilted import Union, optimise
+from sfumato.workloads import QueryBlock, Workload
+
+TABLES = {
+    "CPS": ([50, 100, 7, 4, 2], 2),
+    "Adult": ([100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2], 5),
+    "Loans": ([101, 101, 101, 101, 51, 36, 15, 8, 6, 5, 4, 3], 4),
+}
+SPLIT = {
+    "CPS": {"1": 3.135, "2": 6.192, "3": 7.886, "<=3": 8.140},
+    "Adult": {"1": 5.047, "2": 17.190, "3": 45.552, "<=3": 45.465},
+    "Loans": {"1": 4.670, "2": 14.575, "3": 34.991, "<=3": 34.927},
+}
+FILES = {"adult-2": 24.9534, "loans-2": 23.6048, "sf1": 2.3212, "cps-1": None, "cps-2": None}
+
+
+def read_workload(path: Path) -> Workload:
+    """A union of Kronecker products from a JSON file; its weights multiply queries, so errors by their squares."""
+    given = json.loads(path.read_text())
+    domain = sf.Domain({f"a{i}": sf.Integers(0, n - 1) for i, n in enumerate(given["sizes"])})
+    known: dict[str, LinearOperator] = {}
+    blocks: list[QueryBlock] = []
+    for number, product in enumerate(given["products"]):
+        groups: list[tuple[str, ...]] = []
+        factors: list[LinearOperator] = []
+        for name, spec in zip(domain.names, product["factors"], strict=True):
+            if "total" not in spec:
+                key = json.dumps(spec)
+                known[key] = known.get(key) or _operator(spec)
+                groups.append((name,))
+                factors.append(known[key])
+        assert product["weight"] == 1
+        blocks.append(QueryBlock(f"product {number}", Block(tuple(groups), tuple(factors))))
+    return Workload(domain, tuple(blocks))
+
+
+def _operator(spec: dict[str, Any]) -> LinearOperator:
+    if "identity" in spec:
+        return Identity(spec["identity"])
+    if "prefix" in spec:
+        return Prefix(spec["prefix"])
+    if "rows_of_cells" in spec:
+        return Sparse.from_cells(spec["rows_of_cells"], spec["size"])
+    return Dense(np.array(spec["dense"]))
+
+
+def prefixes(sizes: list[int], numeric: int, orders: list[int]) -> Workload:
+    """All tables of some orders, cumulative along the first `numeric` attributes."""
+    domain = sf.Domain({f"a{i}": sf.Integers(0, n - 1) for i, n in enumerate(sizes)})
+    factors = [Prefix(n) if i < numeric else Identity(n) for i, n in enumerate(sizes)]
+    chosen = [c for r in orders for c in itertools.combinations(range(len(sizes)), r)]
+    return Workload(
+        domain,
+        tuple(
+            QueryBlock("tables", Block(tuple((domain.names[i],) for i in c), tuple(factors[i] for i in c)))
+            for c in chosen
+        ),
+    )
+
+
+def line(name: str, work: Workload, known: float | None) -> None:
+    problem = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian")
+    products = [(1.0, q.block.by_attribute() or {}) for q in work.blocks]
+    start = time.process_time()
+    union = Union(products, problem.sizes)
+    found = optimise(union)
+    took = time.process_time() - start
+    tilted, split = (math.sqrt(union.error(s) / len(work)) for s in (found, optimise(union, tilt=False)))
+    start = time.process_time()
+    plans = [price_design(d, problem) for d in marginals.designs(problem)]
+    best = min(p.rmse for p in plans)
+    planned = time.process_time() - start
+    room = min(plans, key=lambda p: p.rmse).record_limit
+    print(
+        f"{name:12}{len(work):>14,}{len(union.sets):>6}{split:10.4f}{tilted:10.4f}{took:7.2f}"
+        f"{best:10.4f}{planned:7.2f}{known or math.nan:10.4f}  {math.log2(room):.0f} bits of records"
+    )
+
+
+def main() -> None:
+    print(
+        f"{'workload':12}{'queries':>14}{'sets':>6}{'split':>10}{'tilted':>10}{'CPU-s':>7}{'plan':>10}{'CPU-s':>7}{'known':>10}"
+    )
+    for name, (sizes, numeric) in TABLES.items():
+        for label, known in SPLIT[name].items():
+            top = int(label[-1])
+            orders = list(range(top + 1)) if label.startswith("<=") else [top]
+            line(f"{name} {label}", prefixes(sizes, numeric, orders), known)
+    if len(sys.argv) > 1:
+        for name, published in FILES.items():
+            line(name, read_workload(Path(sys.argv[1]) / f"{name}.json"), published)
+
+
+if __name__ == "__main__":
+    main()
