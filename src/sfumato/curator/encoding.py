@@ -143,6 +143,9 @@ def encode(
     query = f"SELECT {', '.join(cells)} FROM (SELECT {', '.join(fields)} FROM ({query}))"
     query = f"SELECT {kept} FROM ({query})"
     dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(domain.attributes.values()) if a.drops]
+    if person is not None:
+        # nobody's rows: sharing one place among them would tie the persons behind them to each other
+        dropping.append("person IS NOT NULL")
     if dropping:
         query += f" WHERE {' AND '.join(dropping)}"
     if person is not None:

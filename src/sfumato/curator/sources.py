@@ -60,8 +60,8 @@ def open_source(source: object, domain: Domain, *, person: str | None = None, ro
     """Read a source once, encode its records over the domain, and keep them for counting.
 
     `person` names the column that tells whose record it is: of each person at most `rows_per_person`
-    rows are kept, after rows that are declared to be dropped. Rows without a person count as one
-    person's. Columns that neither the domain nor `person` names are ignored.
+    rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted.
+    Columns that neither the domain nor `person` names are ignored.
 
     Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
     or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1.

@@ -29,6 +29,15 @@ _LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slowe
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 
+def _units(size: int) -> float:
+    """Units of rounding, of the trace or the norm, that a decomposition or a sum over `size` terms may be off by.
+
+    Worst cases grow with the size and are not met; errors of random sign grow with its root. This takes the root
+    with a factor that leaves twenty times what residuals of up to 1024 rows show.
+    """
+    return 16.0 * float(np.sqrt(size))
+
+
 @dataclass(frozen=True, slots=True)
 class Spectrum:
     """S = V diag(s^2) V^T: `vectors` V is (p, r), `roots` s is (r,) and positive; tr S^(1/2) >= `proved`."""
@@ -65,19 +74,19 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
     return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
 
 
-def _squared(square: FloatArray, roundings: int) -> Spectrum:
+def _squared(square: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
-    doubt = roundings * _EPS * float(np.trace(square))
+    doubt = (roundings + _units(len(square))) * _EPS * float(np.trace(square))
     eigenvalues, vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
     proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
     return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
 
 
-def _singular(scaled: FloatArray, roundings: int) -> Spectrum:
+def _singular(scaled: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
     _, singular, rows = svd(scaled, full_matrices=False, check_finite=False)
     norm = float(np.linalg.norm(singular))
-    proved = _proved(singular, roundings * _EPS * norm**2, 2 * sum(scaled.shape) * _EPS * norm)
+    proved = _proved(singular, roundings * _EPS * norm**2, _units(sum(scaled.shape)) * _EPS * norm)
     return Spectrum(rows.T, _positive(singular), proved)
 
 
@@ -132,24 +141,24 @@ class GramBlock:
         return np.diagonal(self.gram)
 
     @property
-    def _roundings(self) -> int:
-        return 0 if self.factor is None else len(self.factor)
+    def _roundings(self) -> float:
+        return 0.0 if self.factor is None else _units(len(self.factor))
 
     def decompose(self, v: FloatArray) -> Spectrum:
         root, p = np.sqrt(v[self.index]), len(self.index)
         scaled = self.gram * root
         scaled *= root[:, None]
-        quick = _squared(scaled, self._roundings + 2 * p)
+        quick = _squared(scaled, self._roundings)
         if quick.clear:
             return quick
         if self.factor is not None:
-            return _singular(self.factor * root, 0)
+            return _singular(self.factor * root, 0.0)
         norms = np.sqrt(self.squares)
         correlations = self.gram / norms / norms[:, None]
-        found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0)
+        found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0.0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
-        least = float(eigvalsh(correlations, check_finite=False)[0]) / p - p * _EPS
-        relative = 4 * p * _EPS / least if least > 0.0 else 1.0
+        least = float(eigvalsh(correlations, check_finite=False)[0]) / p - _units(p) * _EPS
+        relative = 2 * _units(p) * _EPS / least if least > 0.0 else 1.0
         return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
@@ -187,8 +196,8 @@ class FactorBlock:
 
     def decompose(self, v: FloatArray) -> Spectrum:
         scaled = self.factor * np.sqrt(v[self.index])
-        roundings = 0 if self.gram is None else 2 * len(self.gram)
-        quick = _squared(scaled @ scaled.T, roundings + 2 * sum(scaled.shape))
+        roundings = 0.0 if self.gram is None else 2 * _units(len(self.gram))
+        quick = _squared(scaled @ scaled.T, roundings + _units(sum(scaled.shape)))
         if quick.clear:
             return Spectrum((scaled.T @ quick.vectors) / quick.roots, quick.roots, quick.proved)
         return _singular(scaled, roundings)
