@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra
 
-__all__ = ["Frame", "safe_text"]
+__all__ = ["Frame", "package", "safe_text"]
 
 _SHOWN_ROWS = 40
 
@@ -51,15 +51,15 @@ class Frame:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
-        return _package("pandas").DataFrame(dict(self.columns))
+        return package("pandas").DataFrame(dict(self.columns))
 
     def to_polars(self) -> Any:
         """A polars DataFrame."""
-        return _package("polars").DataFrame(dict(self.columns))
+        return package("polars").DataFrame(dict(self.columns))
 
     def to_arrow(self) -> Any:
         """A pyarrow Table."""
-        return _package("pyarrow").table(dict(self.columns))
+        return package("pyarrow").table(dict(self.columns))
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         shown = self.rows()[:_SHOWN_ROWS]
@@ -98,8 +98,10 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else safe_text(str(value))
 
 
-def _package(name: str) -> Any:
+def package(name: str, extra: str | None = None) -> Any:
+    """An optional package; MissingExtra says how to install it where it is not there."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtra(f"{name} is not installed; install it with: pip install {name}") from error
+        what = f"'sfumato[{extra}]'" if extra else name
+        raise MissingExtra(f"{name} is not installed; install it with: pip install {what}") from error

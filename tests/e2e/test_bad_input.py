@@ -5,7 +5,7 @@ the schema, never an error; C: an error of loading, for the custodian. In every 
 to the last byte and the table is not touched.
 
 More of the corpus, closer to the code: names, codes, edges and policies in unit/test_domain.py and
-unit/workloads/test_schema.py; class T and C in unit/curator/test_encoding.py, test_sources.py and e2e/test_neighbours.py;
+unit/workloads/test_schema.py; T and C in unit/curator/test_encoding.py, test_sources.py and e2e/test_neighbours.py;
 predicates in unit/workloads/test_predicates.py; spec files in unit/test_specs.py; numbers of budgets in
 unit/privacy/test_budget.py; ledger files in unit/privacy/test_ledger.py and test_ledger_tampering.py.
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ import sfumato as sf
 from support.wall import DOMAIN, OTHER, TABLE, WORK, Untouchable, plan
 
 LINE = sf.Domain({"a": 4})
-NINE = sf.queries(np.eye(4), LINE)
+EYE = sf.queries(np.eye(4), LINE)
 
 
 @dataclass(frozen=True)
@@ -92,17 +93,14 @@ def _objects() -> bytes:
     return handle.getvalue()
 
 
+def _each(name: str, make: Callable[[Any], object], values: list[Any], error: Any = sf.BudgetError) -> list[Case]:
+    return [(f"{name} {v!r}", "R", _asked(partial(make, v)), error) for v in values]
+
+
 BUDGETS: list[Case] = [
-    *((f"epsilon {v!r}", "R", _asked(lambda v=v: sf.pure(v)), sf.BudgetError) for v in (0, -1, "nan", "inf", "1e999")),
-    *(
-        (f"epsilon {v!r}", "R", _asked(lambda v=v: sf.pure(v)), sf.BudgetError)
-        for v in (True, None, "", "1_0", "１", 1j)
-    ),
-    *(
-        (f"rho {v!r}", "R", _asked(lambda v=v: sf.zcdp(v)), sf.BudgetError)
-        for v in (float("nan"), Decimal("-0.1"), [1])
-    ),
-    *((f"delta {v!r}", "R", _asked(lambda v=v: sf.approx(1, v)), sf.BudgetError) for v in (0, 1, -0.5, 2, True, "x")),
+    *_each("epsilon", sf.pure, [0, -1, "nan", "inf", "1e999", True, None, "", "1_0", "１", 1j]),
+    *_each("rho", sf.zcdp, [float("nan"), Decimal("-0.1"), [1]]),
+    *_each("delta", partial(sf.approx, 1), [0, 1, -0.5, 2, True, "x"]),
     ("epsilon and rho", "R", _asked(lambda: sf.Budget.from_json({"epsilon": "1", "rho": "1"})), sf.BudgetError),
     ("Gaussian without delta", "R", _planned(budget=sf.pure(1), noise="gaussian"), sf.SfumatoError),
     ("discrete Gaussian for gdp", "R", _planned(noise="discrete-gaussian"), sf.BudgetError),
@@ -122,33 +120,35 @@ def _pure(place: Place) -> sf.Ledger:
     return sf.Ledger.in_memory(sf.pure(9))
 
 
+def _refused(option: str, values: list[Any], **others: Any) -> list[Case]:
+    return [(f"{option} {v!r}", "R", _planned(**{option: v}, **others), sf.PlanError) for v in values]
+
+
+_given = partial(_planned, workload=EYE, strategy=np.eye(4))
 PLANS: list[Case] = [
     ("neighbours unsaid", "R", _asked(lambda: sf.plan(WORK, sf.gdp(1))), TypeError),  # type: ignore[call-arg]
-    *(("neighbours " + repr(v), "R", _planned(neighbours=v), sf.PlanError) for v in ("bounded", "", None, True, "ADD")),
-    *(("mechanism " + repr(v), "R", _planned(mechanism=v), sf.PlanError) for v in ("mwem", "", "Laplace", "pmw")),
-    *(("objective " + repr(v), "R", _planned(objective=v), sf.PlanError) for v in ("worst", "")),
-    *(("noise " + repr(v), "R", _planned(noise=v), sf.PlanError) for v in ("normal", "")),
-    *(("records " + repr(v), "R", _planned(records=v), sf.PlanError) for v in (0, -1, 1.5, True, "7")),
-    *(
-        ("rows " + repr(v), "R", _planned(person="who", rows_per_person=v), sf.PlanError)
-        for v in (0, -1, True, "2", 10**9)
-    ),
+    *_refused("neighbours", ["bounded", "", None, True, "ADD"]),
+    *_refused("mechanism", ["mwem", "", "Laplace", "pmw"]),
+    *_refused("objective", ["worst", ""]),
+    *_refused("noise", ["normal", ""]),
+    *_refused("records", [0, -1, 1.5, True, "7"]),
+    *_refused("rows_per_person", [0, -1, True, "2", 10**9], person="who"),
     ("rows without a person", "R", _planned(rows_per_person=2), sf.PlanError),
     ("no workload", "R", _planned(workload=np.eye(3)), sf.PlanError),
     ("no budget", "R", _planned(budget=1.0), sf.PlanError),
     ("a reconstruction alone", "R", _planned(reconstruction=np.eye(4)), sf.PlanError),
     ("a strategy of another domain", "R", _planned(strategy=np.eye(4)), sf.SfumatoError),
-    ("outside the span", "R", _planned(workload=NINE, strategy=np.eye(4)[:2]), sf.NotInRowSpace),
+    ("outside the span", "R", _planned(workload=EYE, strategy=np.eye(4)[:2]), sf.NotInRowSpace),
     (
         "a wrong reconstruction",
         "R",
-        _planned(workload=NINE, strategy=np.eye(4), reconstruction=2 * np.eye(4)),
+        _given(reconstruction=2 * np.eye(4)),
         sf.NotInRowSpace,
     ),
     (
         "a NaN reconstruction",
         "R",
-        _planned(workload=NINE, strategy=np.eye(4), reconstruction=np.nan * np.eye(4)),
+        _given(reconstruction=np.nan * np.eye(4)),
         sf.PlanError,
     ),
     (
@@ -189,7 +189,6 @@ MATRICES: list[Case] = [
 WORKLOADS: list[Case] = [
     ("unknown attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "c")])), sf.InvalidInput),
     ("repeated attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "a")])), sf.InvalidInput),
-    ("order 0", "R", _asked(lambda: sf.marginals(DOMAIN, order=0)), sf.InvalidInput),
     ("order beyond the domain", "R", _asked(lambda: sf.marginals(DOMAIN, order=3)), sf.InvalidInput),
     ("no queries", "R", _asked(lambda: sf.predicates(DOMAIN, [])), sf.WorkloadError),
     ("injection", "R", _asked(lambda: sf.predicates(DOMAIN, ["a > 30; DROP TABLE people"])), sf.WorkloadError),
@@ -205,7 +204,7 @@ WORKLOADS: list[Case] = [
     ("weight 0", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": 0})), sf.WorkloadError),
     ("weight nan", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": float("nan")})), sf.WorkloadError),
     ("weight of no part", "R", _asked(lambda: sf.stack(x=WORK, weights={"y": 1})), sf.WorkloadError),
-    ("two domains", "R", _asked(lambda: sf.stack(WORK, NINE)), sf.WorkloadError),
+    ("two domains", "R", _asked(lambda: sf.stack(WORK, EYE)), sf.WorkloadError),
     ("sums of categories", "R", _asked(lambda: sf.sums(DOMAIN, "b")), sf.WorkloadError),
     ("a product with itself", "R", _asked(lambda: sf.identity(DOMAIN, "a") * sf.prefix(DOMAIN, "a")), sf.WorkloadError),
     ("too many cells for any table", "R", lambda place: _wide(place), sf.PlanError),
@@ -214,10 +213,8 @@ WORKLOADS: list[Case] = [
 
 def _wide(place: Place) -> object:
     domain = sf.Domain({f"a{i}": sf.Integers(0, 99, **OTHER) for i in range(4)})
-    joint = sf.plan(sf.total(domain), sf.gdp(1), neighbours="add-remove")
-    asked = sf.plan(sf.marginals(domain, order=4), sf.gdp(1), neighbours="add-remove", mechanism="marginals")
-    assert len(sf.release(joint, sf.Histogram(np.ones(1)), ledger=None).answers) == 1 if False else True
-    return place.release(asked)
+    joint = sf.marginals(domain, order=4)
+    return place.release(sf.plan(joint, sf.gdp("0.5"), neighbours="add-remove", mechanism="marginals"))
 
 
 NAMES = ["", " a", "a ", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a\nb", "a\x00", "x" * 129, "a\u202eb", "e\u0301"]
@@ -269,18 +266,10 @@ FILES: list[Case] = [
     ("release is a number", "R", lambda _: sf.load_release(7), sf.InvalidInput),  # type: ignore[arg-type]
 ]
 
+TEXTS = ["people.txt", "postgresql://h/d?table=t", b"t.csv"]
 SOURCES: list[Case] = [
     (f"source {s!r}"[:40], "R", lambda place, s=s: place.release(source=s), sf.InvalidInput)
-    for s in (
-        "people.txt",
-        "postgresql://h/d?table=t",
-        b"t.csv",
-        7,
-        [1, 2],
-        np.ones(15),
-        sf.Histogram([1, 2]),
-        TABLE.__class__,
-    )
+    for s in [*TEXTS, 7, [1, 2], np.ones(15), sf.Histogram([1, 2]), sf.Histogram]
 ]
 
 CASES = [*BUDGETS, *PLANS, *MATRICES, *WORKLOADS, *FILES, *SOURCES]
@@ -316,7 +305,7 @@ def test_after_exhaustion_the_ledger_still_answers(tmp_path: Path) -> None:
     """Class X. Mutant: a refused request that harms the ledger."""
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp("0.5"))
     sf.release(plan(sf.zcdp("0.5")), TABLE, ledger=ledger, name="all")
-    for budget in (sf.zcdp("1e-30"), sf.zcdp(1)):
+    for budget in (sf.zcdp("1e-6"), sf.zcdp(1)):
         with pytest.raises(sf.BudgetExceeded) as refusal:
             sf.release(plan(budget), Untouchable(), ledger=ledger, name="more")
         assert refusal.value.remaining == 0
@@ -324,13 +313,13 @@ def test_after_exhaustion_the_ledger_still_answers(tmp_path: Path) -> None:
 
 
 def test_what_looks_odd_but_is_fine() -> None:
-    """Accepted: attributes of one cell, rows and columns of zeros, equal queries at the price of one, an empty table."""
-    domain = sf.Domain({"one": 1, "a": 3})
+    """Accepted: attributes of one cell, rows and columns of zeros, equal queries at the price of one, empty tables."""
+    domain, empty = sf.Domain({"one": 1, "a": 3}), sf.Histogram(np.zeros(3))
     rows = np.array([[0, 0, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0]])
     asked = sf.plan(sf.queries(rows, domain, attribute="a"), sf.gdp(1), neighbours="add-remove")
     assert asked.standard_errors() == pytest.approx([0, 1, 1, 1], rel=1e-5)
-    result = sf.release(asked, sf.Histogram(np.zeros(3)), ledger=None)
+    result = sf.release(asked, empty, ledger=None)
     assert result.answers[0] == 0
     assert np.ptp(result.answers[1:]) < 1e-9
-    free = sf.plan(sf.marginals(domain, sets=[("one",)]), sf.gdp(1), neighbours="replace-one")
-    assert sf.release(free, sf.Histogram([5, 0, 2]), ledger=None).answers == pytest.approx([7])
+    tables = sf.plan(sf.marginals(domain, order=1), sf.gdp(1), neighbours="add-remove")
+    assert len(sf.release(tables, empty, ledger=None).answers) == 4

@@ -22,7 +22,7 @@ __all__ = ["designs"]
 _MAX_SETS = 400_000
 _LEAST_BITS, _BITS = 6, 13
 _RECORDS_WANTED = 2.0**30
-_FACTOR_BITS, _PRODUCT_BITS = 12, 24
+_MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4
 
 
 def designs(problem: Problem) -> list[Design]:
@@ -83,7 +83,7 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[
 
 
 def _products(problem: Problem) -> list[Product] | None:
-    """The blocks as products over attributes, where several of them and other factors than cells make tilts worth it."""
+    """The blocks as products over attributes, where tilts may pay: several tables, and other factors than cells."""
     asked = {q.attributes for q in problem.workload.blocks}
     if problem.noise == "laplace" or len(asked) < 2 or len({a for s in asked for a in s}) < 2:
         return None
@@ -98,10 +98,11 @@ def _products(problem: Problem) -> list[Product] | None:
 
 
 def _contrasts(problem: Problem, products: list[Product]) -> dict[str, LinearOperator]:
-    union = Union(products, problem.sizes)
+    union = Union(products, problem.sizes, free_total=problem.unit.total_is_public)
     shapes = optimise(union)
     order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
-    scale = 2.0 ** min(_FACTOR_BITS, _PRODUCT_BITS // order)
+    # several factors share the room that large counts leave
+    scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
     return {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()}
 
 

@@ -68,14 +68,18 @@ class Kronecker(LinearOperator):
         return math.prod(f.max_abs for f in self.factors)
 
     def _run(self, vectors: Numbers, transpose: bool) -> Numbers:
-        # Apply one factor to the leading axis, then rotate that axis to the back: after every
-        # factor had its turn the axes are in order again, with the vectors' axis in front.
+        # axes (done, n, left): one factor at a time on its own axis, those before it already rows
         count = vectors.shape[1]
+        done, left = 1, math.prod(vectors.shape)
         for factor in self.factors:
-            rows, columns = factor.shape
-            flat = vectors.reshape(rows if transpose else columns, -1)
-            vectors = (factor.apply_transpose(flat) if transpose else factor.apply(flat)).T
-        return np.ascontiguousarray(vectors).reshape(count, self.shape[1 if transpose else 0]).T
+            out, n = factor.shape[::-1] if transpose else factor.shape
+            left = left // n if count else 0
+            if not isinstance(factor, Identity):
+                flat = vectors.reshape(done, n, left).swapaxes(0, 1).reshape(n, done * left)
+                flat = factor.apply_transpose(flat) if transpose else factor.apply(flat)
+                vectors = flat.reshape(out, done, left).swapaxes(0, 1)
+            done *= out
+        return vectors.reshape(done, count)
 
     def apply(self, vectors: Numbers) -> Numbers:
         return self._run(vectors, transpose=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.frames import Frame
+from sfumato.frames import Frame, package
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
 from sfumato.operators import Block, Identity
@@ -96,6 +96,29 @@ class Table:
     def to_arrow(self) -> Any:
         """A pyarrow Table, one row per cell."""
         return self.frame().to_arrow()
+
+    def plot(self) -> Any:
+        """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).
+
+        Raises PlanError for more attributes, MissingExtra where Altair is not installed.
+        """
+        if len(self.attributes) not in (1, 2):
+            raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
+        altair = package("altair", "plots")
+        first, *second = self.attributes
+        base = altair.Chart(altair.Data(values=self.frame().rows())).encode(
+            x=altair.X(field=first, type="nominal", sort=None, title=first)
+        )
+        if second:
+            name = second[0]
+            base = base.encode(
+                color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
+            )
+        bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
+        ends = base.mark_rule().encode(
+            y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"), color=altair.value("black")
+        )
+        return bars + ends
 
     def __repr__(self) -> str:
         return str(self.frame())

@@ -68,7 +68,7 @@ class Lift:
         square = np.concatenate([np.ones((1, n)), dense / max(scale, 1.0)])
         if np.linalg.cond(square) > _MAX_CONDITION:
             raise PlanError("the contrasts and the total do not determine the cells well enough")
-        inverse = np.linalg.inv(square)
+        inverse = np.asarray(np.linalg.inv(square), dtype=np.float64)
         return cls(inverse[:, 0], inverse[:, 1:], max(scale, 1.0))
 
 

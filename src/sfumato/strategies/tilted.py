@@ -65,9 +65,12 @@ def _basis(n: int) -> FloatArray:
 
 
 class Union:
-    """The weighted products, and the error that residuals of given shapes cause. Plain attributes have fixed shapes."""
+    """The weighted products, and the error that residuals of given shapes cause. Plain attributes have fixed shapes.
 
-    def __init__(self, products: Sequence[Product], sizes: Mapping[str, int]) -> None:
+    `free_total` says that the total is public: its set counts for nothing.
+    """
+
+    def __init__(self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False) -> None:
         used = {a for _, factors in products for a in factors}
         self.names = tuple(a for a in sizes if a in used)
         self.sizes = tuple(sizes[a] for a in self.names)
@@ -81,7 +84,7 @@ class Union:
         for weight, factors in products:
             mine = [(i, 1 + 2 * _kind(kinds[i], factors[a])) for i, a in enumerate(self.names) if a in factors]
             free = [i for i, _ in mine if self.sizes[i] > 1]
-            for chosen in (c for r in range(len(free) + 1) for c in itertools.combinations(free, r)):
+            for chosen in (c for r in range(free_total, len(free) + 1) for c in itertools.combinations(free, r)):
                 row = [0] * len(self.names)
                 for i, code in mine:
                     row[i] = code + (i not in chosen)
@@ -115,7 +118,7 @@ class Union:
         terms = self._weights.copy()
         for i, values in enumerate(self._values(shapes)):
             terms *= values[self._codes[:, i]]
-        return np.bincount(self._place, terms, len(self.sets))
+        return np.asarray(np.bincount(self._place, terms, len(self.sets)), dtype=np.float64)
 
     def error(self, shapes: Mapping[int, Shape]) -> float:
         """The least sum of weighted variances with these shapes at unit price."""
@@ -127,7 +130,8 @@ class Union:
         for j, values in enumerate(self._values(shapes)):
             if j != i:
                 others = others * values[self._codes[:, j]]
-        return np.bincount(self._codes[:, i], others, 1 + 2 * len(self.grams[i]))
+        share = np.bincount(self._codes[:, i], others, 1 + 2 * len(self.grams[i]))
+        return np.asarray(share, dtype=np.float64)
 
     def pulls(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
         """(H, K) of attribute i, divided by tr(Y H): the part of the error that its shape decides, linearised.

@@ -98,6 +98,17 @@ def test_frames_convert(sharp: sf.Release) -> None:
     assert "<table>" in table._repr_html_()
 
 
+def test_tables_have_pictures(sharp: sf.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = sharp.table("age").plot().to_dict()
+    assert len(one["data"]["values"] if "values" in one["data"] else one["layer"][0]["data"]["values"]) == 10
+    assert "xOffset" in str(sharp.table("age", "sex").plot().to_dict())
+    with pytest.raises(sf.PlanError, match="no simple picture"):
+        sharp.table().plot()
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    with pytest.raises(sf.MissingExtra, match=r"sfumato\[plots\]"):
+        sharp.table("age").plot()
+
+
 # ---- statistics ------------------------------------------------------------------------------------------
 
 
