@@ -191,7 +191,7 @@ class Plan:
                 {
                     "part": q.part,
                     "attributes": ", ".join(q.attributes) or "(total)",
-                    "queries": q.rows,
+                    "cells": q.rows,
                     "unit": q.unit,
                     "rmse": math.sqrt(float(v.mean())),
                     "worst_standard_error": math.sqrt(float(v.max())),

@@ -201,7 +201,7 @@ def _excess(planned: Plan, wanted: Mapping[str, float], confidence: float, targe
         if target == "worst":
             found = max(r["margin"] for r in rows)
         else:
-            mean = sum(r["rmse"] ** 2 * r["queries"] for r in rows) / sum(r["queries"] for r in rows)
+            mean = sum(r["rmse"] ** 2 * r["cells"] for r in rows) / sum(r["cells"] for r in rows)
             widest = max(rows, key=lambda r: r["margin"])
             found = math.sqrt(mean) * widest["margin"] / widest["worst_standard_error"]
         worst = max(worst, found / limit)

@@ -159,6 +159,8 @@ def _bound(problem: Problem, reached: float | None) -> float | None:
     )
     if not problem.unit.total_is_public:
         return nuclear if problem.unit.neighbours is Neighbours.ADD_REMOVE else None
+    if nuclear == 0.0:
+        return None  # the only table is the public total
     # nuclear norm of W C is nuclear * sqrt(m)
     ratio = math.exp(log_cells) / (math.exp(log_cells) - 1) if log_cells < 36 else 1.0
     return nuclear * math.sqrt(2 * ratio)

@@ -53,8 +53,11 @@ class Shape:
 
 
 def is_plain(factor: LinearOperator) -> bool:
-    """Whether the residual of marginals is the best contrast for a factor, by symmetry among the cells."""
-    return isinstance(factor, (Identity, Total))
+    """Whether the residual of marginals is the best contrast for a factor, or the factor has none."""
+    if isinstance(factor, (Identity, Total)):
+        return True
+    first, second = factor.row_sums(1), factor.row_sums(2)
+    return bool(np.all(factor.shape[1] * second - first**2 <= 1e-12 * first**2))
 
 
 def _basis(n: int) -> FloatArray:
@@ -144,6 +147,8 @@ class Union:
         stacked = np.stack(self.grams[i])
         pull = np.tensordot(share[1::2], stacked, 1)
         unit = float((shapes[i].covariance * pull).sum())
+        if not unit > 0.0:
+            raise PlanError(f"no query depends on how {self.names[i]} varies")
         return pull / unit, np.tensordot(share[2::2], stacked, 1) / unit
 
     def product_gram(self, shapes: Mapping[int, Shape], i: int) -> FloatArray:
@@ -174,12 +179,17 @@ def optimise(union: Union, *, tilt: bool = True) -> dict[int, Shape]:
     """The best shapes found per tilted attribute; `tilt=False` keeps t = 1/n.
 
     The problem is not convex across attributes: both the split and the product solution are starts.
+    Raises PlanError where some attribute makes no difference to any query.
     """
     with single_thread():
         split = _descend(union, {i: _even(union.sizes[i]) for i in union.tilted}, tilt=False)
         if not tilt:
             return split
-        found = [split, _descend(union, split, tilt=True), _descend(union, _product_start(union), tilt=True)]
+        found = [split, _descend(union, split, tilt=True)]
+        try:
+            found.append(_descend(union, _product_start(union), tilt=True))
+        except np.linalg.LinAlgError:
+            pass  # no product strategy of full rank was found to start from
     return min(found, key=union.error)
 
 

@@ -170,7 +170,7 @@ def test_errors_and_standard_errors_agree() -> None:
     work = stack(t=marginals(domain, upto=2), c=prefix(domain, "a", by=["b"]), s=sums(domain, "a"), n=total(domain))
     found = plan(work, Budget.approx(1, "1e-6"), neighbours="add-remove")
     table = found.errors()
-    assert sum(table["queries"]) == len(work) == len(found.standard_errors())
+    assert sum(table["cells"]) == len(work) == len(found.standard_errors())
     counts = np.concatenate([found.standard_errors(p) for p in ("t", "c", "n")])
     assert found.rmse == pytest.approx(math.sqrt((counts**2).mean()))
     assert found.max_standard_error == pytest.approx(counts.max())
