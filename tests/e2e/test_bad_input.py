@@ -234,7 +234,6 @@ FILES: list[Case] = [
     ("out too long", "R", _out(lambda f: f / ("x" * 300)), sf.InvalidInput),
     ("out too long below", "R", _out(lambda f: f / "new" / ("x" * 300)), sf.InvalidInput),
     ("out is the root", "R", _out(lambda f: "/"), sf.InvalidInput),
-    ("out is a mounted folder", "R", _out(lambda f: "/proc"), sf.InvalidInput),
     ("out is a number", "R", _out(lambda f: 7), sf.InvalidInput),
     ("out is empty", "R", _out(lambda f: ""), sf.InvalidInput),
     ("out cannot be written", "R", _out(lambda f: "/proc/new"), sf.InvalidInput),
@@ -299,6 +298,16 @@ def test_it_is_refused_and_leaves_no_trace(
         assert isinstance(refusal.value, (sf.InvalidInput, sf.NotAnswerable))
     assert 10 < len(str(refusal.value)) < 1500
     assert (sorted(place.folder.rglob("*")), (place.folder / "l.db").read_bytes()) == before
+
+
+def test_a_mounted_folder_cannot_take_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class R. Mutant: it is tried after the debit, and the file system refuses."""
+    (tmp_path / "volume").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda self: self.name == "volume")
+    ledger = sf.Ledger.in_memory(sf.gdp(9))
+    with pytest.raises(sf.InvalidInput, match="mounted"):
+        sf.release(plan(), Untouchable(), ledger=ledger, out=tmp_path / "volume")
+    assert ledger.entries() == ()
 
 
 def test_after_exhaustion_the_ledger_still_answers(tmp_path: Path) -> None:

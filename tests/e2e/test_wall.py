@@ -346,13 +346,15 @@ def test_the_total_of_persons_with_several_rows_stays_inside() -> None:
 
 def test_arithmetic_wraps_without_a_word_on_any_data() -> None:
     """Mutants: a cast from float, which saturates; scalar arithmetic, which warns; a check of the counts' size."""
-    rows = [[2**40, 1, 3, 2**62], [1, -(2**61), 0, 5]]
-    full, empty = [2**51, 2**51 + 7, 2**50, 2**51 + 1], [0, 0, 0, 0]
+    # the last rows come to the ends of the words, so that noise of either sign carries them over
+    ends = [[0, 0, 2**61, 2**61], [0, 0, 2**61, 2**61 - 1]] * 8
+    rows = [[2**40, 1, 3, 2**62], [1, -(2**61), 0, 5], *ends]
+    full, empty = [2**51, 2**51 + 7, 3, 1], [0, 0, 0, 0]
     seen: list[list[int]] = []
     for counts in (full, empty):
         ledger, bits = sf.Ledger.in_memory(sf.gdp(10**9)), InsecureTestBits(5)
         holder = Curator(sf.Histogram(counts), LINE, ADD_REMOVE, ledger, insecure_bits=bits)
-        price, block = GaussianEvent(Fraction(2**125, 2**100)), Block((("a",),), (Dense(rows),))
+        price, block = GaussianEvent(Fraction(2**127, 2**100)), Block((("a",),), (Dense(rows),))
         with warnings.catch_warnings(), np.errstate(all="raise"):
             warnings.simplefilter("error")
             found, _ = holder.measure([block], RoundedGaussian(2**50), price, name="n", plan_hash="h")

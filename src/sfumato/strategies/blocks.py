@@ -25,7 +25,7 @@ __all__ = ["Block", "FactorBlock", "GramBlock", "IntArray", "Spectrum", "factor_
 IntArray = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
-_LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slower way is gone
+_LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slower way is taken
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 

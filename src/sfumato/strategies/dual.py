@@ -71,7 +71,7 @@ class _Point:
 
     @property
     def metric(self) -> FloatArray:
-        """A diagonal that bounds the Hessian; its step alone is v <- v (g/t)^2."""
+        """A diagonal that bounds the Hessian; its step alone is about v <- v (g/t)^2."""
         return self.share / 2 + self.excess
 
 
@@ -112,9 +112,9 @@ def _bounds(blocks: Sequence[Block], point: _Point) -> tuple[float, float, Float
 def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float) -> FloatArray:
     """The Newton direction in log v by conjugate gradients.
 
-    Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of t
-    from its maximum, the other the gap of a strategy whose columns have one scale.
-    Products in single precision until the end: an error of 1e-6 in the direction is repaired by the next step.
+    Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of
+    t from its maximum, the other the gap of a strategy whose columns have one scale. Products are in single
+    precision until late: an error of 1e-6 in the direction is repaired by the next step.
     """
     kind = np.float32 if point.energy > _SINGLE else np.float64
     parts: list[tuple[IntArray, NDArray[np.floating], NDArray[np.floating]]] = []
@@ -169,9 +169,10 @@ def solve(
 ) -> Solution:
     """Maximise t(v) from `start` until upper / lower - 1 <= tolerance.
 
-    Newton steps; where one does not ascend, the fixed point v <- v g/t, which always does [ENU20], and shorter
-    steps after it. Ends early when rounding is all that is left, or nothing improves. With `certify` false only v
-    is wanted, to a relative `tolerance` of t: the bounds are then 0 and infinity.
+    Newton steps; where one does not ascend, the fixed point v <- v (g/t)^2 and shorter steps after it. The fixed
+    point always ascends: with the polar factor P at v, t(v') >= sum_j sqrt(v'_j) <P_j, F_j> for every v', and this
+    is largest there. Ends early when rounding is all that is left, or nothing improves. With `certify` false only
+    v is wanted, to a relative `tolerance` of t: the bounds are then 0 and infinity.
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned
@@ -196,7 +197,8 @@ def solve(
         second_order = full and energy > tolerance  # the gap will be about the energy, not its root
         target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
         slack = np.inf if second_order else max(tolerance / 2, 0.03 * (crude - 1))
-        moved, fixed = _moved(point.v, length * _newton(blocks, point, target, slack)), point.share
+        moved = _moved(point.v, length * _newton(blocks, point, target, slack))
+        fixed = point.share**2 / point.v
         proved = min(sum(spectrum.proved for spectrum in point.spectra), point.total * (1 - tolerance / 1000))
         del point  # its vectors are not needed any more, and are as large as the Gram
         point, iterations, length = _evaluate(blocks, moved, least), iterations + 1, min(1.0, 2 * length)

@@ -32,6 +32,7 @@ __all__ = ["Product", "Shape", "Union", "contrast", "is_plain", "optimise"]
 _MAX_TERMS = 20_000_000  # entries of the table of terms
 _MAX_CELLS = 400  # of an attribute: every step takes an eigendecomposition of this size
 _FLOOR = 1e-8  # of H, relative to its largest eigenvalue: contrasts that nobody asks about are measured a little
+_ROUNDING = 1e-13  # relative to what a matrix was made from
 _LEAST_WEIGHT = 1e-12  # of a cell in the dual, so that M stays invertible
 _ROUNDS = 40
 _STEPS = 3
@@ -112,7 +113,7 @@ class Union:
                 continue
             shape, values = shapes[i], [1.0]
             for g in self.grams[i]:
-                values += [float((shape.covariance * g).sum()), float(shape.tilt @ g @ shape.tilt)]
+                values += [max(float((shape.covariance * g).sum()), 0.0), max(float(shape.tilt @ g @ shape.tilt), 0.0)]
             out.append(np.array(values))
         return out
 
@@ -155,7 +156,11 @@ class Union:
         """What a product strategy is to answer on attribute i when all others keep X^-1 = 2 (Y + t tᵀ)."""
         share = self._shares(shapes, i, self._weights)
         gram = np.tensordot(share[1::2], np.stack(self.grams[i]), 1) + share[0]
-        return gram + np.eye(len(gram)) * (_FLOOR * float(np.linalg.norm(gram, 2)))
+        return _raised(gram, _FLOOR * float(np.linalg.norm(gram, 2)))
+
+
+def _raised(matrix: FloatArray, least: float) -> FloatArray:
+    return matrix + np.eye(len(matrix)) * least
 
 
 def _kind(known: list[LinearOperator], factor: LinearOperator) -> int:
@@ -204,9 +209,12 @@ def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[in
     bases = {i: _basis(union.sizes[i]) for i in union.tilted}
     before = error
     for _ in range(_ROUNDS):
-        for i in union.tilted:
-            pull, spread = union.pulls(shapes, i)
-            shapes[i] = _improve(shapes[i], bases[i], pull, spread, tilt=tilt)
+        try:
+            for i in union.tilted:
+                pull, spread = union.pulls(shapes, i)
+                shapes[i] = _improve(shapes[i], bases[i], pull, spread, tilt=tilt)
+        except np.linalg.LinAlgError:
+            break  # the search has left what rounding allows; the best so far stands
         now = union.error(shapes)
         if now < error:
             best, error = dict(shapes), now
@@ -225,7 +233,7 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
 
     n = len(shape.tilt)
     h = basis.T @ pull @ basis
-    h += np.eye(n - 1) * (_FLOOR * float(np.linalg.norm(h, 2)))
+    h = _raised(h, max(_FLOOR * float(np.linalg.norm(h, 2)), _ROUNDING * float(np.linalg.norm(pull, 2))))
     lower = cholesky(h, lower=True)
     k, even = basis.T @ spread @ basis, np.full(n, 1 / n)
     steep = basis.T @ spread @ even
@@ -241,7 +249,9 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
             mass = float(mu.sum())
             precision = (turned / roots) @ turned.T * mass
             toward = precision @ (basis.T @ (mu / mass)) - steep
-            t = even + basis @ cho_solve((cholesky(k + precision, lower=True), True), toward)
+            balance = k + precision
+            balance = _raised(balance, _ROUNDING * float(np.linalg.norm(balance, 2)))
+            t = even + basis @ cho_solve((cholesky(balance, lower=True), True), toward)
             away = basis.T - (basis.T @ t)[:, None]
         d = ((turned.T @ away) ** 2 / roots[:, None]).sum(axis=0)
         mu = np.maximum(mu * d, _LEAST_WEIGHT * mu.max())

@@ -35,7 +35,7 @@ HOSTILE = (
     "</script><script>alert(1)</script>",
     '=HYPERLINK("http://evil.example")',
     '"><img src=http://evil.example/x onerror=alert(2)>',
-    "{{ 7 * 7 }}",
+    "{{ 7 * 123457 }}",
     "@import url(http://evil.example)",
     "<!-- ",
     "ü × 日本",
@@ -154,7 +154,7 @@ def test_hostile_labels_stay_text(kind: str, plan: Plan, release: Release) -> No
     assert "alert(1)</script>" not in text
     assert "<b>who" not in text.replace("\\u003cb", "")
     assert "<b>who</b>" in page.text
-    assert "49" not in [w.strip() for w in page.words]
+    assert "864199" not in text
     assert "</script><script>alert(1)</script>" in page.text
     if kind == "release":
         cells = [row["cell"] for spec in page.charts.values() for row in spec["data"]["values"] if "cell" in row]
