@@ -69,6 +69,7 @@ def cases() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         add(plan, "t.csv", BASE, f"{BASE}3,a,p8\n", out=True)
         add(plan, "t.csv", "x,y,who\n", "x,y,who\n,,\n")
     add("replaced", "t.csv", BASE, replaced, out=True)
+    add("swapped", "t.csv", f"{BASE}4,a,p8\n4,b,\n", f"{BASE}4,a,\n4,b,\n")
     for number, row in enumerate(ROWS):
         text = row.encode("utf-8").decode("latin-1")
         add(("mixed", "dropping", "persons")[number % 3], "t.csv", BASE, f"{BASE}{text}\n")

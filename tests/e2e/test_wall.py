@@ -165,7 +165,7 @@ def brute(blocks: list[Block], unit: PrivacyUnit, power: int) -> int:
     none = (0,) * len(matrix)
     pairs = [(none, c) for c in columns]
     if unit.neighbours is Neighbours.REPLACE_ONE:
-        pairs = [*itertools.product(columns, repeat=2), *(pairs if unit.rows_per_person > 1 else [])]
+        pairs = [*itertools.product(columns, repeat=2), *(pairs if unit.person else [])]
     return max(sum(abs(x - y) ** power for x, y in zip(*p, strict=True)) for p in pairs) * unit.rows_per_person**power
 
 
@@ -173,7 +173,7 @@ def brute(blocks: list[Block], unit: PrivacyUnit, power: int) -> int:
 @given(
     st.lists(st.sampled_from(FACTORS), min_size=1, max_size=3),
     st.sampled_from(list(Neighbours)),
-    st.sampled_from([1, 3]),
+    st.sampled_from([0, 1, 3]),  # 0: rows are the unit
     st.sampled_from(["gaussian", "laplace", "discrete"]),
     st.sampled_from([Fraction(7, 2), Fraction(1000)]),
 )
@@ -183,7 +183,7 @@ def test_the_curator_accepts_exactly_what_the_price_pays_for(
     """Mutants: row sums for column norms; replace-one priced as add-remove; the zero column forgotten for persons;
     rows_per_person for its square; `<` for `<=`; rho for 2 rho; blocks priced one by one."""
     blocks = [Block((("a",),), (f,)) for f in factors]
-    unit = PrivacyUnit(relation, "who" if rows > 1 else None, rows)
+    unit = PrivacyUnit(relation, "who" if rows else None, rows or 1)
     size = brute(blocks, unit, 1 if law == "laplace" else 2)
     assume(size > 0)
     noise: NoiseLaw
@@ -334,14 +334,15 @@ def test_only_integers_and_a_public_total_come_out(budget: sf.Budget, relation: 
         replace(found, values=tuple(v.astype(float) for v in found.values))
 
 
-def test_the_total_of_persons_with_several_rows_stays_inside() -> None:
-    """Mutant: `total_is_public` for every replace-one."""
+def test_the_total_of_persons_stays_inside() -> None:
+    """Mutants: `total_is_public` for every replace-one, or for persons of one row: the nameless are not counted."""
     import pandas as pd
 
-    people = pd.DataFrame({"who": ["p", "p", "q"], "a": [0, 1, 2], "b": ["x", "y", "x"]})
-    for rows, total in ((1, 2), (2, None)):
+    people = pd.DataFrame({"who": ["p", "p", "q", None], "a": [0, 1, 2, 3], "b": ["x", "y", "x", "y"]})
+    for rows in (1, 2):
         found = plan(neighbours="replace-one", person="who", rows_per_person=rows)
-        assert sf.release(found, people, ledger=None).measurement.total == total
+        assert sf.release(found, people, ledger=None).measurement.total is None
+    assert sf.release(plan(neighbours="replace-one"), people, ledger=None).measurement.total == 4
 
 
 def test_arithmetic_wraps_without_a_word_on_any_data() -> None:

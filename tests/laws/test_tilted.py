@@ -43,6 +43,11 @@ PRODUCTS: dict[str, list[tuple[float, Factors]]] = {
         (3.0, {"a": Identity(6), "b": Prefix(5), "c": Identity(4)}),
         (1.0, {"a": AllRange(6)}),
     ],
+    "constant rows": [
+        (1.0, {"a": Dense(np.full((2, 6), 2_000)), "b": Prefix(5)}),
+        (1.0, {"a": Window(6, 2), "c": Dense(np.ones((1, 4), dtype=int))}),
+        (4.0, {"a": Dense(np.array([[0, 0, 1, 0, 0, -1]]))}),
+    ],
     "deficient": [
         (1.0, {"a": Window(6, 3), "b": Identity(5)}),
         (1.0, {"a": Dense(np.array([[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])), "c": Prefix(4)}),

@@ -52,6 +52,7 @@ def plans() -> dict[str, sf.Plan]:
         "mixed": sf.plan(one, sf.gdp(1), neighbours="add-remove", mechanism="marginals"),
         "dropping": sf.plan(two, sf.pure(1), neighbours="add-remove", mechanism="laplace"),
         "persons": sf.plan(one, sf.gdp(1), neighbours="add-remove", person="who", rows_per_person=2),
+        "swapped": sf.plan(table, sf.gdp(1), neighbours="replace-one", person="who"),
         "replaced": sf.plan(table, sf.gdp(1), neighbours="replace-one", mechanism="marginals"),
     }
 

@@ -52,10 +52,10 @@ class PrivacyUnit:
     def total_is_public(self) -> bool:
         """Whether the number of counted rows is the same for all neighbours.
 
-        Under replace-one every record must be counted exactly once: with several rows a person the
-        replaced person may hold another number of rows. (Dropped rows are refused by the plan.)
+        Under replace-one every record must be counted exactly once: of a person there may be any number of
+        rows up to the limit, and none that bears a name. (Dropped rows are refused by the plan.)
         """
-        return self.neighbours is Neighbours.REPLACE_ONE and self.rows_per_person == 1
+        return self.neighbours is Neighbours.REPLACE_ONE and self.person is None
 
     def describe(self) -> str:
         """One line for people."""

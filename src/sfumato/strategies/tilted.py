@@ -14,6 +14,7 @@ t = 1/n throughout. Every product strategy lies in the family, so its optimum is
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,10 @@ class Union:
         self.tilted = tuple(i for i, k in enumerate(kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k))
         if max((self.sizes[i] for i in self.tilted), default=0) > _MAX_CELLS:
             raise PlanError(f"attributes of more than {_MAX_CELLS} cells are not tilted")
-        self.grams = {i: [np.asarray(f.gram().dense(), dtype=np.float64) for f in kinds[i]] for i in self.tilted}
+        self._grams = {
+            i: np.stack([np.asarray(f.gram().dense(), dtype=np.float64) for f in kinds[i]]) for i in self.tilted
+        }
+        self._centred = {i: np.stack([_centred(g) for g in grams]) for i, grams in self._grams.items()}
         self._plain = {i: _plain_values(k, self.sizes[i]) for i, k in enumerate(kinds) if i not in self.tilted}
 
     def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
@@ -112,8 +116,8 @@ class Union:
                 out.append(self._plain[i])
                 continue
             shape, values = shapes[i], [1.0]
-            for g in self.grams[i]:
-                values += [max(float((shape.covariance * g).sum()), 0.0), max(float(shape.tilt @ g @ shape.tilt), 0.0)]
+            for g, c in zip(self._grams[i], self._centred[i], strict=True):
+                values += [max(float((shape.covariance * c).sum()), 0.0), max(float(shape.tilt @ g @ shape.tilt), 0.0)]
             out.append(np.array(values))
         return out
 
@@ -134,7 +138,7 @@ class Union:
         for j, values in enumerate(self._values(shapes)):
             if j != i:
                 others = others * values[self._codes[:, j]]
-        share = np.bincount(self._codes[:, i], others, 1 + 2 * len(self.grams[i]))
+        share = np.bincount(self._codes[:, i], others, 1 + 2 * len(self._grams[i]))
         return np.asarray(share, dtype=np.float64)
 
     def pulls(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
@@ -145,18 +149,25 @@ class Union:
         effects = self.effects(shapes)
         root = np.sqrt(np.maximum(effects, effects.max() * 1e-30))
         share = self._shares(shapes, i, self._weights / root[self._place])
-        stacked = np.stack(self.grams[i])
-        pull = np.tensordot(share[1::2], stacked, 1)
+        pull = np.tensordot(share[1::2], self._centred[i], 1)
         unit = float((shapes[i].covariance * pull).sum())
         if not unit > 0.0:
             raise PlanError(f"no query depends on how {self.names[i]} varies")
-        return pull / unit, np.tensordot(share[2::2], stacked, 1) / unit
+        return pull / unit, np.tensordot(share[2::2], self._grams[i], 1) / unit
 
     def product_gram(self, shapes: Mapping[int, Shape], i: int) -> FloatArray:
         """What a product strategy is to answer on attribute i when all others keep X^-1 = 2 (Y + t tᵀ)."""
         share = self._shares(shapes, i, self._weights)
-        gram = np.tensordot(share[1::2], np.stack(self.grams[i]), 1) + share[0]
+        gram = np.tensordot(share[1::2], self._grams[i], 1) + share[0]
         return _raised(gram, _FLOOR * float(np.linalg.norm(gram, 2)))
+
+
+def _centred(gram: FloatArray) -> FloatArray:
+    """C G C, exactly zero where the rows are constant up to rounding."""
+    centred = gram - gram.mean(axis=0)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    centred[np.abs(centred) <= 1e-13 * np.abs(gram).max()] = 0.0
+    return centred
 
 
 def _raised(matrix: FloatArray, least: float) -> FloatArray:
@@ -191,10 +202,9 @@ def optimise(union: Union, *, tilt: bool = True) -> dict[int, Shape]:
         if not tilt:
             return split
         found = [split, _descend(union, split, tilt=True)]
-        try:
+        # without a product strategy of full rank there is nothing to start from
+        with contextlib.suppress(np.linalg.LinAlgError):
             found.append(_descend(union, _product_start(union), tilt=True))
-        except np.linalg.LinAlgError:
-            pass  # no product strategy of full rank was found to start from
     return min(found, key=union.error)
 
 
@@ -233,7 +243,7 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
 
     n = len(shape.tilt)
     h = basis.T @ pull @ basis
-    h = _raised(h, max(_FLOOR * float(np.linalg.norm(h, 2)), _ROUNDING * float(np.linalg.norm(pull, 2))))
+    h = _raised(h, _FLOOR * float(np.linalg.norm(h, 2)))
     lower = cholesky(h, lower=True)
     k, even = basis.T @ spread @ basis, np.full(n, 1 / n)
     steep = basis.T @ spread @ even
