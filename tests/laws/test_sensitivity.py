@@ -67,16 +67,16 @@ def sums_of_rows(columns: list[Any], most: int) -> list[Any]:
     return [sum(rows, np.zeros(len(columns[0]), dtype=object)) for rows in chosen]
 
 
-def brute_force(columns: list[Any], neighbours: Neighbours, most: int, power: int) -> int:
+def brute_force(columns: list[Any], neighbours: Neighbours, most: int, power: int, persons: bool = False) -> int:
     """The largest sum of |change|^power over neighbouring tables, by definition."""
     if neighbours is Neighbours.ADD_REMOVE:
         changes: Iterator[Any] = iter(sums_of_rows(columns, most))
-    elif most == 1:
+    elif not persons:
         # every record is counted exactly once
         changes = (u - v for u, v in itertools.product(columns, columns))
     else:
-        persons = sums_of_rows(columns, most)
-        changes = (u - v for u, v in itertools.product(persons, persons))
+        rows = sums_of_rows(columns, most)
+        changes = (u - v for u, v in itertools.product(rows, rows))
     return max(int((abs(change) ** power).sum()) for change in changes)
 
 
@@ -161,15 +161,16 @@ def test_several_rows_a_person(neighbours: Neighbours, power: int, data: st.Data
     factor = data.draw(st.sampled_from([nested, alike, binary]))
     blocks, sizes = data.draw(cases(factor, most_cells=4))
     for rows in (1, 3):
-        wanted = brute_force(columns_of(blocks, sizes), neighbours, rows, power)
+        wanted = brute_force(columns_of(blocks, sizes), neighbours, rows, power, persons=True)
         unit = PrivacyUnit(neighbours, "person", rows)
         assert sensitivity(blocks, sizes, unit, power) == Sensitivity(power, wanted, exact=True)
 
 
 def test_the_zero_column_joins_when_rows_may_vanish() -> None:
-    """All records share one value: replacing a record changes nothing, replacing a person of up to 3 rows does."""
+    """All records share one value: replacing a record changes nothing, replacing a person does."""
     blocks = [Block((("a",),), (Total(4),))]
     assert sensitivity(blocks, {"a": 4}, REPLACE_ONE, 2).value == 0
+    assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.REPLACE_ONE, "id"), 2).value == 1
     assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3), 2).value == 9
     assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3), 1).value == 3
     assert sensitivity(blocks, {"a": 4}, PrivacyUnit(Neighbours.ADD_REMOVE, "id", 3), 2).value == 9
@@ -353,3 +354,5 @@ def test_units_describe_themselves() -> None:
     assert several.describe() == "one person (column 'id') with at most 4 rows replaced by another"
     assert [PrivacyUnit(n).total_is_public for n in Neighbours] == [False, True]
     assert not several.total_is_public
+    # a person may leave no row that bears the name
+    assert not PrivacyUnit(Neighbours.REPLACE_ONE, "id").total_is_public
