@@ -21,22 +21,24 @@ $(DEV): $(STAMP)
 	touch $@
 
 demo: $(STAMP)  ## set up, then release the bundled table and write its report into demo-out/
+	rm -rf demo-out
 	$(BIN)/sfumato demo --out demo-out
+	@echo "The command is $(BIN)/sfumato; to type it bare:  . $(BIN)/activate"
 
 test: $(DEV)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 -q
 
 lint: $(DEV)  ## style, types, import contracts
-	$(BIN)/ruff format --check src tests bench scripts examples
-	$(BIN)/ruff check src tests bench scripts examples
+	$(BIN)/ruff format --check src tests bench scripts
+	$(BIN)/ruff check src tests bench scripts
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 check: lint test
 
 format: $(DEV)
-	$(BIN)/ruff check --fix src tests bench scripts examples
-	$(BIN)/ruff format src tests bench scripts examples
+	$(BIN)/ruff check --fix src tests bench scripts
+	$(BIN)/ruff format src tests bench scripts
 
 clean:
 	rm -rf $(VENV) demo-out dist

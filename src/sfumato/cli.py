@@ -189,6 +189,7 @@ def release(
     table = source or declared
     if table is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
+    before = (out / "release.json").exists()
     with busy("releasing"), warnings.catch_warnings(record=True) as caught:
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
@@ -198,6 +199,12 @@ def release(
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
         print_json(describe(done) | {"folder": str(out)})
+        return
+    if before:
+        typer.echo(
+            f"{done.explain()}\n\nRead back from {out}: it was paid for before. Nothing was measured or spent, "
+            "and the table was not read."
+        )
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Read {out / REPORT} first.")
 
@@ -357,6 +364,14 @@ def _ledger_facts(found: Ledger) -> dict[str, Any]:
     }
 
 
+def _room(found: Ledger) -> str:
+    """What is left as people think of it, for (epsilon, delta) totals: the largest release that still fits."""
+    if found.total.kind != "approx" or found.remaining <= 0:
+        return ""
+    left, delta = float(found.epsilon_left()), float(found.total.delta or 0)
+    return f": one more release of up to about ({left:.4g}, {delta:g})-DP"
+
+
 def _ledger_text(found: Ledger) -> str:
     from sfumato.frames import Frame
     from sfumato.privacy.budget import readable
@@ -366,7 +381,7 @@ def _ledger_text(found: Ledger) -> str:
         f"Ledger {found.ledger_id}",
         f"  total      {found.total}",
         f"  spent      {readable(found.spent)} of {found.currency}",
-        f"  remaining  {readable(found.remaining)} of {found.currency}",
+        f"  remaining  {readable(found.remaining)} of {found.currency}{_room(found)}",
         f"  anchor     {found.anchor}",
     ]
     if waiting := [e.name for e in found.unreleased()]:

@@ -201,11 +201,12 @@ class Plan:
         return Frame({name: [r[name] for r in rows] for name in rows[0]})
 
     def smallest_count(self, cv: float = 0.2) -> Frame:
-        """Per table: the smallest count whose standard error is at most `cv` of it."""
+        """Per table: the smallest count whose standard error is at most `cv` of it; None for sums of other units."""
         if isinstance(cv, bool) or not isinstance(cv, (int, float)) or not 0 < cv < math.inf:
             raise PlanError(f"cv must be a positive share such as 0.2, not {cv!r}")
         table = self.errors()
-        counts = [math.ceil(e / cv) for e in table["worst_standard_error"]]
+        errors = zip(table["worst_standard_error"], table["unit"], strict=True)
+        counts = [math.ceil(e / cv) if unit == RECORDS else None for e, unit in errors]
         return Frame({"part": table["part"], "attributes": table["attributes"], "smallest_count": counts})
 
     @property
@@ -223,7 +224,7 @@ class Plan:
 
     @functools.cached_property
     def bias_bound(self) -> float:
-        """Largest bias of an answer per record, from rounding real numbers to integers; 0 where rounding does no harm."""
+        """Largest bias of an answer per record, from rounding real numbers to integers; 0 where there is none."""
         return max(self.strategy.bias_bound(q.block) for q in self.workload.blocks)
 
     @functools.cached_property

@@ -54,7 +54,7 @@ def test_init_refuses_json_without_records(run: Run) -> None:
     for text in ("[]", "[1]", "{", "[" * 100_000):
         Path("bad.json").write_text(text, encoding="utf-8")
         refused(run("init", "bad.json", "-o", "new.toml"), "no column")
-    refused(run("init", "missing.json", "-o", "new.toml"), "missing.json cannot be read")
+    refused(run("init", "missing.json", "-o", "new.toml"), "'missing.json' cannot be found")
     Path("folder.csv").mkdir()
     refused(run("init", "folder.csv", "-o", "new.toml"), "not a regular file")
 

@@ -37,7 +37,8 @@ def names(folder: Path) -> set[str]:
 
 
 def test_a_stored_release_is_read_back_free_and_without_the_table(ledger: sf.Ledger, tmp_path: Path) -> None:
-    """Mutants: new noise at the second call; a second debit; the table opened although nothing is measured."""
+    """Mutants: new noise at the second call; a second debit; the table opened although nothing is measured; an old
+    release returned for a new snapshot."""
     first = sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
     lines = ledger.entries()
     again = sf.release(plan(), Untouchable(), ledger=tmp_path / "l.db", name="n", out=tmp_path / "r")
@@ -47,6 +48,8 @@ def test_a_stored_release_is_read_back_free_and_without_the_table(ledger: sf.Led
     for other, out in ((plan(sf.gdp("0.5")), tmp_path / "r"), (plan(), None), (plan(), tmp_path / "elsewhere")):
         with pytest.raises(sf.NameTaken):
             sf.release(other, Untouchable(), ledger=ledger, name="n", out=out)
+    with pytest.raises(sf.NameTaken, match="snapshot None"):
+        sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r", snapshot="2027")
     assert ledger.entries() == lines
 
 
@@ -71,7 +74,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def test_interrupted_before_it_is_stored(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutants: a debit at the end; a draft left behind; a name that is free again although it was paid for."""
+    """Mutants: a draft, or a folder made for it, left behind; a name that is free again although it was paid for."""
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_measurements", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -84,7 +87,7 @@ def test_interrupted_before_it_is_stored(ledger: sf.Ledger, tmp_path: Path, monk
 
 
 def test_interrupted_before_it_is_recorded(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: a stored release that stays listed as unreleased, or that is measured again."""
+    """Mutant: a stored release that stays listed as unreleased."""
     with monkeypatch.context() as patch:
         patch.setattr(sf.Ledger, "mark_released", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -171,7 +174,7 @@ def command(folder: Path, *arguments: str, limit: int = 0) -> subprocess.Popen[s
 
 
 def test_a_full_disk_after_the_debit_is_exit_code_3(tmp_path: Path) -> None:
-    """Mutants: a debit at the end; duckdb's errors passed on as a bug; a draft left behind."""
+    """Mutants: a class of errors that says nothing was spent; a draft left behind."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
     domain = sf.Domain({"a": sf.Integers(0, 39_999, outside="other", missing="other")})
     sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove", mechanism="gaussian").save(tmp_path / "p.plan")

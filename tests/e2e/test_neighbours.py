@@ -99,8 +99,8 @@ def assert_same(one: dict[str, bytes], other: dict[str, bytes]) -> None:
 
 
 def test_all_bytes_are_equal_over_neighbouring_tables(tmp_path: Path) -> None:
-    """Mutants: a log line, a warning or a counter for dropped rows; the number of records in release.json or in a
-    repr; a count or a field in an error's text; a file that is written only when a table has rows."""
+    """Mutants: a log line about rows that were kept; a warning about an empty table; the number of records beside an
+    add-remove release, or of persons; a field in an error's text."""
     left, right = cases()
     one, other = walk(tmp_path / "left", left), walk(tmp_path / "right", right)
     assert_same(one, other)
@@ -156,7 +156,7 @@ def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(("neighbours", "policy"), [("add-remove", "drop"), ("replace-one", "other")])
 def test_real_releases_differ_in_noisy_fields_alone(neighbours: str, policy: str, tmp_path: Path) -> None:
-    """Mutants: as above, by the command line; and a parquet file whose order or size of groups follows the data."""
+    """Mutant: the size of the table among the facts."""
     import duckdb
 
     changed = BASE.replace("3,b", f"{SECRET},b", 1) if neighbours == "replace-one" else f"{BASE}{SECRET},,\n"

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ TAMPERED: dict[str, tuple[Callable[[sf.Plan], sf.Plan], str]] = {
 
 @pytest.mark.parametrize("how", TAMPERED)
 def test_a_tampered_plan_is_refused_before_the_table_is_touched(how: str, tmp_path: Path) -> None:
-    """Mutants: the plan's price, sensitivity or unit believed; the table opened before the price is derived."""
+    """Mutants: the plan's price, sensitivity or budget believed; the table opened before the price is derived."""
     tamper, message = TAMPERED[how]
     tamper(plan()).save(tmp_path / "p.plan")
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))
@@ -98,6 +98,21 @@ def test_a_tampered_plan_is_refused_before_the_table_is_touched(how: str, tmp_pa
         sf.release(sf.load_plan(tmp_path / "p.plan"), Untouchable(), ledger=ledger, out=tmp_path / "new/r")
     assert (tmp_path / "l.db").read_bytes() == before
     assert {f.name for f in tmp_path.iterdir()} == {"p.plan", "l.db"}
+
+
+def test_a_plan_that_could_not_be_stored_is_refused_before_it_is_paid_for() -> None:
+    """Mutants: a plan of a derived class, or with a foreign value in it, found out when its release is written."""
+
+    class Derived(sf.Plan):
+        pass
+
+    made = plan()
+    values = {f.name: getattr(made, f.name) for f in fields(made)}
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    for wrong in (Derived(**values), replace(made, notes=(object(),))):  # type: ignore[arg-type]
+        with pytest.raises(sf.PlanError):
+            sf.release(wrong, Untouchable(), ledger=ledger)
+    assert ledger.entries() == ()
 
 
 def test_an_honest_plan_is_carried_out_from_its_file(tmp_path: Path) -> None:
@@ -136,17 +151,18 @@ def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tm
 
 
 def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
-    """Mutant: no dry run; the operator then refuses after the debit."""
+    """Mutants: no dry run; no limit to cells or values: counting, operators or memory then refuse after the debit."""
     wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
     ledger = sf.Ledger.in_memory(sf.gdp(100))
     ranges = sf.plan(sf.ranges(wide, "a"), sf.gdp(1), neighbours="add-remove", mechanism="gaussian")
     with pytest.raises(sf.WorkloadError, match="above the limit"):
         sf.release(ranges, Untouchable(), ledger=ledger)
+    holder = Curator(Untouchable(), wide, ADD_REMOVE, ledger)
     joint = Block((("a",), ("b",)), (Total(6_000), Total(10_000)))
-    with pytest.raises(sf.PlanError, match="at most 50,000,000 can be counted"):
-        Curator(Untouchable(), wide, ADD_REMOVE, ledger).measure(
-            [joint], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h"
-        )
+    pairs = Block((("a",), ()), (AllRange(6_000), Dense(np.ones((28, 1)))))
+    for block, message in ((joint, "at most 50,000,000 can be counted"), (pairs, "504,084,000 values would be")):
+        with pytest.raises(sf.PlanError, match=message):
+            holder.measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
     assert ledger.entries() == ()
 
 
@@ -377,10 +393,7 @@ def test_reproducible_bits_are_out_of_reach(tmp_path: Path) -> None:
 
 def test_a_curator_shows_no_count() -> None:
     """Mutant: a default repr."""
-    holder = Curator(TABLE, DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(sf.gdp(9)))
-    found, _ = holder.measure([CELLS_OF_B], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+    holder, cells = Curator(TABLE, DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(sf.gdp(9))), Block((("b",),), (Identity(3),))
+    found, _ = holder.measure([cells], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
     shown = f"{holder!r}{holder._counts!r}{found!r}{TABLE!r}"
     assert not any(str(n) in shown for n in (sum(COUNTS), *np.reshape(COUNTS, (5, 3)).sum(axis=0)))
-
-
-CELLS_OF_B = Block((("b",),), (Identity(3),))

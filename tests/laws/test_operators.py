@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -203,6 +204,48 @@ def test_flags_are_not_needlessly_false() -> None:
 @given(operators(huge=True, real=False))
 def test_huge_integers_are_exact_or_refused(operator: LinearOperator) -> None:
     """Mutants: int64 wrap in column sums, in the Gram, in distances; a rounded Gram that calls itself integral."""
+    check_huge(operator)
+
+
+MIDDLE = Dense([[2**28 + 1, 3 - 2**28], [1, 2**28 - 7]])
+WIDE = Dense([[2**62, 1 - 2**62], [2**62, -(2**61)]])
+POSITION = np.array([0, 1, 0])
+SPARSE = Sparse(np.array([2**31 + 1, 2**31 + 3, -(2**32)]), POSITION, np.array([0, 2, 3]), 2)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        MIDDLE,
+        WIDE,
+        SPARSE,
+        *(k for o in (MIDDLE, WIDE, SPARSE) for k in (Kronecker((o, o)), Kronecker((o, Prefix(2))), Stack((o, o)))),
+        *(Scaled(o, k) for o in (MIDDLE, WIDE, SPARSE) for k in (2**31 + 1, -(2**65) - 1)),
+        *(Sum((o, o)) for o in (MIDDLE, WIDE, SPARSE)),
+        *(Compose(o, p) for o in (MIDDLE, WIDE, SPARSE) for p in (Prefix(2), o)),
+        Padded(WIDE, 2),
+        Padded(Kronecker((MIDDLE, MIDDLE)), 1),
+        OnMarginal((2, 2), (1,), WIDE),
+    ],
+)
+def test_entries_at_the_edge_of_the_word(operator: LinearOperator) -> None:
+    check_huge(operator)
+
+
+@pytest.mark.parametrize("axes", [p for k in range(4) for p in itertools.permutations(range(3), k)], ids=str)
+def test_marginals_with_their_axes_in_any_order(axes: tuple[int, ...]) -> None:
+    """Mutant: an order of axes used where its inverse belongs; the two differ from three axes on."""
+    sizes = (2, 3, 4)
+    operator = OnMarginal(sizes, axes, Prefix(math.prod(sizes[a] for a in axes)))
+    wanted = written_out(operator)
+    agrees(operator.dense(), wanted, integral=True)
+    agrees(operator.rmatvec(np.arange(operator.shape[0])), wanted.T @ np.arange(operator.shape[0]), integral=True)
+    agrees(operator.matvec(np.arange(24)), wanted @ np.arange(24), integral=True)
+    agrees(operator.column_sums(1), wanted.sum(axis=0), integral=True)
+
+
+def check_huge(operator: LinearOperator) -> None:
+    """Whatever an integral operator says in integers is exact; what does not fit is float64, or refused."""
     wanted = written_out(operator)
     top = abs(wanted).max()
     assert operator.max_abs >= top

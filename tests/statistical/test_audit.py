@@ -131,7 +131,7 @@ def measured(blocks: list[Block], power: int) -> tuple[Worlds, float]:
     ("budget", "loss", "mechanism"), [(sf.pure, pure, "laplace"), (sf.gdp, gaussian, "gaussian")], ids=["pure", "gdp"]
 )
 def test_the_exact_mechanism_is_accepted_and_five_percent_more_is_not(budget: Any, loss: Any, mechanism: str) -> None:
-    """Mutants: a sensitivity 5 % too small; sigma for variance; a scale rounded down; the debit of half the price.
+    """Mutants: a sensitivity 5 % too small; noise a twentieth too narrow.
 
     A mechanism at 1.05 times the parameter is what a sensitivity mistaken by 5 % would give at the parameter 1.
     """

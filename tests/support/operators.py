@@ -34,7 +34,7 @@ __all__ = ["children", "dense", "entries", "kinds", "operators", "simple", "writ
 
 SMALL = st.integers(-3, 3)
 REAL = st.floats(-4, 4, width=16).map(lambda v: v if v == 0 or abs(v) > 1e-3 else 0.5)
-HUGE = st.integers(-(2**62), 2**62)
+HUGE = st.integers(-(2**62), 2**62) | st.integers(-(2**29), 2**29) | st.sampled_from([2**62, -(2**62), 2**31 + 1])
 MAX_ROWS = 40
 Matrix = Any  # (rows, columns) of Python integers, or floats
 

@@ -31,6 +31,8 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Curator"]
 
+MAX_VALUES = 500_000_000
+
 
 class Curator:
     """Holds one table under one ledger. The table is read once, by the first measurement that can be paid for.
@@ -97,6 +99,9 @@ class Curator:
         if not blocks or not all(isinstance(b, Block) for b in blocks):
             raise PlanError("a measurement needs at least one block, and blocks alone")
         check_countable(self._domain, [b.attributes for b in blocks])
+        rows = sum(b.rows for b in blocks)
+        if rows > MAX_VALUES:
+            raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
         sizes = {n: a.size for n, a in self._domain.attributes.items()}
         found = sensitivity(blocks, sizes, self._unit, power_of(noise))
         if stated is not None and stated != found:

@@ -29,7 +29,7 @@ def column_names(source: Any) -> tuple[str, ...]:
     path = Path(source) if isinstance(source, (str, Path)) else Path()
     kind = path.suffix.lower()
     if kind in (".csv", ".json", ".ndjson", ".jsonl") and "://" not in str(source):
-        text = attempt(f"{path.name} cannot be read as a text file in UTF-8", lambda: _beginning(path))
+        text = attempt(f"{str(path)!r} cannot be found, or is no text file in UTF-8", lambda: _beginning(path))
         names = _of_csv(text) if kind == ".csv" else _of_json(text)
         label = path.name
     else:

@@ -14,7 +14,7 @@ from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.calibrate import noise_for
-from sfumato.workloads import Workload
+from sfumato.workloads import RECORDS, Workload
 
 __all__ = ["MECHANISMS", "budget_for", "plan"]
 
@@ -161,7 +161,8 @@ def budget_for(
 ) -> Budget:
     """The least budget under which intervals of the given confidence have half-widths of at most `margin` records.
 
-    `margin` may be one number or one per part. `target="worst"` bounds every query, `"rmse"` the
+    `margin` may be one number, in records, or one per part in the part's unit; parts left out are not
+    bounded. `target="worst"` bounds every query, `"rmse"` the
     query of root-mean-square standard error of each part. `kind` is "approx" (with delta), "zcdp",
     "gdp" or "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to
     six digits and verified by planning with it.
@@ -183,6 +184,13 @@ def budget_for(
 
 def _wanted(workload: Workload, margin: float | Mapping[str, float]) -> dict[str, float]:
     parts = list(workload.parts)
+    other = {n: w.units for n, w in workload.parts.items() if w.units != (RECORDS,)}
+    if other and not isinstance(margin, Mapping):
+        listed = ", ".join(f"{n!r} is in {' and '.join(u)}" for n, u in other.items())
+        raise PlanError(
+            f"one margin for all parts would mix units: {listed}. Give a margin per part, such as "
+            f"margin={{{', '.join(f'{n!r}: …' for n in parts)}}}; a part left out is not bounded"
+        )
     wanted: dict[str, float] = dict(margin) if isinstance(margin, Mapping) else dict.fromkeys(parts, margin)
     for name, value in wanted.items():
         if name not in parts:

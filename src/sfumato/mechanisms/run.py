@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.checks import check_text
+from sfumato.codec import encode
 from sfumato.curator import Curator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
 from sfumato.operators import Block
@@ -69,6 +70,8 @@ def release(
     account = _account(plan, ledger)
     stored = _stored(plan, account, name, out)
     if stored is not None:
+        if snapshot not in (None, stored.provenance.snapshot):
+            raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
     versions = _versions()
     with nullcontext() if out is None else Draft(out) as draft:
@@ -100,7 +103,7 @@ def _check(plan: Plan) -> tuple[Block, ...]:
             raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
     try:
         blocks = tuple(plan.strategy.blocks)
-        _ = plan.fingerprint, plan.rmse, plan.max_standard_error
+        _ = encode(plan), plan.fingerprint, plan.rmse, plan.max_standard_error
         honest = keeps(plan.price, plan.budget)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # what a damaged file holds fails in its own ways

@@ -17,9 +17,12 @@ from sfumato.strategies.base import marginalise
 __all__ = ["Simulation", "simulate"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Simulation:
-    """Errors of `repetitions` simulated releases against the exact answers."""
+    """Errors of `repetitions` simulated releases against the exact answers.
+
+    `rmse` and `max_error` are over the queries that count records (over all, where none does), as in a plan.
+    """
 
     rmse: float
     per_query_rmse: FloatArray
@@ -29,21 +32,30 @@ class Simulation:
     confidence: float
     repetitions: int
 
+    def __repr__(self) -> str:
+        return (
+            f"<Simulation of {self.repetitions:,} releases: rmse {self.rmse:.5g}, largest error {self.max_error:.5g} "
+            f"on average, {self.coverage:.2%} of {self.confidence:.0%} intervals hold>"
+        )
+
 
 def simulate(
     plan: Plan, x: ArrayLike, repetitions: int = 1000, rng: int | np.random.Generator = 0, confidence: float = 0.95
 ) -> Simulation:
     """Repeat measurement and reconstruction on counts `x` (m,) with reproducible noise of the plan's law.
 
-    `rmse` is over all queries and repetitions, `max_error` the mean over repetitions of the largest
-    error, `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes
-    from an ordinary generator and protects nobody: x must be public.
+    `rmse` is over queries and repetitions, `max_error` the mean over repetitions of the largest error,
+    `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes from an
+    ordinary generator and protects nobody: x must be public.
     """
     level = check_confidence(confidence)
     counts = np.asarray(x)
     domain = plan.workload.domain
     if counts.shape not in ((domain.size,), domain.shape) or counts.dtype.kind not in "iu":
-        raise PlanError(f"x must hold whole counts of shape ({domain.size},) or {domain.shape}")
+        raise PlanError(
+            f"x must hold whole counts of an integer type and of shape ({domain.size},) or {domain.shape}, "
+            f"not {counts.dtype} of shape {counts.shape}"
+        )
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise PlanError(f"repetitions must be a positive whole number, not {repetitions!r}")
     generator = np.random.default_rng(rng)
@@ -51,6 +63,7 @@ def simulate(
     exact = [marginalise(table, domain.names, b) for b in plan.strategy.blocks]
     truth = np.concatenate([marginalise(table, domain.names, q.block) for q in plan.workload.blocks]).astype(float)
     width = np.concatenate([expand(m, q) for q, m in plan.block_margins(level)])
+    counted = np.concatenate([np.full(q.rows, q.unit == plan.main_unit) for q in plan.workload.blocks])
     squares, sums, covered, worst = np.zeros(len(truth)), np.zeros(len(truth)), 0.0, 0.0
     total = int(table.sum()) if plan.unit.total_is_public else None
     for _ in range(repetitions):
@@ -61,10 +74,10 @@ def simulate(
         squares += error**2
         sums += error
         covered += float((np.abs(error) <= width * (1 + 1e-12)).mean())
-        worst += float(np.abs(error).max())
+        worst += float(np.abs(error[counted]).max())
     per_query = np.sqrt(squares / repetitions)
     return Simulation(
-        float(np.sqrt((per_query**2).mean())),
+        float(np.sqrt((per_query[counted] ** 2).mean())),
         per_query,
         worst / repetitions,
         sums / repetitions,

@@ -92,7 +92,10 @@ class Kronecker(LinearOperator):
 
     def dense(self) -> Numbers:
         check_dense(*self.shape)
-        return reduce(np.kron, _denses(self.factors, self.integral and self.max_abs < INT64))
+        fits = self.integral and self.max_abs < INT64
+        out = reduce(np.kron, _denses(self.factors, fits))
+        # a factor that does not fit can only stand beside one of zeros
+        return out.astype(np.int64, copy=False) if fits else out
 
     def rows(self, start: int, stop: int) -> FloatArray:
         self.check_rows(start, stop)
@@ -252,8 +255,15 @@ class Compose(LinearOperator):
     @property
     def max_abs(self) -> float:
         # a bound: an entry is a sum of entries of a column of `right`, each times one of `left`
-        top = max(self.right.column_sums(1))
-        return self.left.max_abs * (top if self.integral else float(top))
+        return self.left.max_abs * self._largest_sum()
+
+    def _largest_sum(self) -> float:
+        """The largest sum of |entries| of a column of `right`, or a bound of it where that is too large to form."""
+        try:
+            top = max(self.right.column_sums(1))
+        except WorkloadError:
+            top = self.right.shape[0] * self.right.max_abs
+        return top if self.integral else float(top)
 
     def apply(self, vectors: Numbers) -> Numbers:
         return self.left.apply(self.right.apply(vectors))
@@ -270,7 +280,7 @@ class Compose(LinearOperator):
             return self.left.gram()
         check_dense(self.shape[1], self.shape[1])
         left = self.left.gram()
-        if self.integral and (not left.integral or left.max_abs * max(self.right.column_sums(1)) ** 2 >= INT64):
+        if self.integral and (not left.integral or left.max_abs * self._largest_sum() ** 2 >= INT64):
             # what is below would round, or might wrap
             return LinearOperator.gram(self)
         half = self.right.apply_transpose(left.dense())

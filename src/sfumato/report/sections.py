@@ -61,9 +61,9 @@ def figures(plan: Plan, queries: int) -> list[tuple[str, str, str]]:
         ("Guarantee", _short(plan), plan.unit.describe()),
         ("Typical error", show(plan.rmse), f"{unit}, root mean squared"),
         ("Largest standard error", show(plan.max_standard_error), unit),
-        ("Distance from the best", "–", "no lower bound is known")
+        ("Above the lower bound", "–", "no lower bound is known")
         if above is None
-        else ("Distance from the best", share(above), "above the proved lower bound"),
+        else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
     ]
 
 

@@ -217,6 +217,16 @@ def test_margins_by_part() -> None:
         budget_for(work, margin={"c": 1}, kind="zcdp", neighbours="add-remove")
 
 
+def test_one_margin_does_not_serve_two_units() -> None:
+    """A margin of 50 records must not bound a sum of days: it asked for an epsilon of 255 once."""
+    domain = Domain({"days": Integers(0, 60)})
+    work = stack(t=identity(domain, "days"), s=sums(domain, "days"))
+    with pytest.raises(PlanError, match="'s' is in days"):
+        budget_for(work, margin=50, kind="zcdp", neighbours="add-remove")
+    by_part = budget_for(work, margin={"t": 50, "s": 5000}, kind="zcdp", neighbours="add-remove")
+    assert by_part.parameter < 1
+
+
 # ---- a researcher's own strategy -------------------------------------------------------------------------
 
 
