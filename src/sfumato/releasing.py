@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from sfumato.errors import InvalidInput
 from sfumato.mechanisms import choose, run
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
@@ -88,6 +89,8 @@ def budget_of_margin(spec: Spec, margin: float) -> Budget:
 
 def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None = None) -> tuple[Plan, str | None]:
     """A saved plan, or the plan of a spec with the table that the spec names. Raises InvalidInput."""
+    if not Path(path).is_file():
+        raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
         return load_plan(path), None
     spec = read_spec(path)

@@ -91,6 +91,8 @@ def calibrate(
         law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, Fraction(1, 512)))
         return _checked(strategy, law, price, change)
     change = found(build(fine))
+    if change.value == 0:
+        raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     norm = max(float(change.value) ** (1 / power) / fine, 1e-300)
     per_scale = float(limit) ** (1 / power)
     exponent = math.ceil(math.log2(fine * norm / per_scale))

@@ -68,3 +68,9 @@ def test_a_name_belongs_to_one_plan(tmp_path: Path) -> None:
     with pytest.raises(sf.NameTaken, match="already paid"):
         sf.release(one, TABLE, ledger=ledger, name="n")
     assert ledger.spent == spent
+
+
+def test_what_is_public_needs_no_release() -> None:
+    """Under replace-one the number of records is public: nothing is measured, so nothing may be charged."""
+    with pytest.raises(sf.PlanError, match="public"):
+        sf.plan(sf.total(DOMAIN), sf.gdp(1), neighbours="replace-one")
