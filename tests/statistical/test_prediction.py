@@ -20,6 +20,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 
 REPEATS = 5_000
+RELEASES = 4
 Z = 7.13
 DOMAIN = Domain({"cell": Integers(0, 5), "sex": Integers(0, 1), "copy": Integers(0, REPEATS - 1)})
 COUNTS = (np.arange(DOMAIN.size).reshape(DOMAIN.shape) * 7919) % 23
@@ -71,7 +72,9 @@ def _check(error: np.ndarray, deviation: np.ndarray, kurtosis: float, shares: np
     ratio = (error**2).mean(axis=1) / deviation**2
     bound = Z * math.sqrt((2 + kurtosis) / n)
     assert np.abs(ratio - 1).max() < bound, "the variance is not the predicted one"
-    assert np.abs(shares - level).max() < Z * math.sqrt(level * (1 - level) / n) + 0.004, "coverage is off"
+    # sums of unequal Laplace draws are matched to their fourth moment, not exact
+    slack = 0.003 if kurtosis else 0.0
+    assert np.abs(shares - level).max() < Z * math.sqrt(level * (1 - level) / n) + slack, "coverage is off"
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
@@ -80,7 +83,7 @@ def test_bias_variance_and_coverage(mechanism: str, ask: Ask, budget: Budget, re
     """Mutants: sigma for variance; sensitivity from the unquantised strategy; a lost multiple; 0.7 and 1.3 sigma."""
     work = ask(["copy"])
     found = plan(work, budget, neighbours=relation, mechanism=mechanism)
-    error = np.concatenate([_errors(found, work) for _ in range(2)], axis=1)
+    error = np.concatenate([_errors(found, work) for _ in range(RELEASES)], axis=1)
     deviation = found.standard_errors().reshape(-1, REPEATS)[:, 0]
     query, margin = found.block_margins(0.95)[0]
     width = expand(margin, query).reshape(-1, REPEATS)[:, [0]]
@@ -89,7 +92,7 @@ def test_bias_variance_and_coverage(mechanism: str, ask: Ask, budget: Budget, re
     # the mean error over copies is the error of the query with the copies summed, which the plan knows too
     summed = ask([]).blocks[0]
     powers = expand(found.strategy.row_powers(summed.block, 2), summed)
-    spread = np.sqrt(powers * found.noise.variance / 2) / REPEATS
+    spread = np.sqrt(powers * found.noise.variance / RELEASES) / REPEATS
     assert np.abs(error.mean(axis=1) / np.maximum(spread, 1e-12)).max() < Z, "the answers are biased"
 
 
@@ -97,7 +100,7 @@ def test_the_tolerances_reject_wrong_noise() -> None:
     """The bounds above must refuse 0.7 and 1.3 times the deviation, and accept the right one."""
     rng = np.random.default_rng(3)
     for factor, fine in ((0.7, False), (1.0, True), (1.3, False)):
-        error = rng.normal(0, factor, (6, 2 * REPEATS))
+        error = rng.normal(0, factor, (6, RELEASES * REPEATS))
         width = 1.959964
         try:
             _check(error, np.ones(6), 0.0, (np.abs(error) <= width).mean(axis=1), 0.95)
