@@ -11,11 +11,11 @@ roots s spread so widely that squares lose their digits, the singular values of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigh, eigvalsh, svd
 
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
@@ -27,6 +27,13 @@ IntArray = NDArray[np.intp]
 _EPS = float(np.finfo(np.float64).eps)
 _LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slower way is taken
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
+
+
+def _lapack() -> ModuleType:
+    """scipy.linalg, which costs a quarter of the library's import and is needed only to factor."""
+    import scipy.linalg  # noqa: PLC0415
+
+    return scipy.linalg
 
 
 def _units(size: int) -> float:
@@ -77,14 +84,14 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
 def _squared(square: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
     doubt = (roundings + _units(len(square))) * _EPS * float(np.trace(square))
-    eigenvalues, vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
+    eigenvalues, vectors = _lapack().eigh(square, overwrite_a=True, check_finite=False, driver="evd")
     proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
     return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
 
 
 def _singular(scaled: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
-    _, singular, rows = svd(scaled, full_matrices=False, check_finite=False)
+    _, singular, rows = _lapack().svd(scaled, full_matrices=False, check_finite=False)
     norm = float(np.linalg.norm(singular))
     proved = _proved(singular, roundings * _EPS * norm**2, _units(sum(scaled.shape)) * _EPS * norm)
     return Spectrum(rows.T, _positive(singular), proved)
@@ -155,9 +162,9 @@ class GramBlock:
             return _singular(self.factor * root, 0.0)
         norms = np.sqrt(self.squares)
         correlations = self.gram / norms / norms[:, None]
-        found = _singular(cholesky(correlations, check_finite=False) * (norms * root), 0.0)
+        found = _singular(_lapack().cholesky(correlations, check_finite=False) * (norms * root), 0.0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
-        least = float(eigvalsh(correlations, check_finite=False)[0]) / p - _units(p) * _EPS
+        least = float(_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - _units(p) * _EPS
         relative = 2 * _units(p) * _EPS / least if least > 0.0 else 1.0
         return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
 
@@ -226,7 +233,7 @@ def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = No
         return GramBlock(gram, index, factor)
     if factor is not None:
         return _reduced(factor, index)
-    eigenvalues, vectors = eigh(correlations, check_finite=False, driver="evd")
+    eigenvalues, vectors = _lapack().eigh(correlations, check_finite=False, driver="evd")
     if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
         raise WorkloadError(
             "the gram is not positive semidefinite: its correlations have the eigenvalue "
@@ -250,7 +257,7 @@ def factor_block(factor: FloatArray, index: IntArray) -> Block:
 def _least_pivot(correlations: FloatArray) -> float:
     """The smallest pivot of a matrix with unit diagonal: near zero where its rank is deficient."""
     try:
-        return float(np.diagonal(cholesky(correlations, check_finite=False)).min()) ** 2
+        return float(np.diagonal(_lapack().cholesky(correlations, check_finite=False)).min()) ** 2
     except np.linalg.LinAlgError:
         return 0.0
 
@@ -259,6 +266,6 @@ def _reduced(factor: FloatArray, index: IntArray) -> Block:
     """The same Gram from a factor of full row rank."""
     norms = np.sqrt(np.einsum("ij,ij->j", factor, factor))
     norms[norms == 0.0] = 1.0
-    _, singular, rows = svd(factor / norms, full_matrices=False, check_finite=False)
+    _, singular, rows = _lapack().svd(factor / norms, full_matrices=False, check_finite=False)
     kept = singular > max(factor.shape) * _EPS * singular[0]
     return FactorBlock(singular[kept][:, None] * rows[kept] * norms, index)
