@@ -195,6 +195,6 @@ class Column:
         spellings = [value] if isinstance(value, str) else [constant.raw, show_number(self._double(constant))]
         found = next((self._indices[s] for s in spellings if s in self._indices), None)
         if found is None:
-            allowed = nearest(spellings[0], self.attribute.declared_labels)
+            allowed = nearest(spellings[0], self.attribute.labels)
             self._refuse(constant.at, f"{self.name} has no {spellings[0]!r}; {allowed}")
         return found
