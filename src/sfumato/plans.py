@@ -17,7 +17,7 @@ from sfumato.explain import explain_plan
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.accountant import Event
+from sfumato.privacy.accountant import Event, events_export
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity
@@ -241,6 +241,50 @@ class Plan:
         return fingerprint(
             (self.workload, self.budget, self.unit, self.mechanism, self.strategy, self.noise, self.price)
         )
+
+    def facts(self) -> dict[str, Any]:
+        """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+        noise, found = self.noise, self.sensitivity
+        return {
+            "privacy": {
+                "neighbours": self.unit.neighbours.value,
+                "person": self.unit.person,
+                "rows_per_person": self.unit.rows_per_person,
+                "unit": self.unit.describe(),
+                "budget": self.budget.to_json(),
+                "statement": str(self.budget),
+                "events": list(events_export([self.price])),
+            },
+            "mechanism": {
+                "name": self.mechanism,
+                "strategy": self.strategy.summary,
+                "noise": {
+                    "law": type(noise).__name__,
+                    "scale": str(getattr(noise, "sigma", None) or getattr(noise, "scale", None)),
+                },
+                "sensitivity": {
+                    "norm": "L1" if found.power == 1 else "L2 squared",
+                    "value": str(found.value),
+                    "exact": found.exact,
+                },
+                "record_limit": self.record_limit,
+            },
+            "error": {
+                "rmse": self.rmse,
+                "max_standard_error": self.max_standard_error,
+                "objective": self.objective,
+                "objective_value": self.objective_value,
+                "lower_bound": self.lower_bound,
+                "bias_bound_per_record": self.bias_bound,
+                "unit": self.main_unit,
+            },
+            "hashes": {
+                "plan": self.fingerprint,
+                "workload": fingerprint(self.workload),
+                "strategy": fingerprint(self.strategy),
+                "domain": fingerprint(self.workload.domain),
+            },
+        }
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to one file (no pickle)."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.codec import fingerprint, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
-from sfumato.privacy.accountant import events_export
 from sfumato.releases.writing import write_answers, write_measurements, write_tables
 
 if TYPE_CHECKING:
@@ -85,46 +84,17 @@ def describe(release: Release) -> dict[str, Any]:
     """The public facts of a release as plain JSON values."""
     plan, p = release.plan, release.provenance
     k, m = plan.workload.shape
+    known = plan.facts()
+    known["mechanism"] |= {
+        "sampler": "exact integer law from the operating system's generator; no seed",
+        "trust_model": "central: the custodian holds the table",
+    }
     return {
         "format": "sfumato release 1",
         "name": p.name,
         "created": p.created,
-        "privacy": {
-            "neighbours": plan.unit.neighbours.value,
-            "person": plan.unit.person,
-            "rows_per_person": plan.unit.rows_per_person,
-            "unit": plan.unit.describe(),
-            "budget": plan.budget.to_json(),
-            "statement": str(plan.budget),
-            "events": list(events_export([plan.price])),
-        },
-        "mechanism": {
-            "name": plan.mechanism,
-            "strategy": plan.strategy.summary,
-            "noise": _noise(release),
-            "sampler": "exact integer law from the operating system's generator; no seed",
-            "sensitivity": {
-                "norm": "L1" if plan.sensitivity.power == 1 else "L2 squared",
-                "value": str(plan.sensitivity.value),
-                "exact": plan.sensitivity.exact,
-            },
-            "trust_model": "central: the custodian holds the table",
-        },
-        "error": {
-            "rmse": plan.rmse,
-            "max_standard_error": plan.max_standard_error,
-            "lower_bound": plan.lower_bound,
-            "bias_bound_per_record": plan.bias_bound,
-            "objective": plan.objective,
-            "unit": plan.main_unit,
-        },
+        **known,
         "workload": {"queries": k, "cells": str(m), "parts": {n: len(w) for n, w in plan.workload.parts.items()}},
-        "hashes": {
-            "plan": plan.fingerprint,
-            "workload": fingerprint(plan.workload),
-            "strategy": fingerprint(plan.strategy),
-            "domain": fingerprint(plan.workload.domain),
-        },
         "ledger": {
             "one_shot": p.one_shot,
             "id": p.ledger_id,
@@ -135,12 +105,6 @@ def describe(release: Release) -> dict[str, Any]:
         "post_processing": "least squares; answers are unbiased and not rounded or clipped",
         "versions": dict(p.versions),
     }
-
-
-def _noise(release: Release) -> dict[str, str]:
-    noise = release.measurement.noise
-    scale = getattr(noise, "sigma", None) or getattr(noise, "scale", None)
-    return {"law": type(noise).__name__, "scale": str(scale)}
 
 
 def result_hash(release: Release) -> str:

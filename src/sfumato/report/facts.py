@@ -6,11 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.codec import fingerprint
-from sfumato.explain import noise_name
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
-from sfumato.privacy.accountant import events_export
 from sfumato.workloads import QueryBlock, Workload
 
 __all__ = ["Family", "above_bound", "families", "family_name", "plan_facts", "sensitivity_text"]
@@ -73,39 +70,14 @@ def sensitivity_text(plan: Plan) -> str:
 def plan_facts(plan: Plan) -> dict[str, Any]:
     """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
     k, m = plan.workload.shape
-    scale = getattr(plan.noise, "sigma", None) or getattr(plan.noise, "scale", None)
+    known = plan.facts()
+    known["mechanism"] |= {"values": sum(b.rows for b in plan.strategy.blocks), "notes": list(plan.notes)}
+    known["error"]["above_bound"] = above_bound(plan)
     return {
         "format": "sfumato plan 1",
         "queries": k,
         "cells": str(m),
-        "privacy": {
-            "neighbours": plan.unit.neighbours.value,
-            "person": plan.unit.person,
-            "rows_per_person": plan.unit.rows_per_person,
-            "unit": plan.unit.describe(),
-            "budget": plan.budget.to_json(),
-            "statement": str(plan.budget),
-            "events": list(events_export([plan.price])),
-        },
-        "mechanism": {
-            "name": plan.mechanism,
-            "strategy": plan.strategy.summary,
-            "values": sum(b.rows for b in plan.strategy.blocks),
-            "noise": {"law": noise_name(plan), "scale": str(scale)},
-            "sensitivity": {"value": str(plan.sensitivity.value), "power": plan.sensitivity.power},
-            "record_limit": plan.record_limit,
-            "notes": list(plan.notes),
-        },
-        "error": {
-            "rmse": plan.rmse,
-            "max_standard_error": plan.max_standard_error,
-            "objective": plan.objective,
-            "objective_value": plan.objective_value,
-            "lower_bound": plan.lower_bound,
-            "above_bound": above_bound(plan),
-            "unit": plan.main_unit,
-        },
+        **known,
         "families": plan.errors(0.95).rows(),
         "candidates": plan.candidates.rows(),
-        "hashes": {"plan": plan.fingerprint, "workload": fingerprint(plan.workload)},
     }
