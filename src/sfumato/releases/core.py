@@ -165,7 +165,7 @@ class Release:
 
     def standard_errors(self) -> FloatArray:
         """(k,) standard errors of the answers: those that the plan predicted."""
-        return np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in self.workload.blocks])
+        return self.plan.standard_errors(self.part)
 
     def variances(self, block: Block) -> FloatArray:
         """Variances of the answers to a block, one axis per factor (length 1 where constant)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -76,8 +76,3 @@ def marginalise(table: Numbers, attributes: Sequence[str], query: Block) -> Numb
 def row_shape(query: Block) -> tuple[int, ...]:
     """Number of rows per factor."""
     return tuple(f.shape[0] for f in query.factors)
-
-
-def attribute_sizes(query: Block, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Number of cells per attribute of a block."""
-    return tuple(sizes[a] for a in query.attributes)
