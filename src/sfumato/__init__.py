@@ -1,7 +1,7 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
 from sfumato.curator import Histogram
-from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import (
     BudgetError,
     BudgetExceeded,
@@ -20,7 +20,7 @@ from sfumato.errors import (
     SpecError,
     WorkloadError,
 )
-from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, simulate
+from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -30,6 +30,7 @@ from sfumato.releasing import release
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads import (
     Workload,
+    hierarchy,
     identity,
     marginals,
     predicates,
@@ -61,6 +62,7 @@ __all__ = [
     "Domain",
     "DomainError",
     "Factorization",
+    "Hierarchy",
     "Histogram",
     "Integers",
     "Intervals",
@@ -91,11 +93,13 @@ __all__ = [
     "difference",
     "factorization",
     "gdp",
+    "hierarchy",
     "identity",
     "load_plan",
     "load_release",
     "marginals",
     "plan",
+    "plan_for",
     "predicates",
     "prefix",
     "pure",

@@ -1,4 +1,4 @@
-"""Names, numbers and sizes as people declare them: read, refused or shown."""
+"""Names, numbers, sizes and files as people declare them: read, refused or shown."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ import unicodedata
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, SpecError
 
-__all__ = ["Number", "check_distinct", "check_text", "read_number", "shorten", "show_count", "show_number"]
+__all__ = [
+    "Number",
+    "check_distinct",
+    "check_text",
+    "read_number",
+    "read_text",
+    "shorten",
+    "show_count",
+    "show_number",
+]
 
 Number = int | float
 
 _MAX_NAME_BYTES = 256
 _MAX_NUMBER = 1e150
+_MAX_BYTES = 4 * 2**20
 # letters, marks and symbols that show nothing: fillers, joiners, variation selectors, the empty braille pattern
 _BLANK = frozenset(
     map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10)))
@@ -59,6 +71,27 @@ def read_number(value: object, what: str) -> Number:
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) <= _MAX_NUMBER:
         raise DomainError(f"{what} must be a finite number, not {shorten(value)}")
     return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
+
+
+def read_text(path: str | PathLike[str], what: str, limit: int = _MAX_BYTES) -> str:
+    """The text of a regular UTF-8 file of at most `limit` bytes, with or without a byte order mark."""
+    place = Path(path)
+    try:
+        if not place.is_file():
+            raise SpecError(f"{what} {str(place)!r} is no file that can be read")
+        with place.open("rb") as handle:
+            content = handle.read(limit + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"{what} {str(place)!r} cannot be read: {error}") from error
+    if len(content) > limit:
+        raise SpecError(f"{what} {str(place)!r} is larger than {limit:,} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{what} {str(place)!r} is not UTF-8 text; save it as UTF-8", line) from error
 
 
 def shorten(value: object) -> str:

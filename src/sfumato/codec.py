@@ -12,6 +12,7 @@ import json
 import math
 import operator
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
+from sfumato.spool import forget
 
 __all__ = [
     "decode",
@@ -42,9 +44,12 @@ Arrays = dict[str, NDArray[Any]]
 
 _CLASSES: dict[str, type] = {}
 _MAX_DEPTH = 64
+_HASHED = 2**23
 _MAX_JSON_BYTES = 256 * 2**20
 _MAX_ARRAY_BYTES = 4 * 2**30
 _DOCUMENT = "document.json"
+_OUTSIDE = "~outside"
+_BESIDE = re.compile(r"values-[0-9]{1,6}\.npy")
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
@@ -89,7 +94,7 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
         if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
             raise InvalidInput(f"an array of {value.dtype} cannot be stored; use numbers of at most 64 bits")
         key = f"a{len(arrays)}"
-        arrays[key] = np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
+        arrays[key] = value if isinstance(value, np.memmap) else _plain(value)
         return {"~array": key}
     if isinstance(value, Mapping):
         return {"~map": [[_encode(k, arrays, depth + 1), _encode(v, arrays, depth + 1)] for k, v in value.items()]}
@@ -102,6 +107,10 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
         body = {f.name: _encode(getattr(value, f.name), arrays, depth + 1) for f in fields(value) if f.init}
         return {"~class": name, **body}
     raise InvalidInput(f"a {name} cannot be stored")
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def _encode_integer(value: int) -> int | dict[str, str]:
@@ -156,7 +165,10 @@ def fingerprint(value: object) -> str:
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True, ensure_ascii=True).encode())
     for key, array in arrays.items():
         digest.update(f"{key}:{array.dtype.str}:{array.shape}".encode())
-        digest.update(array.tobytes())
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, _HASHED):
+            digest.update(flat[start : start + _HASHED].data)
+            forget(array)
     return digest.hexdigest()
 
 
@@ -183,10 +195,17 @@ def sync_folder(path: Path) -> None:
 
 
 def write_document(path: str | os.PathLike[str], value: object) -> None:
-    """Store a value in one file (a zip of one JSON document and plain .npy arrays)."""
+    """Store a value in one file (a zip of one JSON document and plain .npy arrays).
+
+    Arrays that are files of the same folder already stay where they are, and the document names them.
+    """
     tree, arrays = encode(value)
+    outside = {k: name for k, a in arrays.items() if (name := _beside(a, Path(path).parent)) is not None}
+    if outside:
+        tree = {_OUTSIDE: outside, "value": tree}
+    inside = {k: _plain(a) for k, a in arrays.items() if k not in outside}
     document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
-    if len(document) > _MAX_JSON_BYTES or sum(a.nbytes for a in arrays.values()) > _MAX_ARRAY_BYTES:
+    if len(document) > _MAX_JSON_BYTES or sum(a.nbytes for a in inside.values()) > _MAX_ARRAY_BYTES:
         raise InvalidInput(
             f"at most {_MAX_JSON_BYTES:,} bytes of text and {_MAX_ARRAY_BYTES:,} of arrays can be stored"
         )
@@ -196,11 +215,31 @@ def write_document(path: str | os.PathLike[str], value: object) -> None:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as bundle:
             # an entry made by hand bears no time: equal values are equal files
             bundle.writestr(zipfile.ZipInfo(_DOCUMENT), document, zipfile.ZIP_DEFLATED, 6)
-            for key, array in arrays.items():
+            for key, array in inside.items():
                 with bundle.open(f"{key}.npy", "w", force_zip64=True) as handle:
                     np.lib.format.write_array(handle, array, allow_pickle=False)
 
     write_atomically(Path(path), write)
+
+
+def _beside(array: NDArray[Any], folder: Path) -> str | None:
+    """The name of the file that holds an array, where that lies in the folder."""
+    name = getattr(array, "filename", None)
+    if not isinstance(array, np.memmap) or name is None or Path(name).parent.resolve() != folder.resolve():
+        return None
+    return Path(name).name
+
+
+def _read_beside(folder: Path, name: object) -> NDArray[Any]:
+    if not isinstance(name, str) or not _BESIDE.fullmatch(name):
+        raise InvalidInput(f"it names the foreign file {name!r}")
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        raise InvalidInput(f"its file {name} is missing")
+    array = np.lib.format.open_memmap(path, mode="r")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8 or array.ndim != 1:
+        raise InvalidInput(f"its file {name} holds no plain numbers")
+    return array
 
 
 def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...]) -> Any:
@@ -215,6 +254,9 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
             arrays = {
                 m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
             }
+        if isinstance(tree, dict) and _OUTSIDE in tree:
+            arrays |= {k: _read_beside(Path(path).parent, name) for k, name in tree[_OUTSIDE].items()}
+            tree = tree["value"]
         value = decode(tree, arrays)
     except _UNREADABLE as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error

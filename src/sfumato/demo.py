@@ -14,7 +14,7 @@ from sfumato.domain import OTHER, Attribute, Categories, Domain
 from sfumato.errors import InvalidInput
 from sfumato.frames import Frame
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Plan, expand
+from sfumato.plans import Plan
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
 from sfumato.releasing import REPORT, plan_of, release
@@ -109,7 +109,7 @@ def _comparison(done: Release, table: Path, page: Path) -> str:
     exact = exact_answers(plan.workload, table)
     errors = done.answers - exact
     actual = math.sqrt(float((errors**2).mean()))
-    width = np.concatenate([expand(w, q) for q, w in plan.block_margins(0.95)])
+    width = plan.half_widths(0.95)
     inside = float((np.abs(errors) <= width).mean())
     write_report(done, page, actual=exact)
     return (

@@ -29,7 +29,9 @@ def noise_name(plan: Plan) -> str:
 def explain_plan(plan: Plan) -> str:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     k, m = plan.workload.shape
-    many = plan.errors()
+    few = plan.workload.tables <= _SHOWN
+    errors = plan.errors() if few else plan.errors_by_order()
+    shown = "table" if few else "number of attributes; plan.errors() has every table"
     unit = plan.main_unit
     lines = [
         f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
@@ -47,7 +49,7 @@ def explain_plan(plan: Plan) -> str:
             f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
         )
     lines += [f"  note       {n}" for n in plan.notes]
-    lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(many)]
+    lines += ["", f"Errors by {shown} (margin: half-width of a 95 % interval):", _table(errors)]
     if plan.considered:
         lines += ["", "Considered:", str(plan.candidates)]
     return "\n".join(lines)

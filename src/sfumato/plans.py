@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from sfumato.codec import fingerprint, read_document, storable, write_document
+from sfumato.covariances import Question, covariance, table_covariances
 from sfumato.errors import PlanError
 from sfumato.explain import explain_plan
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins
 from sfumato.operators.base import FloatArray
+from sfumato.predictions import Entry, by_order, by_table
 from sfumato.privacy.accountant import Event, events_export
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
@@ -24,7 +26,8 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.base import Strategy
 from sfumato.strategies.calibrate import NoiseName, calibrate
-from sfumato.workloads import RECORDS, QueryBlock, Workload
+from sfumato.strategies.residuals import Known
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]
 
@@ -42,6 +45,12 @@ class Problem:
     objective: str = "mean"
     records: int | None = None
     unit_lattice: bool = False
+    known: tuple[Known, ...] = ()
+
+    def is_known(self, names: Iterable[str]) -> bool:
+        """Whether the joint table of these attributes is public."""
+        axes = {self.workload.domain.axis(a) for a in names}
+        return any(axes <= set(k.axes) for k in self.known)
 
     @functools.cached_property
     def sizes(self) -> dict[str, int]:
@@ -51,12 +60,14 @@ class Problem:
     @property
     def total_weight(self) -> float:
         """Weights of all queries: by how much the sum of weighted variances exceeds their mean."""
-        return sum(self.objective_weight(q) * q.rows for q in self.workload.blocks)
+        return sum(self.objective_weight(i) * i.rows for i in self.workload.items)
 
-    def objective_weight(self, query: QueryBlock) -> float:
+    def objective_weight(self, query: QueryBlock | QueryFamily) -> float:
         """The weight of a block's squared errors; sums are measured in their largest value, so that units agree."""
         weight = float(query.weight)
-        return weight if query.unit == RECORDS else weight / max(query.block.operator.max_abs, 1e-300) ** 2
+        if isinstance(query, QueryFamily) or query.unit == RECORDS:
+            return weight
+        return weight / max(query.block.operator.max_abs, 1e-300) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +121,34 @@ class Plan:
     # -- predicted errors --------------------------------------------------------------------------
 
     @functools.cached_property
-    def powers(self) -> tuple[FloatArray, ...]:
-        """Per block: sums of squares of the reconstruction's rows, one axis per factor (length 1 if constant)."""
-        return tuple(self.strategy.row_powers(q.block, 2) for q in self.workload.blocks)
+    def entries(self) -> tuple[Entry, ...]:
+        """The sums of squares of the reconstruction's rows: per family of tables where each has one, else per block."""
+        out: list[Entry] = []
+        for item in self.workload.items:
+            if isinstance(item, QueryFamily):
+                powers = self.strategy.family_powers(item.family, 2)
+                if powers is not None:
+                    out.append(Entry(item, powers))
+                    continue
+            blocks = self._blocks(item)
+            out += [Entry(q, self.strategy.row_powers(q.block, 2)) for q in blocks]
+        return tuple(out)
+
+    def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
+        return Workload(self.workload.domain, (item,)).blocks
 
     def block_variances(self) -> list[tuple[QueryBlock, FloatArray]]:
-        """Per block the predicted variances, compact as in `powers`."""
-        return [(q, p * self.noise.variance) for q, p in zip(self.workload.blocks, self.powers, strict=True)]
-
-    def _mean_variance(self, only: Callable[[QueryBlock], bool]) -> float:
-        chosen = [(q, v) for q, v in self.block_variances() if only(q)]
-        return sum(float(v.mean()) * q.rows for q, v in chosen) / max(1, sum(q.rows for q, _ in chosen))
+        """Per block the predicted variances, one axis per factor of the block (length 1 where nothing changes)."""
+        out: list[tuple[QueryBlock, FloatArray]] = []
+        for e in self.entries:
+            variances = e.powers * self.noise.variance
+            if isinstance(e.item, QueryBlock):
+                out.append((e.item, variances))
+                continue
+            shape = (1,) * e.item.family.order
+            pairs = zip(self._blocks(e.item), variances, strict=True)
+            out += [(q, np.full(shape, v)) for q, v in pairs]
+        return out
 
     @functools.cached_property
     def main_unit(self) -> str:
@@ -131,22 +159,32 @@ class Plan:
     @functools.cached_property
     def rmse(self) -> float:
         """Root mean squared error over all queries in records (over all queries, if none counts records)."""
-        return math.sqrt(self._mean_variance(lambda q: q.unit == self.main_unit))
+        chosen = [e for e in self.entries if e.item.unit == self.main_unit]
+        mean = sum(e.sum() for e in chosen) / max(1, sum(e.item.rows for e in chosen))
+        return math.sqrt(mean * self.noise.variance)
 
     @functools.cached_property
     def max_standard_error(self) -> float:
         """The largest standard error of a query (of those that count records, where there are any)."""
-        chosen = [float(v.max()) for q, v in self.block_variances() if q.unit == self.main_unit]
-        return math.sqrt(max(chosen))
+        largest = max(float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit)
+        return math.sqrt(largest * self.noise.variance)
 
     def standard_errors(self, part: str | None = None) -> FloatArray:
         """(k,) predicted standard errors of all queries in order, or of one part."""
-        chosen = [(q, v) for q, v in self.block_variances() if part in (None, q.part)]
+        return np.concatenate([e.expand(np.sqrt(e.powers * self.noise.variance)) for e in self._listed(part)])
+
+    def half_widths(self, confidence: float, part: str | None = None) -> FloatArray:
+        """(k,) half-widths of pointwise intervals of all queries in order, or of one part."""
+        level = check_confidence(confidence)
+        return np.concatenate([e.expand(self.margins(e, level)) for e in self._listed(part)])
+
+    def _listed(self, part: str | None) -> list[Entry]:
+        chosen = [e for e in self.entries if part in (None, e.item.part)]
         if not chosen:
             raise PlanError(f"no part is called {part!r}; there are {', '.join(self.workload.parts)}")
-        if sum(q.rows for q, _ in chosen) > _MAX_ERRORS:
-            raise PlanError("too many queries to list; take plan.block_variances(), which is compact")
-        return np.concatenate([np.sqrt(expand(v, q)) for q, v in chosen])
+        if sum(e.item.rows for e in chosen) > _MAX_ERRORS:
+            raise PlanError("too many queries to list; take plan.errors(), one line per table")
+        return chosen
 
     @property
     def objective_value(self) -> float:
@@ -155,10 +193,11 @@ class Plan:
         Equal to `rmse` (objective "mean") or `max_standard_error` ("max") where all weights are 1.
         """
         problem = Problem(self.workload, self.budget, self.unit, "gaussian")
-        weighted = [(problem.objective_weight(q), v, q.rows) for q, v in self.block_variances()]
+        weighted = [(problem.objective_weight(e.item), e) for e in self.entries]
         if self.objective == "max":
-            return math.sqrt(max(w * float(v.max()) for w, v, _ in weighted))
-        return math.sqrt(sum(w * float(v.mean()) * n for w, v, n in weighted) / problem.total_weight)
+            return math.sqrt(max(w * float(e.powers.max()) for w, e in weighted) * self.noise.variance)
+        total = sum(w * e.sum() for w, e in weighted) * self.noise.variance
+        return math.sqrt(total / problem.total_weight)
 
     @property
     def lower_bound(self) -> float | None:
@@ -169,36 +208,30 @@ class Plan:
         """
         return self.bound
 
-    def block_margins(self, confidence: float) -> list[tuple[QueryBlock, FloatArray]]:
-        """Per block the half-widths of pointwise intervals, compact as in `powers`."""
-        out: list[tuple[QueryBlock, FloatArray]] = []
-        for q, second in zip(self.workload.blocks, self.powers, strict=True):
-            out.append((q, margins(confidence, second, self.fourth_powers(q), self.noise)))
-        return out
+    def margins(self, entry: Entry, confidence: float) -> FloatArray:
+        """Half-widths of pointwise intervals, compact as the entry's powers."""
+        return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise)
 
-    def fourth_powers(self, query: QueryBlock) -> FloatArray | None:
+    def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:
         """Sums of fourth powers of the reconstruction's rows where the noise's shape matters, else None."""
         if not isinstance(self.noise, DiscreteLaplace):
             return None
-        return self.strategy.row_powers(query.block, 4)
+        if isinstance(item, QueryFamily):
+            return self.strategy.family_powers(item.family, 4)
+        return self.strategy.row_powers(item.block, 4)
 
     def errors(self, confidence: float = 0.95) -> Frame:
         """One row per table or family of queries: cells, rmse, worst standard error, margin at that confidence."""
+        return by_table(self.workload.domain, self.entries, self.noise, self.entry_margins(confidence))
+
+    def errors_by_order(self, confidence: float = 0.95) -> Frame:
+        """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin."""
+        return by_order(self.entries, self.noise, self.entry_margins(confidence))
+
+    def entry_margins(self, confidence: float) -> list[FloatArray]:
+        """Half-widths of pointwise intervals, compact as the entries."""
         level = check_confidence(confidence)
-        rows: list[dict[str, Any]] = []
-        for (q, v), (_, m) in zip(self.block_variances(), self.block_margins(level), strict=True):
-            rows.append(
-                {
-                    "part": q.part,
-                    "attributes": ", ".join(q.attributes) or "(total)",
-                    "cells": q.rows,
-                    "unit": q.unit,
-                    "rmse": math.sqrt(float(v.mean())),
-                    "worst_standard_error": math.sqrt(float(v.max())),
-                    "margin": float(m.max()),
-                }
-            )
-        return Frame({name: [r[name] for r in rows] for name in rows[0]})
+        return [self.margins(e, level) for e in self.entries]
 
     def smallest_count(self, cv: float = 0.2) -> Frame:
         """Per table: the smallest count whose standard error is at most `cv` of it; None for sums of other units."""
@@ -208,6 +241,21 @@ class Plan:
         errors = zip(table["worst_standard_error"], table["unit"], strict=True)
         counts = [math.ceil(e / cv) if unit == RECORDS else None for e, unit in errors]
         return Frame({"part": table["part"], "attributes": table["attributes"], "smallest_count": counts})
+
+    def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
+        """Covariances of the answers to two questions, or to one: (answers to first, answers to second).
+
+        A question is a tuple of attribute names (the cells of that table), a predicate, or a workload. Exact.
+        Raises NotAnswerable for what will not be measured, PlanError where there are too many.
+        """
+        return covariance(self.strategy, self.workload.domain, first, second, self.noise.variance)
+
+    def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
+        """Covariances of the cells of two tables, however large, by which common attributes agree.
+
+        One row per pattern. Raises PlanError where more than agreement counts, as in tilted residuals.
+        """
+        return table_covariances(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
     @property
     def candidates(self) -> Frame:
@@ -225,7 +273,8 @@ class Plan:
     @functools.cached_property
     def bias_bound(self) -> float:
         """Largest bias of an answer per record, from rounding real numbers to integers; 0 where there is none."""
-        return max(self.strategy.bias_bound(q.block) for q in self.workload.blocks)
+        blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
+        return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
 
     @functools.cached_property
     def record_limit(self) -> int:
@@ -304,12 +353,6 @@ class Plan:
         import html  # noqa: PLC0415
 
         return f"<pre>{html.escape(self.explain())}</pre>"
-
-
-def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
-    """A compact array of a block, spread to one value per query."""
-    shape = tuple(f.shape[0] for f in query.block.factors)
-    return np.broadcast_to(values, shape).reshape(-1)
 
 
 def load_plan(path: str | PathLike[str]) -> Plan:

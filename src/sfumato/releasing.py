@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput
-from sfumato.mechanisms import choose, run
+from sfumato.mechanisms import budget_for, choose, run
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -73,6 +73,7 @@ def _options(spec: Spec) -> dict[str, Any]:
         "mechanism": spec.mechanism,
         "objective": spec.objective,
         "records": spec.records,
+        "public": spec.public or None,
     }
 
 
@@ -84,7 +85,7 @@ def plan_of(spec: Spec, progress: choose.Progress | None = None) -> Plan:
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
     """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
     kind, delta = spec.budget.kind, spec.budget.delta
-    return choose.budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
+    return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
 
 
 def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None = None) -> tuple[Plan, str | None]:

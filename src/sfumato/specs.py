@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import (
     Workload,
+    hierarchy,
     identity,
     marginals,
     predicates,
@@ -47,7 +48,7 @@ class Spec:
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder.
     `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective` and
-    `records` are as in `sf.plan`.
+    `records` are as in `sf.plan`, and so is `public`, by tuples of names.
     """
 
     domain: Domain
@@ -61,6 +62,7 @@ class Spec:
     objective: Literal["mean", "max"]
     records: int | None
     path: Path
+    public: Mapping[tuple[str, ...], Any]
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
@@ -70,7 +72,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     """
     place = Path(path)
     root = read_toml(place)
-    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan")
+    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan", "public")
     if blanks := root.blanks():
         listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
         raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])
@@ -96,6 +98,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         objective=objective,
         records=records,
         path=place,
+        public=_public(root, domain),
     )
 
 
@@ -139,6 +142,20 @@ def _refuse_drop(root: Section, name: str, policy: str) -> NoReturn:
     )
 
 
+def _public(root: Section, domain: Domain) -> dict[tuple[str, ...], Any]:
+    """Tables known from elsewhere: [[public]] with the attributes and the counts, nested by attribute."""
+    out: dict[tuple[str, ...], Any] = {}
+    for entry in root.sections("public"):
+        entry.allow("table", "counts")
+        entry.need("table", "it lists the attributes of a table that is known from elsewhere")
+        entry.need("counts", "they are its counts, nested by attribute")
+        names = tuple(_names(entry, domain, "table"))
+        if names in out:
+            raise entry.refuse(f"the table of {', '.join(names)} is given twice", "table")
+        out[names] = entry.items("counts")
+    return out
+
+
 def _workload(root: Section, domain: Domain) -> Workload:
     entries = root.sections("queries")
     if not 1 <= len(entries) <= _MAX_QUERIES:
@@ -154,7 +171,7 @@ def _workload(root: Section, domain: Domain) -> Workload:
     for entry, name in zip(entries, names, strict=True):
         work = _query(entry, domain)
         if name is None:
-            name = _unused(work.blocks[0].part, taken)
+            name = _unused(work.items[0].part, taken)
             taken.add(name)
         with entry.guard("name"):
             work = work.named(name)
@@ -189,7 +206,7 @@ def _known(entry: Section, domain: Domain, name: object, *keys: str | int) -> st
     if not isinstance(name, str):
         raise entry.refuse(f"must be the name of an attribute in quotes, not {name!r}", *keys)
     if name not in domain:
-        raise entry.refuse(f"no attribute is called {name!r}; {nearest(name, domain.names)}", *keys)
+        raise entry.refuse(f"no attribute is called {name!r}; {nearest(name, (*domain.names, *domain.levels))}", *keys)
     return name
 
 
@@ -207,7 +224,34 @@ def _sets(entry: Section, domain: Domain) -> Workload:
         if not isinstance(names, list):
             raise entry.refuse(f'must be a list of names, as in sets = [["age", "sex"]], not {names!r}', "sets", i)
         sets.append([_known(entry, domain, name, "sets", i) for name in names])
-    return marginals(domain, sets=sets)
+    return marginals(domain, sets=sets, factors=_factors(entry, domain))
+
+
+def _factors(entry: Section, domain: Domain) -> dict[str, Any] | None:
+    """What is asked of single attributes inside marginal tables."""
+    if "factors" not in entry:
+        return None
+    given = entry.section("factors")
+    out: dict[str, Any] = {}
+    for name in given:
+        _known(given, domain, name, name)
+        kind = given.raw(name)
+        with given.guard(name):
+            out[name] = tuple(kind) if isinstance(kind, list) else kind
+            marginals(domain, sets=[[name]], factors=out)
+    return out
+
+
+def _tables(key: str) -> Callable[[Section, Domain], Workload]:
+    """All marginal tables of an order, or up to one."""
+
+    def read(entry: Section, domain: Domain) -> Workload:
+        order, factors = entry.whole(key), _factors(entry, domain)
+        if key == "upto":
+            return marginals(domain, upto=order, factors=factors)
+        return marginals(domain, order, factors=factors)
+
+    return read
 
 
 def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Domain], Workload]:
@@ -251,12 +295,13 @@ def _total(entry: Section, domain: Domain) -> Workload:
 
 # what a [[queries]] table may ask: how it is read, and the keys that go with it
 _KINDS: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]] = {
-    "marginals": (lambda entry, domain: marginals(domain, entry.whole("marginals")), ()),
-    "upto": (lambda entry, domain: marginals(domain, upto=entry.whole("upto")), ()),
-    "sets": (_sets, ()),
+    "marginals": (_tables("marginals"), ("factors",)),
+    "upto": (_tables("upto"), ("factors",)),
+    "sets": (_sets, ("factors",)),
     "prefix": (_ordered("prefix", prefix), ("by",)),
     "ranges": (_ordered("ranges", ranges), ("by",)),
     "windows": (_ordered("windows", windows), ("by", "width")),
+    "hierarchy": (_ordered("hierarchy", hierarchy), ("by",)),
     "sums": (_ordered("sums", sums), ("by", "values")),
     "identity": (_identity, ()),
     "total": (_total, ()),

@@ -21,8 +21,8 @@ from sfumato.operators import (
     Tree,
 )
 from sfumato.privacy import search as search_module
+from sfumato.privacy.pairs import exact_gram
 from sfumato.privacy.search import Patterns, largest_combination
-from sfumato.privacy.sensitivity import exact_gram
 from support.operators import dense, written_out
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,88 +24,21 @@ from sfumato.operators import (
     Total,
     Tree,
 )
+from sfumato.privacy import changes as changes_module
+from sfumato.privacy import pairs as pairs_module
 from sfumato.privacy import search as search_module
-from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from support.operators import dense, operators, simple, written_out
+from support.operators import dense, operators, simple
+from support.sensitivities import Case, brute_force, cases, columns_of
 
 laws = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-NAMES = ("a", "b", "c")
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
 REPLACE_ONE = PrivacyUnit(Neighbours.REPLACE_ONE)
 LARGE = st.integers(-(2**30), 2**30)
-Case = tuple[list[Block], dict[str, int]]
-
-
-# ---- brute force -----------------------------------------------------------------------------------------
-
-
-def columns_of(blocks: list[Block], sizes: Mapping[str, int]) -> list[Any]:
-    """The column of the stacked strategy for every cell of the domain, as arrays of Python integers."""
-    matrices = [[written_out(f) for f in b.factors] for b in blocks]
-    columns: list[Any] = []
-    for cell in itertools.product(*(range(n) for n in sizes.values())):
-        at = dict(zip(sizes, cell, strict=True))
-        column: list[int] = []
-        for block, factors in zip(blocks, matrices, strict=True):
-            part = [1]
-            for group, matrix in zip(block.groups, factors, strict=True):
-                place = 0
-                for name in group:
-                    place = place * sizes[name] + at[name]
-                part = [p * v for p in part for v in matrix[:, place].tolist()]
-            column += part
-        columns.append(np.array(column, dtype=object))
-    return columns
-
-
-def sums_of_rows(columns: list[Any], most: int) -> list[Any]:
-    """What one person with at most `most` rows can add to the strategy's values."""
-    chosen = itertools.chain.from_iterable(itertools.combinations_with_replacement(columns, k) for k in range(most + 1))
-    return [sum(rows, np.zeros(len(columns[0]), dtype=object)) for rows in chosen]
-
-
-def brute_force(columns: list[Any], neighbours: Neighbours, most: int, power: int, persons: bool = False) -> int:
-    """The largest sum of |change|^power over neighbouring tables, by definition."""
-    if neighbours is Neighbours.ADD_REMOVE:
-        changes: Iterator[Any] = iter(sums_of_rows(columns, most))
-    elif not persons:
-        # every record is counted exactly once
-        changes = (u - v for u, v in itertools.product(columns, columns))
-    else:
-        rows = sums_of_rows(columns, most)
-        changes = (u - v for u, v in itertools.product(rows, rows))
-    return max(int((abs(change) ** power).sum()) for change in changes)
 
 
 # ---- strategies ------------------------------------------------------------------------------------------
-
-
-@st.composite
-def blocks_over(draw: st.DrawFn, sizes: dict[str, int], factor: Any) -> Block:
-    """A block over some attributes, some of them joined, with a multiple and rows over no attribute."""
-    names = draw(st.permutations([n for n in sizes if draw(st.booleans())]))
-    cut = draw(st.integers(0, len(names)))
-    groups = [tuple(names[:cut])] if cut else []
-    groups += [(n,) for n in names[cut:]]
-    factors = [draw(factor(math.prod(sizes[n] for n in g))) for g in groups]
-    multiple = draw(st.sampled_from([1, 2, 3, 2**30]))
-    if draw(st.booleans()):
-        groups.insert(0, ())
-        factors.insert(0, Scaled(Identity(1), multiple))
-    if draw(st.integers(0, 4)) == 0:
-        groups.append(())
-        factors.append(Dense(np.ones((draw(st.integers(1, 3)), 1), dtype=np.int64)))
-    return Block(tuple(groups), tuple(factors))
-
-
-@st.composite
-def cases(draw: st.DrawFn, factor: Any, most_cells: int = 12) -> Case:
-    sizes = {n: draw(st.integers(1, 4)) for n in NAMES[: draw(st.integers(1, 3))]}
-    while math.prod(sizes.values()) > most_cells:
-        sizes[max(sizes, key=lambda n: sizes[n])] -= 1
-    return draw(st.lists(blocks_over(sizes, factor), min_size=1, max_size=3)), sizes
 
 
 def nested(n: int) -> st.SearchStrategy[LinearOperator]:
@@ -215,16 +147,16 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
     limits = data.draw(st.sampled_from(["work", "ties", "cells"]))
     with pytest.MonkeyPatch.context() as patch:
         if limits == "work":
-            patch.setattr(search_module, "_MAX_WORK", 0)
-            patch.setattr(sensitivity_module, "_MAX_ADDITIONS", 0)
+            patch.setattr(search_module, "MAX_WORK", 0)
+            patch.setattr(changes_module, "_MAX_PATTERNS", 0)
         elif limits == "ties":
             patch.setattr(search_module, "_MAX_TIES", 0)
             patch.setattr(search_module, "_MAX_OBJECTS", 0)
         else:
             for name in ("_MAX_CELLS_ALONE", "_MAX_CELLS_JOINT", "_MAX_CELLS_HUGE"):
-                patch.setattr(sensitivity_module, name, 0)
+                patch.setattr(pairs_module, name, 0)
         if limits != "ties":
-            patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
+            patch.setattr(pairs_module, "DENSE_LIMIT", 0)
         for neighbours in Neighbours:
             found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)
@@ -232,15 +164,10 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
 
 
 def test_bounds_are_not_needlessly_far() -> None:
-    """Non-negative entries: no pair is farther than twice the largest column. Marginals: their own pairs."""
+    """Non-negative entries: no pair is farther than twice the largest column."""
     n = 20_000
     far = sensitivity([Block((("a",),), (Prefix(n),))], {"a": n}, REPLACE_ONE, 2)
     assert far == Sensitivity(2, 2 * n, exact=False)
-    names = tuple(f"a{i}" for i in range(40))
-    pairs = [Block(((a,), (b,)), (Residual(5), Residual(5))) for a, b in itertools.combinations(names, 2)]
-    wide = sensitivity(pairs, dict.fromkeys(names, 5), REPLACE_ONE, 2)
-    # a pair that differs in one of two attributes: 2 (20 * 20 + 5 * 20)
-    assert wide == Sensitivity(2, 780 * 2 * (400 + 100), exact=False)
 
 
 # ---- constants known from theory (mathematics, section S3) -------------------------------------------------

@@ -27,6 +27,7 @@ from sfumato.workloads import (
     windows,
 )
 from sfumato.workloads import marginals as marginal_workload
+from support.reconstructions import check_covariances
 
 DOMAIN = Domain({"age": Integers(0, 5), "sex": Integers(0, 1), "place": Integers(0, 3, outside="other")})
 MAKERS = {"direct": direct.designs, "tree": tree.designs, "matrix": matrix.designs, "marginals": marginals.designs}
@@ -80,25 +81,28 @@ def _check(strategy: Strategy, work: Workload, rng: np.random.Generator, toleran
     x = rng.integers(0, 30, DOMAIN.shape)
     exact = [marginalise(x, DOMAIN.names, b) for b in strategy.blocks]
     estimate = strategy.estimate(exact, int(x.sum()))
+    maps: list[np.ndarray] = []
     for query in work.blocks:
         truth = marginalise(x, DOMAIN.names, query.block)
         found = strategy.answer(estimate, query.block)
         slack = strategy.bias_bound(query.block) * x.sum()
         np.testing.assert_allclose(found, truth, atol=tolerance * (1 + np.abs(truth).max()) + slack)
         reconstruction, _ = _reconstruction(strategy, query.block)
+        maps.append(reconstruction)
         shape = tuple(f.shape[0] for f in query.block.factors)
         second = np.broadcast_to(strategy.row_powers(query.block, 2), shape).reshape(-1)
         brute = (reconstruction**2).sum(axis=1)
         # a known total has no error at all; by linearity it shows as rounding of the other rows
         least = 1e-12 / float(strategy.max_abs) ** 2
         np.testing.assert_allclose(second, brute, rtol=1e-6, atol=least)
+    check_covariances(strategy, [q.block for q in work.blocks], maps)
 
 
 @pytest.mark.parametrize("relation", list(Neighbours))
 @pytest.mark.parametrize("maker", list(MAKERS))
 @pytest.mark.parametrize("name", list(WORKLOADS))
 def test_reconstruction_is_unbiased_and_its_errors_are_predicted(name: str, maker: str, relation: Neighbours) -> None:
-    """Mutants: variance for deviation, a lost weight in the stack, the public total left out of the variance."""
+    """Mutants: variance for deviation, a lost weight in the stack, the public total left out of the errors."""
     work = WORKLOADS[name]
     rng = np.random.default_rng(7)
     try:

@@ -16,15 +16,17 @@ from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms import marginals
 from sfumato.mechanisms.choose import plan
-from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Prefix, Window
+from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
 from sfumato.plans import Problem, price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.base import marginalise
-from sfumato.strategies.residuals import Lift, Residuals, component_powers
+from sfumato.strategies.components import Lift, component_powers
+from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.tilted import Shape, Union, contrast, optimise
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
+from support.reconstructions import check_covariances
 
 SIZES = {"a": 6, "b": 5, "c": 4}
 DOMAIN = Domain({n: Integers(0, k - 1) for n, k in SIZES.items()})
@@ -84,7 +86,7 @@ def _reconstruction(strategy: Residuals, query: Block) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _dense(block: Block) -> np.ndarray:
+def _dense(block: Block | Family) -> np.ndarray:
     """(rows, cells of the whole domain)."""
     cells = math.prod(SIZES.values())
     units = np.eye(cells, dtype=np.int64).reshape(cells, *SIZES.values())
@@ -99,14 +101,17 @@ def test_reconstruction_is_unbiased_and_its_errors_are_predicted(name: str, rela
     strategy = _tilted(work, relation)
     x = np.random.default_rng(3).integers(0, 30, DOMAIN.shape)
     estimate = strategy.estimate([marginalise(x, DOMAIN.names, b) for b in strategy.blocks], int(x.sum()))
+    maps: list[np.ndarray] = []
     for query in work.blocks:
         truth = marginalise(x, DOMAIN.names, query.block)
         np.testing.assert_allclose(strategy.answer(estimate, query.block), truth, atol=1e-7 * (1 + np.abs(truth).max()))
         brute = _reconstruction(strategy, query.block)
+        maps.append(brute)
         shape = tuple(f.shape[0] for f in query.block.factors)
         for power in (2, 4):
             found = np.broadcast_to(strategy.row_powers(query.block, power), shape).reshape(-1)
             np.testing.assert_allclose(found, (brute**power).sum(axis=1), rtol=1e-7, atol=1e-30)
+    check_covariances(strategy, [q.block for q in work.blocks], maps)
 
 
 @pytest.mark.parametrize("power", [2, 4])
@@ -213,7 +218,8 @@ def test_the_price_is_the_brute_force_sensitivity(name: str) -> None:
     replaced = sensitivity(strategy.blocks, SIZES, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
     pairs = max(((columns[:, [j]] - columns) ** 2).sum(axis=0).max() for j in range(columns.shape[1]))
     assert replaced.value >= pairs
-    assert strategy.max_abs == max(math.ceil(b.operator.max_abs) for b in strategy.blocks)
+    largest = max(math.ceil(b.operator.max_abs) for f in strategy.blocks for b in f.blocks())
+    assert largest <= strategy.max_abs <= largest * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", list(PRODUCTS))
@@ -249,7 +255,7 @@ def test_further_questions_are_unbiased_or_refused(seed: int, name: str) -> None
     asked = queries(rng.integers(-1, 2, (2, cells)), Domain({n: DOMAIN[n] for n in names})).blocks[0].block
     x = rng.integers(0, 30, DOMAIN.shape)
     estimate = strategy.estimate([marginalise(x, DOMAIN.names, b) for b in strategy.blocks], None)
-    measured = frozenset(names) in {frozenset(s) for s in strategy.sets}
+    measured = any(names == list(f.set_names(i)) for f in strategy.blocks for i in range(len(f)))
     try:
         found = strategy.answer(estimate, asked)
     except NotAnswerable:
@@ -304,10 +310,12 @@ def test_contrasts_that_determine_nothing_are_refused(matrix: np.ndarray, messag
 
 
 def test_contrasts_must_fit_their_attributes() -> None:
+    sets = np.empty((1, 0), dtype=np.int32), np.array([[0]], dtype=np.int32)
+    ones = np.ones(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     with pytest.raises(PlanError, match="a has 6 cells"):
-        Residuals(("a",), (6,), ((), ("a",)), (1, 1), (Dense(np.eye(5, dtype=int)),))
+        Residuals(("a",), (6,), sets, ones, (Dense(np.eye(5, dtype=int)),))
     with pytest.raises(PlanError, match="per attribute"):
-        Residuals(("a", "b"), (6, 5), ((), ("a",)), (1, 1), (None,))
+        Residuals(("a", "b"), (6, 5), sets, ones, (None,))
 
 
 def test_large_attributes_are_left_alone() -> None:

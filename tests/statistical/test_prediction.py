@@ -15,7 +15,8 @@ import pytest
 from sfumato.curator import Histogram
 from sfumato.domain import Domain, Integers
 from sfumato.mechanisms import plan, release, simulate
-from sfumato.plans import Plan, expand
+from sfumato.plans import Plan
+from sfumato.predictions import expand
 from sfumato.privacy.budget import Budget
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 
@@ -85,8 +86,7 @@ def test_bias_variance_and_coverage(mechanism: str, ask: Ask, budget: Budget, re
     found = plan(work, budget, neighbours=relation, mechanism=mechanism)
     error = np.concatenate([_errors(found, work) for _ in range(RELEASES)], axis=1)
     deviation = found.standard_errors().reshape(-1, REPEATS)[:, 0]
-    query, margin = found.block_margins(0.95)[0]
-    width = expand(margin, query).reshape(-1, REPEATS)[:, [0]]
+    width = found.half_widths(0.95).reshape(-1, REPEATS)[:, [0]]
     kurtosis = 3.0 if type(found.noise).__name__ == "DiscreteLaplace" else 0.0
     _check(error, deviation, kurtosis, (np.abs(error) <= width).mean(axis=1), 0.95)
     # the mean error over copies is the error of the query with the copies summed, which the plan knows too

@@ -14,6 +14,7 @@ from sfumato.operators import (
     AllRange,
     Compose,
     Dense,
+    Grouping,
     Identity,
     Kronecker,
     LinearOperator,
@@ -62,6 +63,12 @@ def sparse(draw: st.DrawFn, rows: int, columns: int, entry: st.SearchStrategy[An
 
 
 @st.composite
+def grouping(draw: st.DrawFn, rows: int, columns: int) -> Grouping:
+    codes = draw(st.lists(st.integers(-1, rows - 1), min_size=columns, max_size=columns))
+    return Grouping(np.array(codes), rows)
+
+
+@st.composite
 def simple(draw: st.DrawFn, n: int, entry: st.SearchStrategy[Any]) -> LinearOperator:
     """An operator over n cells that is made of no other."""
     rows = draw(st.integers(1, 4))
@@ -72,6 +79,7 @@ def simple(draw: st.DrawFn, n: int, entry: st.SearchStrategy[Any]) -> LinearOper
             st.builds(Tree, st.just(n), st.integers(2, 4), st.booleans()),
             dense(rows, n, entry),
             sparse(rows, n, entry),
+            grouping(rows, n),
         )
     )
 
@@ -184,6 +192,8 @@ def written_out(operator: LinearOperator) -> Matrix:
             return _array([[int(j in r) for j in range(operator.n)] for r in _spans(operator)])
         case Dense():
             return operator.matrix.astype(object)
+        case Grouping():
+            return _array([[int(c == i) for c in operator.codes.tolist()] for i in range(operator.groups)])
         case Sparse():
             rows = [[0] * operator.columns for _ in range(operator.shape[0])]
             ends = operator.indptr.tolist()

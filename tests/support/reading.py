@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 
 BLANKS = " \t\n\v\f\r"
 
@@ -67,7 +67,7 @@ def _found(attribute: Attribute, text: str | None) -> int | str:
             return "missing"
         position = _position(["0", "f", "false", "n", "no", "1", "t", "true", "y", "yes"], text)
         return "outside" if position is None else position // 5
-    assert isinstance(attribute, Categories)
+    assert isinstance(attribute, (Categories, Hierarchy))
     position = _position(attribute.codes, text)
     return "outside" if position is None else position
 

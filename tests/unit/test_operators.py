@@ -15,6 +15,7 @@ from sfumato.operators import (
     Block,
     Compose,
     Dense,
+    Grouping,
     Identity,
     Kronecker,
     LinearOperator,
@@ -283,3 +284,35 @@ def test_block_orders_and_describes() -> None:
     assert ordered.groups == ((), ("b",), ("c", "a"))
     assert Block((), ()).operator.shape == (1, 1)
     assert Block((("a",), ()), (Prefix(3), Identity(1))).by_attribute() == {"a": Prefix(3)}
+
+
+@pytest.mark.parametrize("codes", [[0], [-1], [0, 0, 1, 1, 1], [2, 0, 2, -1, 0, 2], [-1, -1, 3, 3], [1, 1, 1]], ids=str)
+def test_a_grouping_is_its_matrix(codes: list[int]) -> None:
+    """Mutants: row forms from the diagonal alone; a column of no group that counts; groups that must be sorted."""
+    operator = Grouping(np.array(codes), 4)
+    matrix = np.array([[int(c == g) for c in codes] for g in range(4)])
+    n = len(codes)
+    assert operator.shape == matrix.shape
+    assert np.array_equal(operator.dense(), matrix)
+    assert np.array_equal(operator.rows(1, 3), matrix[1:3])
+    assert np.array_equal(operator.gram().dense(), matrix.T @ matrix)
+    assert operator.column_sums(1).tolist() == operator.column_sums(2).tolist() == matrix.sum(axis=0).tolist()
+    assert np.array_equal(operator.column_distances(1), np.abs(matrix[:, :, None] - matrix[:, None]).sum(axis=0))
+    assert np.array_equal(operator.row_sums(3), matrix.sum(axis=1))
+    form = np.arange(n * n).reshape(n, n) ** 2.0
+    form = form + form.T
+    assert np.array_equal(operator.row_forms(form), [r @ form @ r for r in matrix])
+    assert operator == Grouping(np.array(codes, dtype=np.int8), 4)
+    assert hash(operator) == hash(Grouping(codes, 4))  # type: ignore[arg-type]
+    assert operator != Grouping(codes, 5)  # type: ignore[arg-type]
+    assert operator != matrix.tolist()
+
+
+@pytest.mark.parametrize(
+    ("codes", "groups"),
+    [([], 1), ([0, 1], 1), ([-2], 1), ([0.0], 1), ([[0]], 1), (["a"], 1), ([0], 0), ([0], True), ([0], 1.0), (None, 1)],
+    ids=str,
+)
+def test_groups_that_are_none_are_refused(codes: Any, groups: Any) -> None:
+    with pytest.raises(WorkloadError):
+        Grouping(codes, groups)

@@ -1,36 +1,40 @@
 """Exact counts of marginals over records that are already encoded as cell numbers.
 
-Asked sets of attributes are packed into few larger ones (blocks): one pass over the records counts a
-block, and every asked set inside it follows by summation. Fifteen attributes of eight cells have 455
-three-way marginals; for a million records they need 65 passes.
+A hundred attributes have 161,700 three-way tables and more cells than memory should hold, so tables are
+counted and handed out a batch at a time. Fewer and larger blocks are counted than are asked (packing.py):
+what lies inside a block follows by summation.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.curator.packing import Cluster, Sets, clusters, pack
+from sfumato.curator.summing import Batch, Outbox, sum_down
 from sfumato.domain import Domain
 from sfumato.errors import PlanError, SourceError
 
 __all__ = ["ColumnCounts", "Counts", "TableCounts", "TensorCounts", "check_countable"]
 
 AttributeSet = tuple[str, ...]
-Axes = tuple[int, ...]
 Table = NDArray[np.int64]
+Columns = NDArray[Any] | Mapping[int, NDArray[Any]]
+"""Cell numbers of some records: attributes by records, or the column of each attribute."""
 
 MAX_CELLS = 50_000_000
-_CHUNK_ROWS = 131_072
-# Two million bytes of counts fit a core's second-level cache.
-_MAX_BLOCK_CELLS = 2**18
-# What a cell of a block costs per set that is summed from it, in records counted (measured by bench/counting.py).
-_CELL_COST = 4
+_MAX_ORDER = 32
+# Records whose keys are built at once stay in the caches; more are read at once from a database.
+_CHUNK_ROWS = 2**16
+_READ_ROWS = 2**18
+# Cells of the blocks that are summed down together, unless one has more.
+_PART_CELLS = 2**18
 
 
 class Counts(Protocol):
@@ -45,95 +49,145 @@ class Counts(Protocol):
         """Exact marginal counts, each array shaped by its attributes in the order given; () is the total."""
         ...
 
+    def stream(self, sets: Sets) -> Iterator[Batch]:
+        """Exact marginal counts of every set, a batch at a time: family, positions in it, stacked tables."""
+        ...
 
-def check_countable(domain: Domain, sets: Iterable[AttributeSet]) -> None:
+
+def check_countable(domain: Domain, sets: Sets) -> None:
     """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
 
-    Raises DomainError for unknown or repeated attributes, PlanError for a table of more than 50,000,000 cells.
+    sets: arrays (count, order) of ascending positions in the domain. Raises PlanError for a table of more
+    than 50,000,000 cells or 32 attributes.
     """
-    sizes = dict(zip(domain.names, domain.shape, strict=True))
-    for names in sets:
-        cells = math.prod(sizes[n] for n in domain.check_names(names))
-        if cells > MAX_CELLS:
+    sizes = np.array(domain.shape, dtype=np.float64)
+    for family in sets:
+        if family.shape[1] > _MAX_ORDER:
+            raise PlanError(f"a table of {family.shape[1]} attributes is asked; at most {_MAX_ORDER} can be counted")
+        cells = sizes[family].prod(axis=1)
+        if cells.max(initial=0) > MAX_CELLS:
+            axes = family[int(cells.argmax())].tolist()
             raise PlanError(
-                f"the table of {', '.join(names)} has {cells:,} cells; at most {MAX_CELLS:,} can be counted at once: "
-                "ask smaller sets of attributes or declare wider cells"
+                f"the table of {_listed(domain, axes)} has {math.prod(domain.shape[a] for a in axes):,} cells; at most "
+                f"{MAX_CELLS:,} can be counted at once: ask smaller sets of attributes or declare wider cells"
             )
+
+
+def _listed(domain: Domain, axes: Sequence[int]) -> str:
+    return ", ".join(domain.names[a] for a in axes) or "the total"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted(ABC):
-    """The part that all sources share: packing, summing down, and the check against `rows`."""
+    """The part that all sources share: the check against `rows`, summing down, and handing out in batches."""
 
     domain: Domain
     rows: int = field(repr=False)
 
     @abstractmethod
-    def _table(self, axes: Axes, sizes: Axes) -> Table:
-        """Counts over the attributes at `axes` (ascending, not empty), shaped by their `sizes`."""
+    def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
+        """Counted blocks and what each has to answer, flat: (blocks, cells)."""
 
-    def _effort(self) -> int:
-        """Elements read to count one block."""
-        return self.rows
+    def stream(self, sets: Sets) -> Iterator[Batch]:
+        """Exact marginal counts of every set of every family, a batch at a time, in an order of its own.
 
-    def count(self, sets: Sequence[AttributeSet]) -> dict[AttributeSet, Table]:
-        """Exact marginal counts of each set of attributes.
-
-        Returns int64 arrays shaped by the attributes of the set, in the order given; `()` is a 0-d total.
+        sets: one array (count, order) per family, of ascending positions in the domain, no row twice.
+        Yields the family, positions in it, and their tables (len(positions), n_1, ..., n_order), int64 and
+        the receiver's to keep. A batch has at most about a million cells, or is one larger table.
         Raises what `check_countable` raises, and SourceError when a table does not sum to `rows`.
         """
         check_countable(self.domain, sets)
-        names = self.domain.names
-        asked = {s: tuple(sorted(map(names.index, s))) for s in map(tuple, sets)}
-        shape = self.domain.shape
-        tables: dict[Axes, Table] = {}
-        for block, members in _pack(shape, sorted(set(asked.values())), self._effort()):
-            sizes = tuple(shape[a] for a in block)
-            table = self._table(block, sizes) if block else np.array(self.rows, dtype=np.int64)
-            if table.shape != sizes or int(table.sum()) != self.rows:
+        return self._stream(sets)
+
+    def _stream(self, sets: Sets) -> Iterator[Batch]:
+        outbox = Outbox()
+        for cluster, tables in self._tables(sets):
+            wrong = np.flatnonzero(tables.sum(axis=1) != self.rows)
+            if wrong.size:
                 raise SourceError(
-                    f"the table of {', '.join(names[a] for a in block)} does not add up to the number of records: "
-                    "the source changed while it was read, or its encoding is wrong"
+                    f"the table of {_listed(self.domain, cluster.blocks[wrong[0]].tolist())} does not add up to the "
+                    "number of records: the source changed while it was read, or its encoding is wrong"
                 )
-            tables.update(_sum_down(block, table, members, len(shape)))
-        return {s: _reorder(tables[axes], [names[a] for a in axes], s) for s, axes in asked.items()}
+            for column, table in sum_down(cluster, tables):
+                yield from outbox.put(cluster.answers[column][0], cluster.positions[:, column], table)
+        yield from outbox.rest()
+
+    def count(self, sets: Sequence[AttributeSet]) -> dict[AttributeSet, Table]:
+        """Exact marginal counts of each set of attributes, all at once.
+
+        Returns int64 arrays shaped by the attributes of the set, in the order given; `()` is a 0-d total.
+        Raises DomainError for unknown or repeated attributes, and what `stream` raises.
+        """
+        given = {s: tuple(map(self.domain.axis, self.domain.check_names(s))) for s in map(tuple, sets)}
+        orders = sorted({len(axes) for axes in given.values()})
+        families = [sorted({tuple(sorted(axes)) for axes in given.values() if len(axes) == k}) for k in orders]
+        arrays = [np.array(f, dtype=np.int32).reshape(len(f), k) for f, k in zip(families, orders, strict=True)]
+        found = {
+            families[f][i]: table
+            for f, positions, tables in self.stream(arrays)
+            for i, table in zip(positions.tolist(), tables, strict=True)
+        }
+        return {
+            s: np.array(found[tuple(sorted(axes))].transpose(np.argsort(np.argsort(axes))), order="C")
+            for s, axes in given.items()
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnCounts(_Counted):
+class _Records(_Counted):
+    """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold."""
+
+    _PASS_CELLS: ClassVar[int]
+
+    @abstractmethod
+    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
+        """What reads the columns of some attributes from the first record to the last."""
+
+    def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
+        read = self._reader()
+        for parts in _passes(pack(self.domain.shape, sets, self.rows), self._PASS_CELLS):
+            tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
+            needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
+            for columns in read(needed) if len(needed) else ():
+                for part, table in zip(parts, tables, strict=True):
+                    _tally(columns, part, table)
+            while parts:
+                part, table = parts.pop(), tables.pop()
+                yield part, table if part.sizes else table + self.rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnCounts(_Records):
     """Encoded records in memory: one array of cell numbers (uint8, uint16 or uint32) per attribute."""
 
+    _PASS_CELLS = _PART_CELLS
     columns: tuple[NDArray[Any], ...] = field(repr=False)
 
-    def _table(self, axes: Axes, sizes: Axes) -> Table:
-        cells = math.prod(sizes)
-        # Narrow keys: sixteen bits where they suffice are twice as fast to build as thirty-two.
-        kind = np.uint16 if cells <= 2**16 else np.uint32
-        total = np.zeros(cells, dtype=np.int64)
-        for start in range(0, self.rows, _CHUNK_ROWS):
-            key = self.columns[axes[0]][start : start + _CHUNK_ROWS].astype(kind)
-            for a, size in zip(axes[1:], sizes[1:], strict=True):
-                np.multiply(key, kind(size), out=key)
-                np.add(key, self.columns[a][start : start + _CHUNK_ROWS], out=key)
-            total += np.bincount(key, minlength=cells)
-        return total.reshape(sizes)
+    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
+        # A matrix lets the keys of several blocks be built at once, which pays for few records.
+        columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
+        return lambda _: iter([columns])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TableCounts(_Counted):
-    """Encoded records that stay in a database: `group` runs GROUP BY over the attributes at the given axes.
+class TableCounts(_Records):
+    """Encoded records that stay in a database, larger than memory.
 
-    `group` returns the cell numbers of each attribute, one array each, and last the counts.
+    `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
+    from `start` to below `stop`, always the same records for the same numbers.
     """
 
-    group: Callable[[Axes], Sequence[NDArray[Any]]] = field(repr=False)
+    _PASS_CELLS = 2**24
+    read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
 
-    def _table(self, axes: Axes, sizes: Axes) -> Table:
-        total = np.zeros(math.prod(sizes), dtype=np.int64)
-        *cells, counts = self.group(axes)
-        if counts.size:
-            total[np.ravel_multi_index([c.astype(np.int64) for c in cells], sizes)] = counts
-        return total.reshape(sizes)
+    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
+        def chunks(needed: NDArray[np.int64]) -> Iterator[Columns]:
+            axes = needed.tolist()
+            for start in range(0, self.rows, _READ_ROWS):
+                found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
+                yield dict(zip(axes, found, strict=True))
+
+        return chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,76 +196,56 @@ class TensorCounts(_Counted):
 
     tensor: Table = field(repr=False)
 
-    def _effort(self) -> int:
-        return self.tensor.size
-
-    def _table(self, axes: Axes, sizes: Axes) -> Table:
-        others = tuple(a for a in range(self.tensor.ndim) if a not in axes)
-        return self.tensor.sum(axis=others, dtype=np.int64)
-
-
-def _pack(shape: Sequence[int], sets: Sequence[Axes], effort: int) -> Iterator[tuple[Axes, list[Axes]]]:
-    """Blocks of attributes and the sets each one answers, so that every set is answered once.
-
-    A block starts as the largest set not yet answered. It grows by the attribute that pays best: each
-    further set it answers saves reading `effort` elements, and all its sets are summed from more cells.
-    """
-    ranked = sorted(sets, key=lambda s: (len(s), math.prod(shape[a] for a in s)), reverse=True)
-    words = _bit_sets(ranked, len(shape))
-    units = _bit_sets([(a,) for a in range(len(shape))], len(shape))
-    sizes = np.array(shape, dtype=np.float64)
-    waiting = np.arange(len(ranked))
-    while waiting.size:
-        members = list(ranked[waiting[0]])
-        inside = words[waiting[0]].copy()
-        while True:
-            lacking = words[waiting] & ~inside
-            number = np.bitwise_count(lacking).sum(axis=1)
-            answered = int((number == 0).sum())
-            more = _positions(lacking[number == 1], len(shape))
-            cells = math.prod(sizes[a] for a in members)
-            cost = _CELL_COST * cells * (sizes * (answered + more) - answered)
-            saved = np.where((more > 0) & (cells * sizes <= _MAX_BLOCK_CELLS), more * effort - cost, 0)
-            best = int(saved.argmax())
-            if saved[best] <= 0:
-                break
-            members.append(best)
-            inside |= units[best]
-        yield tuple(sorted(members)), [ranked[i] for i in waiting[number == 0]]
-        waiting = waiting[number > 0]
+    def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
+        whole = np.arange(self.tensor.ndim)[None]
+        for cluster in clusters(self.tensor.shape, sets, whole, [np.zeros(len(s), dtype=np.int64) for s in sets]):
+            # handed out as it is, the tensor would no longer be this object's own
+            asked = any(len(kept) == self.tensor.ndim for _, kept in cluster.answers)
+            yield cluster, (self.tensor.copy() if asked else self.tensor).reshape(1, -1)
 
 
-def _bit_sets(sets: Sequence[Axes], count: int) -> NDArray[np.uint64]:
-    """One row of 64-bit words per set, one bit per attribute."""
-    words = np.zeros((len(sets), count // 64 + 1), dtype=np.uint64)
-    for row, axes in enumerate(sets):
-        for a in axes:
-            words[row, a // 64] |= np.uint64(1 << a % 64)
-    return words
+def _passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
+    """Lists of clusters, or parts of them, of at most `most` cells unless one block has more."""
+    parts: list[Cluster] = []
+    room = most
+    for cluster in packed:
+        cells = math.prod(cluster.sizes)
+        start = 0
+        while start < len(cluster.blocks):
+            if parts and cells > room:
+                yield parts
+                parts, room = [], most
+            stop = min(start + max(1, min(room, _PART_CELLS) // cells), len(cluster.blocks))
+            parts.append(cluster.part(start, stop))
+            room -= cells * (stop - start)
+            start = stop
+    if parts:
+        yield parts
 
 
-def _positions(single: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    """How often each bit is the one that is set, over rows with one bit each."""
-    row, word = np.nonzero(single)
-    bit = np.bitwise_count(single[row, word] - np.uint64(1)).astype(np.int64)
-    return np.bincount(word * 64 + bit, minlength=count)
-
-
-def _sum_down(block: Axes, table: Table, sets: Sequence[Axes], count: int) -> dict[Axes, Table]:
-    """The tables of the sets inside a block, each summed from the smallest table that holds it."""
-    order = [block, *sorted(sets, key=len, reverse=True)]
-    words = _bit_sets(order, count)
-    cells = np.full(len(order), np.inf)
-    cells[0] = table.size
-    tables = [table]
-    for i, axes in enumerate(order[1:], start=1):
-        holds = ~(words[i] & ~words[:i]).any(axis=1)
-        best = int(np.where(holds, cells[:i], np.inf).argmin())
-        others = tuple(j for j, a in enumerate(order[best]) if a not in axes)
-        tables.append(np.asarray(tables[best].sum(axis=others, dtype=np.int64)))
-        cells[i] = tables[i].size
-    return dict(zip(order[1:], tables[1:], strict=True))
-
-
-def _reorder(table: Table, stored: Sequence[str], asked: AttributeSet) -> Table:
-    return np.asarray(table.transpose([stored.index(n) for n in asked]), order="C")
+def _tally(columns: Columns, part: Cluster, tables: Table) -> None:
+    """Add the records in `columns` to the tables of some blocks."""
+    sizes, cells = part.sizes, tables.shape[1]
+    if not sizes:
+        return
+    # Narrow keys: sixteen bits where they suffice are twice as fast to build as thirty-two.
+    kind = np.uint16 if cells < 2**16 else np.uint32
+    several = isinstance(columns, np.ndarray)
+    rows = columns.shape[1] if several else len(next(iter(columns.values())))
+    together = max(1, _CHUNK_ROWS // max(1, rows)) if several else 1
+    for first in range(0, len(tables), together):
+        blocks = part.blocks[first : first + together].T
+        given = [columns[axes] if several else columns[axes[0]][None] for axes in blocks]
+        offsets = np.arange(blocks.shape[1])[:, None] * cells
+        flat = tables[first : first + together].reshape(-1)
+        for start in range(0, rows, _CHUNK_ROWS):
+            key = given[0][:, start : start + _CHUNK_ROWS].astype(kind)
+            for column, size in zip(given[1:], sizes[1:], strict=True):
+                np.multiply(key, kind(size), out=key)
+                np.add(key, column[:, start : start + _CHUNK_ROWS], out=key)
+            index = key.astype(np.intp)
+            index += offsets
+            try:
+                np.add.at(flat, index.reshape(-1), 1)
+            except IndexError:  # no such cell; its text would quote the data, so the check against rows refuses
+                flat[:] = -1

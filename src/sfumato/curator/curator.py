@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sfumato.curator.sources import open_source
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError
 from sfumato.measurements import Measurement
-from sfumato.operators import Block
+from sfumato.operators import Block, Family
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
@@ -28,10 +29,12 @@ from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.spool import forget, room
 
 __all__ = ["Curator"]
 
 MAX_VALUES = 500_000_000
+_KEPT = 2**23  # values written to files that may stay in memory
 
 
 class Curator:
@@ -61,15 +64,18 @@ class Curator:
 
     def measure(
         self,
-        blocks: Sequence[Block],
+        blocks: Sequence[Block | Family],
         noise: NoiseLaw,
         price: Event,
         *,
         name: str,
         plan_hash: str,
         stated: Sensitivity | None = None,
+        folder: Path | None = None,
     ) -> tuple[Measurement, Receipt]:
         """B x + z in exact integers for all blocks together, after `price` was debited under `name`.
+
+        Values that are too many for memory go to files in `folder` as they are drawn, or to nameless files.
 
         Guarantee: the values satisfy the definition that `price` states (mu-GDP, epsilon-DP or rho-zCDP)
         for this curator's neighbour relation.
@@ -83,10 +89,11 @@ class Curator:
         self._check(blocks, noise, price, stated)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
+        values = [room(b.rows, None if folder is None else folder / f"values-{i}.npy") for i, b in enumerate(blocks)]
         receipt = self._ledger.debit(name, plan_hash, price)
         measured: Measurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            measured = self._look(counts, blocks, noise)
+            measured = self._look(counts, blocks, noise, values)
         if measured is None:
             raise NotWritten(
                 f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because "
@@ -94,11 +101,16 @@ class Curator:
             )
         return measured, receipt
 
-    def _check(self, blocks: Sequence[Block], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
+    def _check(
+        self, blocks: Sequence[Block | Family], noise: NoiseLaw, price: Event, stated: Sensitivity | None
+    ) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
-        if not blocks or not all(isinstance(b, Block) for b in blocks):
+        if not blocks or not all(isinstance(b, (Block, Family)) for b in blocks):
             raise PlanError("a measurement needs at least one block, and blocks alone")
-        check_countable(self._domain, [b.attributes for b in blocks])
+        families = [b for b in blocks if isinstance(b, Family)]
+        if any(f.names != self._domain.names for f in families):
+            raise PlanError("a family of blocks numbers the attributes of the curator's domain")
+        check_countable(self._domain, _asked(self._domain, blocks))
         rows = sum(b.rows for b in blocks)
         if rows > MAX_VALUES:
             raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
@@ -108,9 +120,14 @@ class Curator:
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
         if not fits(found, noise, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
+        # a dry run: an operator that refuses does so now, not when its price is spent
         for block in blocks:
-            # a dry run: an operator that refuses does so now, not when its price is spent
-            block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
+            if isinstance(block, Block):
+                block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
+                continue
+            for group in block.alike():
+                shape = [block.factors[i].shape[1] for i in block.sets[group[0]].tolist()]
+                block.apply(group[:1], np.zeros((1, *shape), dtype=np.int64))
 
     def _open(self) -> Counts:
         if self._counts is None:
@@ -121,22 +138,58 @@ class Curator:
             self._source = None
         return self._counts
 
-    def _look(self, counts: Counts, blocks: Sequence[Block], noise: NoiseLaw) -> Measurement:
-        tables = counts.count([b.attributes for b in blocks])
-        drawn = noise.sample(sum(b.rows for b in blocks), self._bits)
-        values: list[NDArray[np.int64]] = []
-        start = 0
-        for block in blocks:
-            # int64 throughout: what does not fit wraps around, which is post-processing of the
-            # integer mechanism; nothing rounds, saturates or raises on the data
-            exact = block.operator.matvec(tables[block.attributes].reshape(-1))
-            values.append(exact + drawn[start : start + block.rows])
-            start += block.rows
+    def _look(
+        self, counts: Counts, blocks: Sequence[Block | Family], noise: NoiseLaw, values: Sequence[NDArray[np.int64]]
+    ) -> Measurement:
+        """Fill `values` with exact answers and noise, a few tables at a time.
+
+        int64 throughout: what does not fit wraps around, which is post-processing of the integer mechanism;
+        nothing rounds, saturates or raises on the data.
+        """
+        families = [(b, v) for b, v in zip(blocks, values, strict=True) if isinstance(b, Family)]
+        single = [(b, v) for b, v in zip(blocks, values, strict=True) if isinstance(b, Block)]
+        sets = _asked(self._domain, blocks)
+        wanting: dict[tuple[int, ...], list[tuple[Block, NDArray[np.int64]]]] = {}
+        for block, into in single:
+            wanting.setdefault(self._axes(block), []).append((block, into))
+        drawn = 0
+        for f, chosen, tables in counts.stream(sets):
+            if f < len(families):
+                family, into = families[f]
+                for group in family.alike(chosen):
+                    exact = family.apply(chosen[group], tables[group])
+                    noisy = exact + noise.sample(exact.size, self._bits).reshape(exact.shape)
+                    family.place(chosen[group], noisy, into)
+                    drawn += exact.size
+                if drawn > _KEPT:
+                    drawn = 0
+                    forget(into)
+                continue
+            for i, table in zip(chosen.tolist(), tables, strict=True):
+                axes = tuple(sets[f][i].tolist())
+                for block, into in wanting[axes]:
+                    given = [axes.index(self._domain.axis(a)) for a in block.attributes]
+                    exact = block.operator.matvec(np.ascontiguousarray(table.transpose(given)).reshape(-1))
+                    into[:] = exact + noise.sample(len(exact), self._bits)
         total = int(counts.rows) if self._unit.total_is_public else None
         return Measurement(tuple(blocks), tuple(values), noise, total)
 
+    def _axes(self, block: Block) -> tuple[int, ...]:
+        return tuple(sorted(self._domain.axis(a) for a in block.attributes))
+
     def __repr__(self) -> str:
         return f"<Curator of a table over {', '.join(self._domain.names)}>"
+
+
+def _asked(domain: Domain, blocks: Sequence[Block | Family]) -> list[NDArray[np.int32]]:
+    """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
+    by_order: dict[int, set[tuple[int, ...]]] = {}
+    for block in blocks:
+        if isinstance(block, Block):
+            axes = tuple(sorted(domain.axis(a) for a in block.attributes))
+            by_order.setdefault(len(axes), set()).add(axes)
+    single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
+    return [b.sets for b in blocks if isinstance(b, Family)] + single
 
 
 def _own(values: tuple[Any, ...]) -> tuple[Any, ...]:

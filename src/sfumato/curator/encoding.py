@@ -13,6 +13,7 @@ is raised or reported about it. What a field means does not depend on where it i
   edge and above to the last. Infinities are numbers outside.
 * `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
   written with zero decimals is that whole number ("1.0" is code 1). Other columns are read by their text.
+* `Hierarchy`: its finest codes, as categories are.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
 """
 
@@ -22,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, SourceError
 
 __all__ = ["Column", "Statement", "check_declared", "encode", "identifier", "literal", "record_bytes"]
@@ -172,7 +173,7 @@ def _prepare(attribute: Attribute, i: int) -> list[Statement]:
         return [(f"SET VARIABLE edges{i} = ?", ([_double_at_least(e) for e in attribute.edges[1:-1]],))]
     if isinstance(attribute, Booleans):
         return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
-    if isinstance(attribute, Categories):
+    if isinstance(attribute, (Categories, Hierarchy)):
         return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, attribute.codes))})", ())]
     return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,14 +121,17 @@ def _collect(opened: Opened, domain: Domain) -> Counts:
     if not fits:
         raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
     if rows * record_bytes(shape) > MEMORY_LIMIT:
+        (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
+        if beyond != rows:
+            raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
 
-        def group(axes: tuple[int, ...]) -> list[NDArray[Any]]:
-            cells = [names[i] for i in axes]
-            query = f"SELECT {', '.join(cells)}, count(*) AS n FROM encoded GROUP BY {', '.join(cells)}"
+        def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
+            chosen = [names[i] for i in axes]
+            query = f"SELECT {', '.join(chosen)} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
             fetched = session.connection.execute(query).fetchnumpy()
-            return [np.asarray(fetched[column]) for column in [*cells, "n"]]
+            return [np.asarray(fetched[column]) for column in chosen]
 
-        return TableCounts(domain, rows, group)
+        return TableCounts(domain, rows, read)
     fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
     session.close()
     return ColumnCounts(domain, rows, tuple(np.asarray(fetched[a]) for a in names))

@@ -1,8 +1,19 @@
 """Recipes: each plans without data and runs through the curator's doors."""
 
-from sfumato.mechanisms.choose import MECHANISMS, budget_for, plan
+from sfumato.mechanisms.choose import MECHANISMS, plan
 from sfumato.mechanisms.factorize import Factorization, factorization
+from sfumato.mechanisms.inverse import budget_for, plan_for
 from sfumato.mechanisms.run import release
 from sfumato.mechanisms.simulate import Simulation, simulate
 
-__all__ = ["MECHANISMS", "Factorization", "Simulation", "budget_for", "factorization", "plan", "release", "simulate"]
+__all__ = [
+    "MECHANISMS",
+    "Factorization",
+    "Simulation",
+    "budget_for",
+    "factorization",
+    "plan",
+    "plan_for",
+    "release",
+    "simulate",
+]

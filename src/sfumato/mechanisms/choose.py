@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.mechanisms import direct, given, marginals, matrix, tree
+from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.calibrate import noise_for
-from sfumato.workloads import RECORDS, Workload
+from sfumato.workloads import Workload
 
-__all__ = ["MECHANISMS", "budget_for", "plan"]
+__all__ = ["MECHANISMS", "plan"]
 
 Progress = Callable[[int, float], None]
 
@@ -52,7 +51,8 @@ def plan(
     """Everything decided before a row is read: what to measure, the noise, the price, the error of each query.
 
     `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS; the
-    objective is the "mean" squared error or the "max" standard error. `strategy` (l, m) and
+    objective is the "mean" squared error or the "max" standard error. `public` maps sets of attributes to
+    tables of counts known from elsewhere: they are used as exact and not measured. `strategy` (l, m) and
     `reconstruction` (k, l) are a researcher's own. `noise` asks for "gaussian", "laplace" or
     "discrete-gaussian"; `lattice="unit"` measures plain integer counts. No data, no budget is touched.
     Raises PlanError (with what is allowed) or BudgetError.
@@ -102,8 +102,9 @@ def _problem(
         raise PlanError(f"objective must be 'mean' or 'max', not {objective!r}")
     if lattice not in ("fine", "unit"):
         raise PlanError(f"lattice must be 'fine' or 'unit', not {lattice!r}")
-    if public:
-        raise PlanError("public= values are not used by any mechanism yet; leave it out")
+    known = read_public(workload.domain, public)
+    if known and mechanism not in ("auto", "marginals"):
+        raise PlanError(f"public= values are used by mechanism='marginals' alone, not by {mechanism!r}")
     if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):
         raise PlanError(f"records must be a positive whole number, public and approximate, not {records!r}")
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
@@ -117,7 +118,7 @@ def _problem(
         noise = "laplace"
     if noise is None and mechanism == "gaussian":
         noise = "gaussian"
-    return Problem(workload, budget, unit, noise_for(budget, noise), objective, records, lattice == "unit")
+    return Problem(workload, budget, unit, noise_for(budget, noise), objective, records, lattice == "unit", known)
 
 
 def _candidates(
@@ -129,6 +130,9 @@ def _candidates(
     refused: list[Candidate] = []
     for name, make in _DESIGNS.items():
         if asked not in ("auto", name):
+            continue
+        if problem.known and name != "marginals":
+            refused.append(Candidate(name, "", None, None, "makes no use of public tables"))
             continue
         if problem.unit_lattice and name == "factorization":
             refused.append(Candidate(name, "", None, None, "real coefficients need the fine lattice"))
@@ -146,91 +150,3 @@ def _candidates(
             except SfumatoError as reason:
                 refused.append(Candidate(design.mechanism, "", None, None, str(reason)))
     return plans, tuple(refused)
-
-
-def budget_for(
-    workload: Workload,
-    *,
-    margin: float | Mapping[str, float],
-    confidence: float = 0.95,
-    target: str = "worst",
-    kind: str = "approx",
-    delta: Any = None,
-    neighbours: str | Neighbours,
-    **options: Any,
-) -> Budget:
-    """The least budget under which intervals of the given confidence have half-widths of at most `margin` records.
-
-    `margin` may be one number, in records, or one per part in the part's unit; parts left out are not
-    bounded. `target="worst"` bounds every query, `"rmse"` the
-    query of root-mean-square standard error of each part. `kind` is "approx" (with delta), "zcdp",
-    "gdp" or "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to
-    six digits and verified by planning with it.
-    """
-    if target not in ("worst", "rmse"):
-        raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
-    if kind not in ("approx", "zcdp", "gdp", "pure"):
-        raise PlanError(f"kind must be approx, zcdp, gdp or pure, not {kind!r}")
-    wanted = _wanted(workload, margin)
-    reference = Budget.pure(1) if kind == "pure" else Budget.gdp(1)
-    planned = plan(workload, reference, neighbours=neighbours, **options)
-    size = Fraction(str(_excess(planned, wanted, confidence, target)))
-    for attempt in range(40):
-        budget = _of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta)
-        if _excess(plan(workload, budget, neighbours=neighbours, **options), wanted, confidence, target) <= 1:
-            return budget
-    raise PlanError("no budget was found that reaches this margin")
-
-
-def _wanted(workload: Workload, margin: float | Mapping[str, float]) -> dict[str, float]:
-    parts = list(workload.parts)
-    other = {n: w.units for n, w in workload.parts.items() if w.units != (RECORDS,)}
-    if other and not isinstance(margin, Mapping):
-        listed = ", ".join(f"{n!r} is in {' and '.join(u)}" for n, u in other.items())
-        raise PlanError(
-            f"one margin for all parts would mix units: {listed}. Give a margin per part, such as "
-            f"margin={{{', '.join(f'{n!r}: …' for n in parts)}}}; a part left out is not bounded"
-        )
-    wanted: dict[str, float] = dict(margin) if isinstance(margin, Mapping) else dict.fromkeys(parts, margin)
-    for name, value in wanted.items():
-        if name not in parts:
-            raise PlanError(f"margin names {name!r}; the parts are {', '.join(parts)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise PlanError(f"a margin must be a positive number of records, not {value!r}")
-    return wanted
-
-
-def _excess(planned: Plan, wanted: Mapping[str, float], confidence: float, target: str) -> float:
-    """The largest ratio of a predicted margin to the wanted one."""
-    table = planned.errors(confidence)
-    worst = 0.0
-    for part, limit in wanted.items():
-        rows = [r for r in table.rows() if r["part"] == part]
-        if target == "worst":
-            found = max(r["margin"] for r in rows)
-        else:
-            mean = sum(r["rmse"] ** 2 * r["cells"] for r in rows) / sum(r["cells"] for r in rows)
-            widest = max(rows, key=lambda r: r["margin"])
-            found = math.sqrt(mean) * widest["margin"] / widest["worst_standard_error"]
-        worst = max(worst, found / limit)
-    return worst
-
-
-def _of_size(kind: str, size: Fraction, delta: Any) -> Budget:
-    """A budget whose noise is 1/size of the reference's, rounded up to six digits."""
-    if kind == "pure":
-        return Budget.pure(_digits(size))
-    if kind == "gdp":
-        return Budget.gdp(_digits(size))
-    if kind == "zcdp":
-        return Budget.zcdp(_digits(size**2 / 2))
-    if delta is None:
-        raise PlanError("kind='approx' needs delta=, such as '1e-6'")
-    return Budget.approx(_digits(Budget.gdp(size).epsilon(delta)), delta)
-
-
-def _digits(value: Fraction) -> Fraction:
-    """Rounded up to six significant decimal digits."""
-    exponent = math.floor(math.log10(float(value))) - 5
-    step = Fraction(10) ** exponent
-    return -(-value // step) * step

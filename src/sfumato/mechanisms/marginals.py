@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
-from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.allocation import Effect, max_objective, sum_objective
-from sfumato.strategies.residuals import Lift, Residuals, closure, component_powers
-from sfumato.strategies.tilted import Product, Union, contrast, is_plain, optimise
-from sfumato.workloads import QueryBlock
+from sfumato.strategies.bounds import union_bound
+from sfumato.strategies.components import Lift, component_powers
+from sfumato.strategies.extremes import extremes
+from sfumato.strategies.incidence import Sets, closure, locate
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.tables import Allocation, allocate
+from sfumato.strategies.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
+from sfumato.strategies.tilted_max import Largest, optimise_largest
+from sfumato.workloads import QueryFamily
 
 __all__ = ["designs"]
 
 _MAX_SETS = 400_000
+_TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
 _LEAST_BITS, _BITS = 6, 13
 _RECORDS_WANTED = 2.0**30
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4
@@ -31,61 +42,176 @@ def designs(problem: Problem) -> list[Design]:
     The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
     matrices under Gaussian noise, has the best contrasts of every attribute.
     """
+    tables = all(i.is_marginal for i in problem.workload.items)
+    if tables and not (problem.known and problem.objective == "max"):
+        return [_of_tables(problem)]
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
     design, reached = _design(problem, {})
-    out = [replace(design, bound=_bound(problem, reached))]
+    if tables and reached is not None:
+        reached *= _relation(problem)
+    out = [replace(design, bound=reached if tables else _bound(problem))]
     products = _products(problem)
     if products is not None:
         try:
-            out.append(_design(problem, _contrasts(problem, products))[0])
+            out.append(_tilted(problem, products))
         except PlanError:
             return out
     return out
 
 
+def _of_tables(problem: Problem) -> Design:
+    """For marginal tables alone: arrays throughout, and the optimum."""
+    found = _allocated(problem)
+    sets, precision, value = list(found.sets), list(found.precision), found.bound
+    if problem.known:
+        # the proportions stay, and what is known costs nothing
+        power = _power(problem)
+        known = _known_sets(problem)
+        price = np.array([(3 - power) * (n - 1) / n for n in problem.workload.domain.shape])
+        kept = 0.0
+        for k, (s, p) in enumerate(zip(sets, precision, strict=True)):
+            below = known[k] if k < len(known) else s[:0]
+            unknown = locate(below, s, len(price)) < 0
+            sets[k], precision[k] = s[unknown], p[unknown]
+            kept += float((price[s[unknown]].prod(axis=1) * p[unknown] ** power).sum())
+        if kept == 0.0:
+            raise PlanError("all that is asked is public; it needs no measurement")
+        precision = [p * kept ** (-1 / power) for p in precision]
+        value *= kept
+    return replace(residual_design(problem, sets, precision), bound=value * _relation(problem))
+
+
+def _allocated(problem: Problem) -> Allocation:
+    """The best noise for the marginal tables among the queries."""
+    names = problem.workload.domain.names
+    tables: list[tuple[Sets, FloatArray]] = []
+    for item in problem.workload.items:
+        if not item.is_marginal:
+            continue
+        if isinstance(item, QueryFamily):
+            sets = item.family.sets
+        else:
+            axes = sorted(names.index(a) for a in item.attributes)
+            sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
+        tables.append((sets, np.full(len(sets), problem.objective_weight(item))))
+    return allocate(
+        tables,
+        problem.workload.domain.shape,
+        objective="max" if problem.objective == "max" else "mean",
+        power=_power(problem),
+        free_total=problem.unit.total_is_public,
+    )
+
+
+def _power(problem: Problem) -> Literal[1, 2]:
+    return 1 if problem.noise == "laplace" else 2
+
+
+def _relation(problem: Problem) -> float:
+    """From the optimum for residuals to a bound for every mechanism under the problem's relation.
+
+    Add-remove: the closed form is the optimum for marginals. Replace-one with a public total: the pair bound
+    with equal weights on all pairs of the m cells, sqrt(2 / (m - 1)) times the nuclear norm of the centred
+    workload, which is sqrt(2 m / (m - 1)) times the closed form. Without a public total it is no worse than
+    add-remove.
+    """
+    if not problem.unit.total_is_public:
+        return 1.0
+    log_cells = math.fsum(math.log(n) for n in problem.workload.domain.shape)
+    return math.sqrt(2 * math.exp(log_cells) / (math.exp(log_cells) - 1)) if log_cells < 36 else math.sqrt(2)
+
+
 def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[Design, float | None]:
     """(design, proved bound on the largest deviation of such designs) for contrasts of some attributes."""
-    domain, sizes = problem.workload.domain, problem.sizes
-    asked = {q.attributes for q in problem.workload.blocks}
-    names = domain.ordered({a for s in asked for a in s})
+    sizes = problem.sizes
     free_total = problem.unit.total_is_public
     lifts = {a: Lift.of(c) for a, c in contrasts.items()}
     effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
     if not effects:
-        raise PlanError("only the public total is asked; it needs no measurement")
-    power = 1 if problem.noise == "laplace" else 2
+        raise PlanError("all that is asked is public; it needs no measurement")
+    power = _power(problem)
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.objective == "max":
-        precision, reached = max_objective(effects, single, power)
+        precision, reached = max_objective(extremes(effects), single, power, _TOLERANCE)
     else:
         precision, reached = sum_objective(_summed(effects), single, power), None
-    weighted = precision
-    sets = tuple(s for s in closure(asked, names) if frozenset(s) in weighted or (free_total and not s))
-    units = {s: math.prod(lifts[a].scale if a in lifts else float(sizes[a]) for a in s) for s in sets}
+    names = problem.workload.domain.names
+    place = {a: i for i, a in enumerate(names)}
+    by_order: dict[int, list[tuple[tuple[int, ...], float]]] = {}
+    for held, value in precision.items():
+        axes = tuple(sorted(place[a] for a in held))
+        by_order.setdefault(len(axes), []).append((axes, value))
+    sets, values = [], []
+    for order in range(max(by_order) + 1):
+        rows = sorted(by_order.get(order, []))
+        sets.append(np.array([axes for axes, _ in rows], dtype=np.int32).reshape(len(rows), order))
+        values.append(np.array([v for _, v in rows]))
+    own = tuple(contrasts.get(a) for a in names) if contrasts else ()
+    return residual_design(problem, sets, values, own), reached
+
+
+def residual_design(
+    problem: Problem,
+    sets: Sequence[NDArray[np.int32]],
+    precision: Sequence[FloatArray],
+    contrasts: tuple[LinearOperator | None, ...] = (),
+) -> Design:
+    """Residuals of the sets (per order, lexicographic) whose noise deviations are 1 / precision at unit price."""
+    names = problem.workload.domain.names
+    shape = problem.workload.domain.shape
+    lifts = [None if c is None else Lift.of(c) for c in contrasts] or [None] * len(names)
+    own = np.array([float(n) if lift is None else lift.scale for lift, n in zip(lifts, shape, strict=True)])
+    units = [own[s].prod(axis=1) for s in sets]
+
+    # what is public is part of the tables but not of the measurement
+    known = _known_sets(problem)
 
     def build(s: float) -> Residuals:
-        multiples = tuple(
-            max(1, round(s * precision[frozenset(x)] / units[x])) if frozenset(x) in weighted else 0 for x in sets
-        )
-        own = tuple(contrasts.get(a) for a in names) if contrasts else ()
-        return Residuals(names, tuple(sizes[a] for a in names), sets, multiples, own)
+        multiples = [np.maximum(1, np.rint(s * p / u)).astype(np.int64) for p, u in zip(precision, units, strict=True)]
+        held = list(sets)
+        for order, extra in enumerate(known):
+            if order == len(held):
+                held.append(np.empty((0, order), dtype=np.int32))
+                multiples.append(np.empty(0, dtype=np.int64))
+            joined = np.concatenate([held[order], extra])
+            first = np.lexsort(joined.T[::-1]) if order else np.arange(len(joined))
+            held[order] = joined[first]
+            multiples[order] = np.concatenate([multiples[order], np.zeros(len(extra), dtype=np.int64)])[first]
+        return Residuals(names, shape, tuple(held), tuple(multiples), contrasts, problem.known)
 
-    coarsest = max(units[s] / precision[frozenset(s)] for s in sets if frozenset(s) in weighted)
-    largest = max(precision.values())
+    coarsest = max(float((u / p).max()) for p, u in zip(precision, units, strict=True) if len(p))
+    # the largest entry of every attribute's contrasts, relative to their scale
+    peak = np.array(
+        [1.0 if c is None else c.max_abs / u for c, u in zip(contrasts or [None] * len(names), own, strict=True)]
+    )
+    largest = max(float((p * peak[s].prod(axis=1)).max()) for p, s in zip(precision, sets, strict=True) if len(p))
     bits = _BITS
-    # finer multiples leave less room for large counts in 62 bits; give up fineness before room
-    while bits > _LEAST_BITS and 2.0**62 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
+    # finer multiples leave less room for large counts in 62 bits, one of which the noise's power of two may take;
+    # give up fineness before room
+    while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
         bits -= 1
-    return Design("marginals", build, 2.0**bits * coarsest), reached
+    return Design("marginals", build, 2.0**bits * coarsest)
+
+
+def _known_sets(problem: Problem) -> tuple[Sets, ...]:
+    """Per order the sets whose residuals are public."""
+    given = [np.array([k.axes], dtype=np.int32).reshape(1, -1) for k in problem.known]
+    if problem.unit.total_is_public:
+        given.append(np.empty((1, 0), dtype=np.int32))
+    return closure(given, len(problem.workload.domain.names))
 
 
 def _products(problem: Problem) -> list[Product] | None:
-    """The blocks as products over attributes, where tilts may pay: several tables, and other factors than cells."""
+    """The blocks as products over attributes, where tilts may pay: other factors than cells, and several tables.
+
+    One table alone has a product strategy of least mean error, but none of least largest error.
+    """
     asked = {q.attributes for q in problem.workload.blocks}
-    if problem.noise == "laplace" or len(asked) < 2 or len({a for s in asked for a in s}) < 2:
+    several = len(asked) > 1 and len({a for s in asked for a in s}) > 1
+    if problem.noise == "laplace" or not (several or problem.objective == "max"):
         return None
     products: list[Product] = []
     for q in problem.workload.blocks:
@@ -97,29 +223,50 @@ def _products(problem: Problem) -> list[Product] | None:
     return products if ordered else None
 
 
-def _contrasts(problem: Problem, products: list[Product]) -> dict[str, LinearOperator]:
-    union = Union(products, problem.sizes, free_total=problem.unit.total_is_public)
-    shapes = optimise(union)
+def _tilted(problem: Problem, products: list[Product]) -> Design:
+    """Residuals with the best contrasts of every attribute, and the proved bound that their search knows of."""
+    union, shapes = _shapes(problem, products)
     order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
     # several factors share the room that large counts leave
     scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
-    return {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()}
+    design, _ = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
+    if problem.unit.total_is_public or problem.known:
+        return design
+    witnesses, weights = union.witness(shapes)
+    bound = union_bound(witnesses, problem.sizes, weights=weights)
+    if bound is not None and problem.objective == "max" and isinstance(union, Union):
+        bound /= math.sqrt(len(problem.workload))  # the largest is at least the mean
+    return replace(design, bound=bound)
+
+
+def _shapes(problem: Problem, products: list[Product]) -> tuple[Tilted, dict[int, Shape]]:
+    free_total = problem.unit.total_is_public
+    if problem.objective == "max":
+        with contextlib.suppress(PlanError):  # too many rows to look at each; the best for the mean is not far off
+            largest = Largest(products, problem.sizes, free_total=free_total)
+            return largest, optimise_largest(largest)
+    union = Union(products, problem.sizes, free_total=free_total)
+    return union, optimise(union)
 
 
 def _effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> list[Effect]:
     """Per block what a unit of variance on each residual set does to the weighted variances of its queries."""
     out: list[Effect] = []
     sizes = problem.sizes
+    known: dict[tuple[tuple[str, ...], int], dict[tuple[int, ...], FloatArray]] = {}
     for q in problem.workload.blocks:
-        parts = [
-            component_powers(f, tuple(sizes[a] for a in g), 2, tuple(lifts.get(a) for a in g))
-            for g, f in zip(q.block.groups, q.block.factors, strict=True)
-        ]
+        parts: list[dict[tuple[int, ...], FloatArray]] = []
+        for g, f in zip(q.block.groups, q.block.factors, strict=True):
+            if (g, id(f)) not in known:
+                chosen = tuple(lifts.get(a) for a in g)
+                known[g, id(f)] = component_powers(f, tuple(sizes[a] for a in g), 2, chosen)
+            parts.append(known[g, id(f)])
         sets: dict[frozenset[str], tuple[FloatArray, ...]] = {}
         for choice in itertools.product(*parts):
             sums = tuple(p[t] for p, t in zip(parts, choice, strict=True))
             names = frozenset(g[i] for g, t in zip(q.block.groups, choice, strict=True) for i in t)
-            if all(v.any() for v in sums) and all(sizes[a] > 1 for a in names) and (names or not free_total):
+            noisy = (names or not free_total) and not problem.is_known(names)
+            if noisy and all(v.any() for v in sums) and all(sizes[a] > 1 for a in names):
                 sets[names] = sums
         out.append(Effect(problem.objective_weight(q), tuple(f.shape[0] for f in q.block.factors), sets))
     return out
@@ -135,44 +282,11 @@ def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
     return out
 
 
-def _bound(problem: Problem, reached: float | None) -> float | None:
-    """A proved bound on the objective at multiplier 1 from the marginal tables among the queries.
-
-    Objective "max": the dual value `reached`, where all queries are marginal tables under add-remove.
-
-    Add-remove: the closed form, which is the optimum for marginals. Replace-one: the pair bound with
-    equal weights on all pairs, sqrt(2 / (m - 1)) times the nuclear norm of the centred workload.
-    """
-    tables = [q for q in problem.workload.blocks if q.is_marginal]
-    if not tables:
+def _bound(problem: Problem) -> float | None:
+    """A proved bound on the sum objective at multiplier 1 from the marginal tables among the queries."""
+    if problem.objective == "max" or problem.known or not any(i.is_marginal for i in problem.workload.items):
         return None
-    if problem.objective == "max":
-        optimal = problem.unit.neighbours is Neighbours.ADD_REMOVE and len(tables) == len(problem.workload.blocks)
-        return reached if optimal else None
-    sizes = problem.sizes
-    names = {a for q in tables for a in q.attributes}
-    log_cells = math.fsum(math.log(sizes[a]) for a in names)
-    nuclear = math.fsum(
-        math.exp(0.5 * log_value + math.fsum(math.log(sizes[a] - 1) for a in s) - 0.5 * log_cells)
-        for s, log_value in _log_eigenvalues(problem, tables, log_cells).items()
-        if not (problem.unit.total_is_public and not s) and all(sizes[a] > 1 for a in s)
-    )
-    if not problem.unit.total_is_public:
-        return nuclear if problem.unit.neighbours is Neighbours.ADD_REMOVE else None
-    if nuclear == 0.0:
+    try:
+        return _allocated(problem).bound * _relation(problem)
+    except PlanError:
         return None  # the only table is the public total
-    # nuclear norm of W C is nuclear * sqrt(m)
-    ratio = math.exp(log_cells) / (math.exp(log_cells) - 1) if log_cells < 36 else 1.0
-    return nuclear * math.sqrt(2 * ratio)
-
-
-def _log_eigenvalues(problem: Problem, tables: list[QueryBlock], log_cells: float) -> dict[frozenset[str], float]:
-    """log of the eigenvalue of the weighted Gram matrix on each residual space."""
-    sums: dict[frozenset[str], float] = {}
-    for q in tables:
-        # relative to the number of cells, so that nothing overflows
-        value = problem.objective_weight(q) / math.prod(problem.sizes[a] for a in q.attributes)
-        for r in range(len(q.attributes) + 1):
-            for s in itertools.combinations(q.attributes, r):
-                sums[frozenset(s)] = sums.get(frozenset(s), 0.0) + value
-    return {s: math.log(v) + log_cells for s, v in sums.items()}

@@ -14,7 +14,7 @@ from sfumato.checks import check_text
 from sfumato.codec import encode
 from sfumato.curator import Curator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
-from sfumato.operators import Block
+from sfumato.operators import Block, Family
 from sfumato.plans import Plan
 from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
@@ -77,7 +77,13 @@ def release(
     with nullcontext() if out is None else Draft(out) as draft:
         curator = Curator(source, plan.workload.domain, plan.unit, account)
         measured, receipt = curator.measure(
-            blocks, plan.noise, plan.price, name=name, plan_hash=plan.fingerprint, stated=plan.sensitivity
+            blocks,
+            plan.noise,
+            plan.price,
+            name=name,
+            plan_hash=plan.fingerprint,
+            stated=plan.sensitivity,
+            folder=None if draft is None else draft.partial,
         )
         try:
             result = Release(plan, measured, _provenance(receipt, snapshot, versions, one_shot=not account.durable))
@@ -93,7 +99,7 @@ def release(
         return result
 
 
-def _check(plan: Plan) -> tuple[Block, ...]:
+def _check(plan: Plan) -> tuple[Block | Family, ...]:
     """What is to be measured, once all that could fail without data was tried without data.
 
     Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.

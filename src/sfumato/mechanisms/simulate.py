@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError
 from sfumato.intervals import check_confidence
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.plans import Plan, expand
+from sfumato.plans import Plan
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.strategies.base import marginalise
 
@@ -62,7 +62,7 @@ def simulate(
     table = counts.reshape(domain.shape).astype(np.int64)
     exact = [marginalise(table, domain.names, b) for b in plan.strategy.blocks]
     truth = np.concatenate([marginalise(table, domain.names, q.block) for q in plan.workload.blocks]).astype(float)
-    width = np.concatenate([expand(m, q) for q, m in plan.block_margins(level)])
+    width = plan.half_widths(level)
     counted = np.concatenate([np.full(q.rows, q.unit == plan.main_unit) for q in plan.workload.blocks])
     squares, sums, covered, worst = np.zeros(len(truth)), np.zeros(len(truth)), 0.0, 0.0
     total = int(table.sum()) if plan.unit.total_is_public else None

@@ -4,6 +4,8 @@ from sfumato.operators.base import LinearOperator
 from sfumato.operators.basic import Identity, Residual, Total
 from sfumato.operators.compose import Compose, Kronecker, Padded, Scaled, Stack, Sum
 from sfumato.operators.explicit import Dense, Sparse
+from sfumato.operators.family import Family
+from sfumato.operators.grouping import Grouping
 from sfumato.operators.marginal import Block, OnMarginal
 from sfumato.operators.ordered import AllRange, Prefix, Window
 from sfumato.operators.tree import Tree
@@ -13,6 +15,8 @@ __all__ = [
     "Block",
     "Compose",
     "Dense",
+    "Family",
+    "Grouping",
     "Identity",
     "Kronecker",
     "LinearOperator",

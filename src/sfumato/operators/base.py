@@ -115,6 +115,12 @@ class LinearOperator(ABC):
         # some operators hand back what they were given, or a read-only view
         return out.copy() if np.may_share_memory(out, given) or not out.flags.writeable else out
 
+    def along(self, table: Numbers, axis: int) -> Numbers:
+        """The operator applied along one axis of an array, whose length there changes from columns to rows."""
+        front = np.moveaxis(table, axis, 0)
+        out = self.apply(np.ascontiguousarray(front).reshape(len(front), -1))
+        return np.moveaxis(out.reshape(-1, *front.shape[1:]), 0, axis)
+
     def check_rows(self, start: int, stop: int) -> None:
         """Refuse a range of rows that does not exist or would be too large when dense."""
         if not 0 <= start <= stop <= self.shape[0]:

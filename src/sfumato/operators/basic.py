@@ -143,6 +143,9 @@ class Residual(LinearOperator):
     def apply(self, vectors: Numbers) -> Numbers:
         return self.n * vectors - vectors.sum(axis=0, keepdims=True)
 
+    def along(self, table: Numbers, axis: int) -> Numbers:
+        return self.n * table - table.sum(axis=axis, keepdims=True)
+
     def apply_transpose(self, vectors: Numbers) -> Numbers:
         return self.apply(vectors)
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import INT64, FloatArray, Numbers
 
-__all__ = ["Patterns", "largest_combination"]
+__all__ = ["MAX_WORK", "Patterns", "largest_combination"]
 
-_MAX_WORK = 1_000_000_000
+MAX_WORK = 1_000_000_000
 _MAX_TIES = 1_000_000
 _MAX_OBJECTS = 50_000_000
 _CHUNK = 2**21
@@ -70,7 +70,7 @@ def largest_combination(patterns: list[Patterns], scale: Sequence[int], signs: t
     """
     sizes = [len(p) for p in patterns]
     parts = len(signs)
-    if math.prod(sizes) * len(scale) * parts > _MAX_WORK:
+    if math.prod(sizes) * len(scale) * parts > MAX_WORK:
         return None
     common = math.gcd(*scale) or 1
     weights = [s // common for s in scale]

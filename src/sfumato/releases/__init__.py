@@ -1,11 +1,13 @@
 """What comes out: answers, standard errors, provenance."""
 
 from sfumato.releases.combining import Comparison, combine, difference
-from sfumato.releases.core import Answer, Intervals, Provenance, Release, Table
+from sfumato.releases.core import Provenance, Release
 from sfumato.releases.files import load_release, save_release
+from sfumato.releases.tables import Answer, Batch, Intervals, Table
 
 __all__ = [
     "Answer",
+    "Batch",
     "Comparison",
     "Intervals",
     "Provenance",

@@ -11,7 +11,6 @@ from sfumato.errors import PlanError
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.operators.base import FloatArray
-from sfumato.plans import expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.core import Intervals, Release
 
@@ -78,8 +77,14 @@ def _check_pair(first: Release, second: Release) -> None:
 def _powers(release: Release, power: int) -> FloatArray:
     """Per answer, sums of |coefficient|^power of the noise, in units of the noise's scale."""
     unit = release.measurement.noise.variance ** (power / 2)
-    blocks = release.workload.blocks
-    return np.concatenate([expand(release.plan.strategy.row_powers(q.block, power) * unit, q) for q in blocks])
+    plan, out = release.plan, []
+    for e in plan.entries:
+        if release.part not in (None, e.item.part):
+            continue
+        powers = e.powers if power == 2 else plan.fourth_powers(e.item)
+        assert powers is not None
+        out.append(e.expand(powers * unit))
+    return np.concatenate(out)
 
 
 def _joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatArray) -> Comparison:

@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sfumato.codec import storable
+from sfumato.covariances import Question, check_domain
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.frames import Frame, package
+from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
-from sfumato.operators import Block, Identity
+from sfumato.operators import Block, Family, Identity
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Plan, expand
+from sfumato.plans import Plan
+from sfumato.predictions import expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import statistics
 from sfumato.releases.files import save_release
+from sfumato.releases.tables import Answer, Batch, Intervals, Table
 from sfumato.strategies.base import Estimate
-from sfumato.workloads import Workload, predicates
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload, predicates
+from sfumato.workloads.levels import family_names, is_table, table_block, table_names
 
-__all__ = ["Answer", "Intervals", "Provenance", "Release", "Table"]
+__all__ = ["Provenance", "Release"]
 
-
-class Answer(NamedTuple):
-    """One answer: its value, standard error, and the ends of its interval."""
-
-    value: float
-    standard_error: float
-    low: float
-    high: float
-
-
-class Intervals(NamedTuple):
-    """Interval ends, one per query, and the confidence they hold with."""
-
-    low: FloatArray
-    high: FloatArray
-    confidence: float
-    simultaneous: bool
+_MAX_ANSWERS = 200_000_000
 
 
 @storable
@@ -59,72 +46,6 @@ class Provenance:
     created: str
     versions: tuple[tuple[str, str], ...]
     snapshot: str | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Table:
-    """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute."""
-
-    attributes: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]
-    values: FloatArray
-    standard_errors: FloatArray
-    low: FloatArray
-    high: FloatArray
-    confidence: float
-
-    def frame(self) -> Frame:
-        """One row per cell."""
-        cells = list(itertools.product(*self.labels))
-        columns: dict[str, Sequence[Any]] = {a: [c[i] for c in cells] for i, a in enumerate(self.attributes)}
-        numbers = (
-            ("answer", self.values),
-            ("standard_error", self.standard_errors),
-            ("low", self.low),
-            ("high", self.high),
-        )
-        return Frame(columns | {n: v.reshape(-1).tolist() for n, v in numbers})
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row per cell."""
-        return self.frame().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame, one row per cell."""
-        return self.frame().to_polars()
-
-    def to_arrow(self) -> Any:
-        """A pyarrow Table, one row per cell."""
-        return self.frame().to_arrow()
-
-    def plot(self) -> Any:
-        """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).
-
-        Raises PlanError for more attributes, MissingExtra where Altair is not installed.
-        """
-        if len(self.attributes) not in (1, 2):
-            raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        altair = package("altair", "plots")
-        first, *second = self.attributes
-        base = altair.Chart(altair.Data(values=self.frame().rows())).encode(
-            x=altair.X(field=first, type="nominal", sort=None, title=first)
-        )
-        if second:
-            name = second[0]
-            base = base.encode(
-                color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
-            )
-        bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
-        ends = base.mark_rule().encode(
-            y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"), color=altair.value("black")
-        )
-        return bars + ends
-
-    def __repr__(self) -> str:
-        return str(self.frame())
-
-    def _repr_html_(self) -> str:
-        return self.frame().to_html()
 
 
 @storable
@@ -160,8 +81,61 @@ class Release:
 
     @functools.cached_property
     def answers(self) -> FloatArray:
-        """(k,) unbiased answers in the order of the workload."""
-        return np.concatenate([self.answer_block(q.block) for q in self.workload.blocks])
+        """(k,) unbiased answers in the order of the workload. Above 200 million take `batches()`."""
+        count = len(self.workload)
+        if count > _MAX_ANSWERS:
+            raise PlanError(f"{count:,} answers are too many for one array; take release.batches() or release.table()")
+        out = np.empty(count)
+        start = 0
+        for item in self.workload.items:
+            into = out[start : start + item.rows]
+            start += item.rows
+            if isinstance(item, QueryBlock):
+                into[:] = self.answer_block(item.block)
+                continue
+            for chosen, rows in self.plan.strategy.answer_family(self.estimate, item.family):
+                item.family.place(chosen, rows, into)
+        return out
+
+    def batches(self) -> Iterator[Batch]:
+        """Every marginal table of the workload, a few of one shape at a time; no more of them is in memory."""
+        for item, powers in self._tabled():
+            family = item.family
+            sizes = np.array([f.shape[0] for f in family.factors])
+            for chosen, rows in self.plan.strategy.answer_family(self.estimate, family):
+                names = tuple(family_names(self.workload.domain, family, chosen))
+                shape = tuple(sizes[family.sets[chosen[0]]].tolist())
+                values = rows.reshape(len(chosen), *shape)
+                if powers is None:
+                    variances = np.stack([np.broadcast_to(self.variances(family.block(i)), shape) for i in chosen])
+                else:
+                    variances = powers[chosen].reshape(-1, *(1,) * family.order) * self.measurement.noise.variance
+                yield Batch(names, values, np.sqrt(variances))
+
+    def _tabled(self) -> Iterator[tuple[QueryFamily, FloatArray | None]]:
+        """Families of marginal tables with the sums of squares of their rows, where those are one number a table."""
+        domain, names = self.workload.domain, self.workload.domain.names
+        for item in self.workload.items:
+            family = item
+            if isinstance(item, QueryFamily):
+                if not is_table(domain, item.family):
+                    continue
+            else:
+                if item.unit != RECORDS or table_names(domain, item.block) is None:
+                    continue
+                held = item.block.by_attribute() or {}
+                factors = tuple(held.get(n, Identity(s)) for n, s in zip(names, domain.shape, strict=True))
+                axes = sorted(names.index(a) for a in item.attributes)
+                sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
+                family = QueryFamily(item.part, Family(names, factors, sets), item.weight)
+            assert isinstance(family, QueryFamily)
+            yield family, self.plan.strategy.family_powers(family.family, 2)
+
+    def tables(self, confidence: float = 0.95) -> Iterator[Table]:
+        """Every marginal table of the workload, one at a time."""
+        for batch in self.batches():
+            for names in batch.attributes:
+                yield self.table(*names, confidence=confidence)
 
     def standard_errors(self) -> FloatArray:
         """(k,) standard errors of the answers: those that the plan predicted."""
@@ -181,7 +155,7 @@ class Release:
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
         """Intervals from the actual noise law: each holds with `confidence`, or all together do."""
         level = self._level(confidence, simultaneous, len(self.workload))
-        widths = np.concatenate([expand(self.margins(q.block, level), q) for q in self.workload.blocks])
+        widths = self.plan.half_widths(level, self.part)
         return Intervals(self.answers - widths, self.answers + widths, check_confidence(confidence), simultaneous)
 
     def _level(self, confidence: float, together: bool, count: int) -> float:
@@ -205,7 +179,7 @@ class Release:
     def frame(self, confidence: float = 0.95) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
         ends = self.intervals(confidence)
-        parts = [q.part for q in self.workload.blocks for _ in range(q.rows)]
+        parts = [i.part for i in self.workload.items for _ in range(i.rows)]
         return Frame(
             {
                 "part": parts,
@@ -220,32 +194,30 @@ class Release:
     # -- further questions ------------------------------------------------------------------------------
 
     def table(self, *attributes: str, confidence: float = 0.95, simultaneous: bool = False) -> Table:
-        """The marginal table over the named attributes, in the order given.
+        """The marginal table over the named attributes or levels, in the order given.
 
         A table that was measured only inside a larger one is answered by summing; one that was not
         measured is refused with NotAnswerable.
         """
         domain = self.plan.workload.domain
-        names = domain.check_names(attributes)
-        sizes = domain.sizes(names)
-        block = Block(tuple((n,) for n in names), tuple(Identity(s) for s in sizes))
+        block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         values = self.answer_block(block).reshape(sizes)
         errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         level = self._level(confidence, simultaneous, values.size)
         widths = np.broadcast_to(self.margins(block, level), sizes)
-        labels = tuple(domain[n].labels for n in names)
-        return Table(names, labels, values, errors, values - widths, values + widths, confidence)
+        labels = tuple(domain[n].labels for n in attributes)
+        return Table(attributes, labels, values, errors, values - widths, values + widths, confidence)
 
     def ask(self, question: str | Workload, confidence: float = 0.95) -> Any:
         """Answer a further predicate (an Answer), or a workload (a Frame), from what was measured, at no cost.
 
+        A workload may be over some of the attributes alone, as they are declared for this release.
         Raises NotAnswerable, saying what is missing, where the question lies outside the span of what
         was measured.
         """
         level = check_confidence(confidence)
         if isinstance(question, Workload):
-            if question.domain != self.plan.workload.domain:
-                raise PlanError("the question is over another domain than this release")
+            check_domain(self.plan.workload.domain, question)
             return self._ask_workload(question, level)
         work = predicates(self.plan.workload.domain, [question])
         block = work.blocks[0].block
@@ -270,6 +242,14 @@ class Release:
                 "high": (value + width).tolist(),
             }
         )
+
+    def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
+        """Covariances of the answers to two questions, or to one: those that the plan predicted."""
+        return self.plan.covariance(first, second)
+
+    def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
+        """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
+        return self.plan.table_covariances(first, second)
 
     def quantiles(
         self, attribute: str, probabilities: Sequence[float], by: str | Sequence[str] = (), confidence: float = 0.95

@@ -8,12 +8,17 @@ import os
 import secrets
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.codec import fingerprint, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
 from sfumato.releases.writing import write_answers, write_measurements, write_tables
+from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -22,6 +27,7 @@ __all__ = ["Draft", "check_folder", "describe", "load_release", "result_hash", "
 
 _MAX_LISTED = 10_000_000
 _BUNDLE = "release.sfumato"
+_COPIED = 2**22
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
@@ -126,18 +132,42 @@ def save_release(release: Release, folder: str | os.PathLike[str]) -> None:
 def write_release(release: Release, path: Path) -> None:
     """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
     facts = describe(release)
+    release = _settled(release, path)
     write_document(path / _BUNDLE, release)
     write_measurements(release, path / "measurements.npz")
     if len(release.workload) <= _MAX_LISTED:
         write_answers(release, path / "answers.parquet", facts)
         write_tables(release, path / "tables")
     facts["files"] = {
-        str(f.relative_to(path)): hashlib.sha256(f.read_bytes()).hexdigest()
-        for f in sorted(path.rglob("*"))
-        if f.is_file() and f.parent == path
+        str(f.relative_to(path)): _sha256(f) for f in sorted(path.rglob("*")) if f.is_file() and f.parent == path
     }
     text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
     write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
+
+
+def _settled(release: Release, path: Path) -> Release:
+    """The same release with the values that are too many for memory in files of the folder."""
+    values: list[NDArray[np.int64]] = []
+    for i, given in enumerate(release.measurement.values):
+        name = getattr(given, "filename", None)
+        if not isinstance(given, np.memmap) or (name is not None and Path(name).parent == path):
+            values.append(given)
+            continue
+        copy = room(len(given), path / f"values-{i}.npy", limit=0)
+        for start in range(0, len(given), _COPIED):
+            copy[start : start + _COPIED] = given[start : start + _COPIED]
+            forget(copy)
+            forget(given)
+        values.append(copy)
+    for array in values:
+        if isinstance(array, np.memmap):
+            array.flush()
+    return replace(release, measurement=replace(release.measurement, values=tuple(values)))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -149,12 +179,13 @@ def load_release(folder: str | os.PathLike[str]) -> Release:
     try:
         path = Path(folder)
         facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
-        expected = facts["files"][_BUNDLE]
-        found = hashlib.sha256((path / _BUNDLE).read_bytes()).hexdigest()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        needed = {_BUNDLE, *path.glob("values-*.npy")}
+        expected = {path / n: facts["files"][Path(n).name] for n in needed}
+        changed = [f for f, digest in expected.items() if _sha256(f) != digest]
+    except (AttributeError, OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{folder} holds no finished release: {error}") from error
-    if found != expected:
-        raise InvalidInput(f"{path / _BUNDLE} was changed after it was written; its hash does not match release.json")
+    if changed:
+        raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
     # the release's own class, which this module is below of, is found by its stored name
     stored = read_document(path / _BUNDLE, object)
     if type(stored).__name__ != "Release":

@@ -18,8 +18,9 @@ from sfumato.domain import Attribute
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence
-from sfumato.operators import Block, Dense, Identity
+from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
+from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -37,8 +38,9 @@ def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
 def _block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
     """Rows over one attribute's cells, within each cell of `by`."""
     domain = release.plan.workload.domain
-    domain.check_names((attribute, *by))
-    return Block(((attribute,), *((b,) for b in by)), (Dense(rows), *(Identity(domain[b].size) for b in by)))
+    domain.columns((attribute, *by))
+    (owner, factor), table = over(domain, attribute, Dense(rows)), table_block(domain, by)
+    return Block(((owner,), *table.groups), (factor, *table.factors))
 
 
 def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
@@ -121,7 +123,7 @@ def share(release: Release, attribute: str, within: str | Sequence[str], confide
     """See `Release.share`."""
     level, by = check_confidence(confidence), by_names(within)
     domain = release.plan.workload.domain
-    domain.check_names((attribute, *by))
+    domain.columns((attribute, *by))
     n = domain[attribute].size
     numbers = _ratio(release, attribute, np.eye(n), np.ones((n, n)), by, level)
     groups = math.prod(domain.sizes(by))
@@ -134,7 +136,7 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
     """See `Release.cdf`."""
     level, names = check_confidence(confidence), by_names(by)
     domain = release.plan.workload.domain
-    domain.check_names((attribute, *names))
+    domain.columns((attribute, *names))
     declared = domain[attribute]
     if not declared.ordered:
         raise PlanError(f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins")

@@ -11,11 +11,17 @@ import numpy as np
 
 from sfumato.codec import write_atomically
 from sfumato.frames import safe_text
+from sfumato.operators import Block
+from sfumato.workloads import RECORDS
+from sfumato.workloads.levels import table_names
 
 if TYPE_CHECKING:
-    from sfumato.releases.core import Release, Table
+    from sfumato.releases.core import Release
+    from sfumato.releases.tables import Table
 
 __all__ = ["write_answers", "write_measurements", "write_tables"]
+
+_MAX_FILES = 5_000
 
 
 def _connect() -> Any:
@@ -29,14 +35,21 @@ def _quoted(path: Path) -> str:
 
 
 def write_measurements(release: Release, path: Path) -> None:
-    """measurements.npz: the integer noisy values, block by block, publishable."""
-    arrays: dict[str, Any] = {f"values_{i}": v for i, v in enumerate(release.measurement.values)}
-    names = ["*".join(b.attributes) or "total" for b in release.measurement.blocks]
+    """measurements.npz: the integer noisy values with the attributes of every block, publishable.
+
+    Values that are too many for memory are in files values-i.npy instead.
+    """
+    arrays: dict[str, Any] = {}
+    for i, (block, values) in enumerate(zip(release.measurement.blocks, release.measurement.values, strict=True)):
+        names = [block.attributes] if isinstance(block, Block) else [block.set_names(j) for j in range(len(block))]
+        arrays[f"blocks_{i}"] = np.array(["*".join(n) or "total" for n in names], dtype=np.str_)
+        if not isinstance(values, np.memmap):
+            arrays[f"values_{i}"] = values
     total = [] if release.measurement.total is None else [release.measurement.total]
 
     def write(partial: Path) -> None:
         with partial.open("wb") as handle:
-            np.savez(handle, blocks=np.array(names, dtype=np.str_), public_total=np.array(total), **arrays)
+            np.savez(handle, public_total=np.array(total), **arrays)
 
     write_atomically(path, write)
 
@@ -44,7 +57,7 @@ def write_measurements(release: Release, path: Path) -> None:
 def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
     """answers.parquet: one row per query, with the facts in the file's key-value metadata."""
     ends = release.intervals()
-    parts = [(safe_text(q.part), q.rows) for q in release.workload.blocks]
+    parts = [(safe_text(i.part), i.rows) for i in release.workload.items]
     columns: dict[str, Any] = {
         "part": np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts]),
         "label": _safe_labels(release),
@@ -76,19 +89,22 @@ def _safe_labels(release: Release) -> Any:
 
 
 def write_tables(release: Release, folder: Path) -> None:
-    """tables/: one tidy CSV per marginal table among the queries, rounded to well below the noise."""
-    tables = [q for q in release.workload.blocks if q.is_marginal and q.attributes]
+    """tables/: one tidy CSV per marginal table among at most 5,000, rounded to well below the noise."""
+    domain = release.plan.workload.domain
+    if release.workload.tables > _MAX_FILES:
+        return
+    tables = [names for q in release.workload.blocks if q.unit == RECORDS and (names := table_names(domain, q.block))]
     if not tables:
         return
     folder.mkdir(exist_ok=True)
-    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in release.plan.workload.domain.names}
+    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in (*domain.names, *domain.levels)}
     used: set[str] = set()
     with _connect() as connection:
-        for query in tables:
-            stem = ".".join(safe[a] for a in query.attributes)
+        for names in tables:
+            stem = ".".join(safe[n] for n in names)
             name = stem if stem not in used else f"{stem}.{len(used)}"
             used.add(name)
-            connection.register("cells", _columns(release.table(*query.attributes)))
+            connection.register("cells", _columns(release.table(*names)))
             connection.execute(f"COPY (SELECT * FROM cells) TO {_quoted(folder / f'{name}.csv')} (FORMAT csv, HEADER)")
             connection.unregister("cells")
     # once for all tables: the release counts as stored only when release.json follows

@@ -14,9 +14,10 @@ from sfumato.errors import NotAnswerable
 from sfumato.frames import safe_text
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.plans import expand
+from sfumato.predictions import expand
 from sfumato.releases import Release, Table
-from sfumato.workloads import QueryBlock
+from sfumato.workloads import RECORDS, QueryBlock
+from sfumato.workloads.levels import family_names, is_table, table_names
 
 __all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "distributions", "singles", "small_tables"]
 
@@ -78,17 +79,46 @@ class Agreement:
 def _tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Names of tables worth showing, each with whether it was asked: single attributes first, then small pairs."""
     domain = release.plan.workload.domain
-    asked = [q.attributes for q in release.workload.blocks if q.is_marginal and q.attributes]
+    asked = _asked(release)
     inside = {a for names in asked for a in names}
-    for name in domain.names:
+    for name in (*domain.names, *domain.levels):
         if name in inside and domain[name].size <= _MAX_CELLS:
             yield (name,), (name,) in asked
     pairs = {s for s in asked if len(s) == 2}
     sizes = {s: domain.sizes(s) for s in pairs}
     fitting = [s for s in pairs if math.prod(sizes[s]) <= _MAX_PAIR_CELLS and min(sizes[s]) <= _MAX_GROUPS]
-    for names in sorted(fitting, key=lambda s: (math.prod(sizes[s]), [domain.axis(a) for a in s])):
+    for names in sorted(fitting, key=lambda s: (math.prod(sizes[s]), [domain.axis(domain.owner(a)) for a in s])):
         # the longer attribute runs down the chart, the shorter one is told apart by colour
         yield tuple(sorted(names, key=lambda a: -domain[a].size)), True
+
+
+def _asked(release: Release) -> list[tuple[str, ...]]:
+    """The names of every table over one or two attributes among the queries."""
+    domain = release.plan.workload.domain
+    found: list[tuple[str, ...]] = []
+    for item in release.workload.items:
+        if isinstance(item, QueryBlock):
+            found.append(_table_names(release, item))
+        elif item.family.order in (1, 2) and is_table(domain, item.family):
+            found += family_names(domain, item.family)
+    return [names for names in found if len(names) in (1, 2)]
+
+
+def _others(release: Release) -> Iterator[QueryBlock]:
+    """Blocks that ask for something else than a table."""
+    domain = release.plan.workload.domain
+    for item in release.workload.items:
+        if isinstance(item, QueryBlock):
+            blocks = [item]
+        else:
+            blocks = [] if item.family.order and is_table(domain, item.family) else item.blocks()
+        yield from (q for q in blocks if not _table_names(release, q))
+
+
+def _table_names(release: Release, query: QueryBlock) -> tuple[str, ...]:
+    """The names of the table that a block asks for; none where it asks something else, or the total."""
+    names = table_names(release.plan.workload.domain, query.block) if query.unit == RECORDS else None
+    return names or ()
 
 
 def small_tables(release: Release) -> list[SmallTable]:
@@ -141,7 +171,7 @@ def _distribution_of(query: QueryBlock) -> tuple[str, tuple[str, ...]] | None:
 def distributions(release: Release) -> list[Distribution]:
     """A distribution for every part that asks for cumulative counts."""
     found: list[Distribution] = []
-    for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, release.workload.blocks))):
+    for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, _others(release)))):
         domain = release.plan.workload.domain
         whole = domain[attribute].kind == "integer"
         ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
@@ -172,8 +202,8 @@ def singles(release: Release) -> tuple[list[Single], int]:
     """Answers that belong to no table and no distribution, at most 200, and how many were left out."""
     shown: list[Single] = []
     omitted = 0
-    for query in release.workload.blocks:
-        if (query.is_marginal and query.attributes) or _distribution_of(query) is not None:
+    for query in _others(release):
+        if _distribution_of(query) is not None:
             continue
         if len(shown) + query.rows > _MAX_SINGLES:
             omitted += query.rows

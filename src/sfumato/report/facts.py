@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
-from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
+from sfumato.workloads.levels import family_names, names_asked, table_names
 
 __all__ = ["Family", "above_bound", "families", "family_name", "plan_facts", "sensitivity_text"]
 
@@ -34,22 +36,32 @@ class Family:
 
 def family_name(query: QueryBlock, workload: Workload) -> str:
     """A short name for a table, or the text of a single query."""
-    if query.is_marginal and query.attributes:
-        return safe_text(" × ".join(query.attributes))
+    names = table_names(workload.domain, query.block)
+    if names and query.unit == RECORDS:
+        return safe_text(" × ".join(names))
     if query.rows == 1:
         return safe_text(next(iter(workload.block_labels(query))))
-    return safe_text(f"{query.part}: {' × '.join(query.attributes)}")
+    return safe_text(f"{query.part}: {' × '.join(names_asked(workload.domain, query.block))}")
 
 
 def families(plan: Plan, part: str | None = None) -> list[Family]:
     """Every block of queries with its errors, in the order of the workload."""
     table = plan.errors(0.95)
-    errors = zip(table["rmse"], table["worst_standard_error"], table["margin"], strict=True)
-    return [
-        Family(family_name(q, plan.workload), safe_text(q.part), len(q.attributes), q.rows, safe_text(q.unit), *numbers)
-        for q, numbers in zip(plan.workload.blocks, errors, strict=True)
-        if part in (None, q.part)
-    ]
+    numbers = iter(zip(table["rmse"], table["worst_standard_error"], table["margin"], strict=True))
+    found: list[Family] = []
+    for e in plan.entries:
+        item = e.item
+        named = [family_name(item, plan.workload)] if isinstance(item, QueryBlock) else _table_names(plan, item)
+        shared = safe_text(item.part), e.order
+        for name, queries, own in zip(named, e.cells().tolist(), itertools.islice(numbers, len(named)), strict=True):
+            if part in (None, item.part):
+                found.append(Family(name, *shared, queries, safe_text(item.unit), *own))
+    return found
+
+
+def _table_names(plan: Plan, item: QueryFamily) -> list[str]:
+    domain = plan.workload.domain
+    return [safe_text(" × ".join(names) or "total") for names in family_names(domain, item.family)]
 
 
 def above_bound(plan: Plan) -> float | None:

@@ -113,7 +113,7 @@ def reading(plan: Plan) -> list[str]:
         "Small counts can come out negative or fractional. That is no mistake: setting them to zero or rounding them "
         "would make every sum of them wrong on average. As they are, answers may be added up.",
     ]
-    bias = max((plan.strategy.bias_bound(q.block) for q in plan.workload.blocks), default=0.0)
+    bias = plan.bias_bound
     if bias > 0:
         out.append(f"Rounding of coefficients can shift an answer by at most {bias:.1e} per record of the table.")
     return out
@@ -204,7 +204,7 @@ def _choice(plan: Plan, count: int) -> str:
     if count == 1:
         return f"One way to measure was considered; its predicted error (root mean squared, {unit}):"
     goal = "largest standard error" if plan.objective == "max" else "mean squared error"
-    weighted = "" if len({q.weight for q in plan.workload.blocks}) == 1 else ", with the weights given to the parts"
+    weighted = "" if len({i.weight for i in plan.workload.items}) == 1 else ", with the weights given to the parts"
     return (
         f"{plural(count, 'way')} to measure were compared without any data, and the one with the least "
         f"{goal}{weighted} was taken. Predicted error of each (root mean squared, {unit}):"

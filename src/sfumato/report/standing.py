@@ -136,7 +136,7 @@ def _shell(text: str) -> str:
 def _example(release: Release) -> tuple[str, str] | None:
     """An attribute and a predicate on it that this release can answer."""
     domain = release.plan.workload.domain
-    measured = {a for q in release.workload.blocks for a in q.attributes}
+    measured = {a for i in release.workload.items for a in i.attributes}
     ordered = sorted((n for n in domain.names if n in measured), key=lambda n: domain[n].intervals is None)
     for name in ordered:
         question = f"{_quoted(name)} {_condition(domain[name])}"

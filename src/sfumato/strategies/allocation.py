@@ -8,7 +8,7 @@ with their mean [XZK23]; in general the largest column norm of the attribute's c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Effect", "max_objective", "sum_objective"]
+__all__ = ["Effect", "least_largest", "least_sum", "max_objective", "sum_objective"]
 
 Names = frozenset[str]
 
 _TOLERANCE = 1e-7
 _MAX_ROUNDS = 5_000
 _MAX_CONSTRAINTS = 5_000_000
+_ROUNDING = 1e-11
+_LEAST_WEIGHT = 1e-30
+_GAIN, _MOST_PACE = 1.5, 1e4
+_PACED_STEP, _LARGEST_FALL = 2.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,58 @@ class Effect:
     sets: Mapping[Names, tuple[FloatArray, ...]]
 
 
+def least_sum(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
+    """s^2 that minimises sum v s^2 subject to sum p / s^power = 1: s^(2 + power) is proportional to p / v.
+
+    What costs nothing is known exactly (0).
+    """
+    shape = (price / np.maximum(values, 1e-300)) ** (1 / (2 + power))
+    paid = price > 0
+    return (shape * float((price[paid] / shape[paid] ** power).sum()) ** (1 / power)) ** 2
+
+
+def least_largest(
+    price: FloatArray,
+    power: int,
+    queries: int,
+    values: Callable[[FloatArray], FloatArray],
+    variances: Callable[[FloatArray], FloatArray],
+    tolerance: float = _TOLERANCE,
+) -> tuple[FloatArray, float, float]:
+    """(s^2, proved lower bound, value): the least largest variance at unit price, by its dual.
+
+    `variances` takes s^2 to the variances of the queries, linearly; `values` is its transpose. For weights l on
+    the queries (l >= 0, sum 1) the best allocation for the weighted sum is in closed form and its value bounds
+    the optimum from below; the variances it gives bound it from above. The weights are multiplied by a power of
+    variance over value until the two meet within the tolerance. Exponent 1 + power/2 is Newton's step where no
+    two queries share a residual; a query that stays on one side of the value gains pace, by half every round.
+    """
+    weights = np.full(queries, 1.0 / queries)
+    pace, side = np.ones(queries), np.zeros(queries)
+    lower, upper, best = 0.0, math.inf, np.ones(len(price))
+    for _ in range(_MAX_ROUNDS):
+        squares = least_sum(values(weights), price, power)
+        found = variances(squares)
+        value, largest = float(weights @ found), float(found.max())
+        lower = max(lower, value)
+        if largest < upper:
+            upper, best = largest, squares
+        if upper <= lower * (1 + tolerance):
+            break
+        steps = (1 + power / 2) * np.log(np.maximum(found / value, _LEAST_WEIGHT))
+        pace = np.where(np.sign(steps) == side, np.minimum(_GAIN * pace, _MOST_PACE), 1.0)
+        side = np.sign(steps)
+        most = np.maximum(np.abs(steps), _PACED_STEP)
+        logs = np.log(weights) + np.maximum(np.clip(pace * steps, -most, most), -_LARGEST_FALL)
+        weights = np.exp(logs - float(logs.max()))
+        weights = np.maximum(weights / weights.sum(), _LEAST_WEIGHT)
+        weights /= weights.sum()
+    return best, lower * (1 - _ROUNDING), upper
+
+
 def _prices(sets: Sequence[Names], single: Mapping[str, float]) -> FloatArray:
     """p_S of every set."""
     return np.array([math.prod(single[a] for a in s) for s in sets])
-
-
-def _allocate(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
-    """1 / s_S that minimises sum v s^2 subject to sum p / s^power = 1: s^(2 + power) is proportional to p / v."""
-    shape = (values / price) ** (1 / (2 + power))
-    return shape / (price * shape**power).sum() ** (1 / power)
 
 
 def sum_objective(weighted: Mapping[Names, float], single: Mapping[str, float], power: int) -> dict[Names, float]:
@@ -59,40 +106,23 @@ def sum_objective(weighted: Mapping[Names, float], single: Mapping[str, float], 
     the prices of the attributes.
     """
     sets = [s for s, v in weighted.items() if v > 0]
-    found = _allocate(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
-    return dict(zip(sets, found.tolist(), strict=True))
+    squares = least_sum(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
+    return dict(zip(sets, (squares**-0.5).tolist(), strict=True))
 
 
 def max_objective(
-    effects: Sequence[Effect], single: Mapping[str, float], power: int
+    effects: Sequence[Effect], single: Mapping[str, float], power: int, tolerance: float = _TOLERANCE
 ) -> tuple[dict[Names, float], float]:
     """(1 / s_S, proved lower bound): the least largest weighted variance at unit price, by its dual.
 
-    For weights l on the queries (l >= 0, sum 1) the best allocation for the weighted sum is in closed
-    form and its value bounds the optimum from below; the variances it gives bound it from above. The
-    weights are multiplied by the square of variance over value until the two meet. The bound is on the
-    square root of the largest weighted variance, for mechanisms that measure these residuals.
+    The bound is on the square root of the largest weighted variance, for mechanisms that measure these residuals.
     """
     sets = list(dict.fromkeys(s for e in effects for s in e.sets))
-    place = {s: i for i, s in enumerate(sets)}
-    matrix = _constraints(effects, place)
-    price = _prices(sets, single)
-    weights = np.full(matrix.shape[0], 1.0 / matrix.shape[0])
-    best_upper, best_lower, best = math.inf, 0.0, np.ones(len(sets))
-    exponent = 2.0
-    for _ in range(_MAX_ROUNDS):
-        precision = _allocate(np.maximum(matrix.T @ weights, 1e-300), price, power)
-        variances = matrix @ precision**-2.0
-        lower, upper = float(weights @ variances), float(variances.max())
-        if upper < best_upper:
-            best_upper, best = upper, precision
-        exponent = 2.0 if lower >= best_lower else 1.0
-        best_lower = max(best_lower, lower)
-        if best_upper <= best_lower * (1 + _TOLERANCE):
-            break
-        weights = weights * (variances / lower) ** exponent
-        weights /= weights.sum()
-    return dict(zip(sets, best.tolist(), strict=True)), math.sqrt(best_lower) * (1 - 1e-12)
+    matrix = _constraints(effects, {s: i for i, s in enumerate(sets)})
+    squares, lower, _ = least_largest(
+        _prices(sets, single), power, matrix.shape[0], lambda w: matrix.T @ w, lambda v: matrix @ v, tolerance
+    )
+    return dict(zip(sets, (squares**-0.5).tolist(), strict=True)), math.sqrt(lower)
 
 
 def _constraints(effects: Sequence[Effect], place: Mapping[Names, int]) -> Any:

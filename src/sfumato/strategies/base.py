@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.operators import Block
+from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Estimate", "Strategy", "marginalise"]
 
-Estimate = tuple[FloatArray, ...]
+Estimate = Any
 """What a strategy keeps of its measured values; only the strategy that made it can read it."""
 
 
@@ -27,7 +29,7 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[Block | Family, ...]:
         """The integer maps that are measured, in the order of the values."""
 
     @abstractmethod
@@ -41,13 +43,45 @@ class Strategy(ABC):
         An axis along which nothing changes has length 1, so large tables stay small.
         """
 
+    def source(self, query: Block) -> Strategy:
+        """What answers a query by itself: this strategy, or a piece of it. Raises NotAnswerable as `check` does."""
+        self.check(query)
+        return self
+
+    @abstractmethod
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        """R_1 R_2ᵀ: covariances of the answers to two query blocks at unit variance, (rows of first, rows of second).
+
+        Only for queries that have a `source`. Raises PlanError above DENSE_LIMIT entries.
+        """
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        """The covariances of cells of two marginal tables, where these rest on agreement alone; else None.
+
+        Only for tables that have a `source`. One axis for every attribute of `first` that `second` holds too:
+        where the cells agree, and where they do not (only the former where the attribute has a single cell).
+        """
+        return None
+
     @abstractmethod
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
-        """Prepare measured values (one integer array per block, and the total where it is public)."""
+        """Prepare measured values (one integer array per block or family, and the total where it is public)."""
 
     @abstractmethod
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         """R y: unbiased answers to a query block, (rows,)."""
+
+    def family_powers(self, family: Family, power: int) -> FloatArray | None:
+        """(count,) sums of |entry|^power of the rows of R for every block of a family, or None.
+
+        None where the rows of a block differ, R B = W holds only nearly, or blocks are best taken one by one.
+        """
+        return None
+
+    def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+        """Unbiased answers to all blocks of a family: positions (c,) and answers (c, rows), a few blocks at a time."""
+        for i in range(len(family)):
+            yield np.array([i]), self.answer(estimate, family.block(i))[None]
 
     def bias_bound(self, query: Block) -> float:
         """Largest bias of a row per record, zero where R B = W holds exactly."""
@@ -61,11 +95,13 @@ class Strategy(ABC):
     @property
     def max_abs(self) -> int:
         """The largest absolute entry of any block, for overflow bounds."""
-        return max(math.ceil(b.operator.max_abs) for b in self.blocks)
+        return max(b.max_abs if isinstance(b, Family) else math.ceil(b.operator.max_abs) for b in self.blocks)
 
 
-def marginalise(table: Numbers, attributes: Sequence[str], query: Block) -> Numbers:
-    """Apply a query block to a table over a superset of its attributes: (rows,)."""
+def marginalise(table: Numbers, attributes: Sequence[str], query: Block | Family) -> Numbers:
+    """Apply a query block, or all of a family, to a table over a superset of its attributes: (rows,)."""
+    if isinstance(query, Family):
+        return np.concatenate([marginalise(table, attributes, b) for b in query.blocks()])
     drop = tuple(i for i, a in enumerate(attributes) if a not in query.attributes)
     kept = [a for a in attributes if a in query.attributes]
     reduced = table.sum(axis=drop) if drop else table

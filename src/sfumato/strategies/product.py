@@ -12,10 +12,11 @@ import numpy as np
 
 from sfumato.codec import fingerprint, storable
 from sfumato.errors import NotAnswerable
-from sfumato.operators import Block, Identity, Kronecker, LinearOperator, OnMarginal, Scaled, Total
+from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator, OnMarginal, Scaled, Total
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy, marginalise, row_shape
-from sfumato.strategies.factors import Cells, Factor
+from sfumato.strategies.covariance import Part, by_agreement, check_size, combine, form
+from sfumato.strategies.factors import Cells, Factor, TotalOnly
 
 __all__ = ["Product"]
 
@@ -113,8 +114,7 @@ class Product(Strategy):
                 own = self._joint_powers(part, power)
             sums = sums * part.place(own, shape)
             if ones is not None:
-                spread = reduce(np.multiply.outer, [ones[i] for i in part.mine]).reshape(-1)
-                lines = lines * part.place(part.operator.matvec(spread), shape)
+                lines = lines * part.place(part.operator.matvec(self._ones_of(part, ones)), shape)
         if ones is not None:
             sums = np.maximum(sums - lines**2 / math.prod(float(o.sum()) for o in ones), 0.0)
         return sums * self.divisor ** (-power)
@@ -122,13 +122,72 @@ class Product(Strategy):
     def _joint_powers(self, part: _Component, power: int) -> FloatArray:
         out = np.empty(part.operator.shape[0])
         for a, b in part.operator.row_chunks():
-            table = part.operator.rows(a, b)
-            shape = list(part.sizes)
-            for axis, factor in enumerate(self._axis_factors(part)):
-                table = _along(table, shape, axis, factor.spread)
-                shape[axis] = factor.measured.shape[0]
-            out[a:b] = (table**power).sum(axis=1)
+            out[a:b] = (self._spread(part, part.operator.rows(a, b)) ** power).sum(axis=1)
         return out
+
+    def _spread(self, part: _Component, rows: FloatArray) -> FloatArray:
+        """(c, cells of a component) rows times A^+, (c, measured)."""
+        shape = list(part.sizes)
+        for axis, factor in enumerate(self._axis_factors(part)):
+            rows = _along(rows, shape, axis, factor.spread)
+            shape[axis] = factor.measured.shape[0]
+        return rows
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        if self._is_raw(first):
+            return self._raw_covariance(second)
+        if self._is_raw(second):
+            return self._raw_covariance(first).T
+        pairs = list(zip(self._components(first, second), self._components(second, first), strict=True))
+
+        def joined(weight: float, terms: list[FloatArray]) -> FloatArray:
+            parts = [Part(a.theirs, b.theirs, [t]) for (a, b), t in zip(pairs, terms, strict=True)]
+            return combine(np.full((1,) * len(parts), weight), parts, first, second)
+
+        out = joined(self.divisor**-2, [self._between(a, b) for a, b in pairs])
+        ones = self._spread_ones()
+        if ones is not None:
+            lines = [[p.operator.matvec(self._ones_of(p, ones)) for p in pair] for pair in pairs]
+            known = self.divisor**-2 / math.prod(float(o.sum()) for o in ones)
+            out -= joined(known, [np.multiply.outer(a, b) for a, b in lines])
+        return out
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        alike = all(isinstance(f, (Cells, TotalOnly)) for f in self.factors) and self.reconstruction is None
+        return by_agreement(self, first, second) if alike else None
+
+    def _between(self, first: _Component, second: _Component) -> FloatArray:
+        """W_1 (AᵀA)^+ W_2ᵀ."""
+        if second.operator.shape[0] > first.operator.shape[0]:
+            return self._between(second, first).T
+
+        def back(rows: FloatArray) -> FloatArray:
+            for axis, factor in enumerate(self._axis_factors(second)):
+                rows = _along(rows, second.sizes, axis, factor.cells_of_rows)
+            return rows
+
+        return form(first.operator, second.operator, back)
+
+    def _ones_of(self, part: _Component, ones: Sequence[FloatArray]) -> FloatArray:
+        """(AᵀA)^-1 1 over the cells of a component."""
+        return reduce(np.multiply.outer, [ones[i] for i in part.mine]).reshape(-1)
+
+    def _raw_covariance(self, second: Block) -> FloatArray:
+        """Covariances of the raw answers with those to another block, or to the raw one itself."""
+        measured = math.prod(f.measured.shape[0] for f in self.factors)
+        own = Identity(measured) if self.reconstruction is None else Dense(self.reconstruction)
+        if self._is_raw(second):
+            return np.asarray(own.matvec(own.dense().T), dtype=np.float64) * self.divisor**-2
+        whole = self._component(second, tuple(range(len(self.groups))), set(self.attributes))
+        ones = self._spread_ones()
+        held = None if ones is None else self._ones_of(whole, ones)
+
+        def spread(rows: FloatArray) -> FloatArray:
+            # the public total takes the place of what was measured of it
+            return self._spread(whole, rows if held is None else rows - (rows @ held / held.sum())[:, None])
+
+        return form(own, whole.operator, spread) * self.divisor**-2
 
     def _spread_ones(self) -> list[FloatArray] | None:
         """Per factor (AᵀA)^-1 1, where the public total adds knowledge."""
@@ -137,8 +196,9 @@ class Product(Strategy):
         spread = [f.spread_ones() for f in self.factors]
         return [s for s in spread if s is not None] if all(s is not None for s in spread) else None
 
-    def _components(self, query: Block) -> list[_Component]:
-        """The finest partition into which both the strategy's and the query's groups fit."""
+    def _components(self, query: Block, *others: Block) -> list[_Component]:
+        """The finest partition into which both the strategy's and the queries' groups fit."""
+        asked = [set(g) for q in (query, *others) for g in q.groups]
         left = list(range(len(self.groups)))
         parts: list[_Component] = []
         while left:
@@ -146,9 +206,9 @@ class Product(Strategy):
             grown = True
             while grown:
                 grown = False
-                for group in query.groups:
-                    if set(group) & names and not set(group) <= names:
-                        names |= set(group)
+                for group in asked:
+                    if group & names and not group <= names:
+                        names |= group
                         grown = True
                 for i in left:
                     if i not in mine and set(self.groups[i]) & names:

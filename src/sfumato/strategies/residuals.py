@@ -13,163 +13,61 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Identity, Residual, Scaled
+from sfumato.operators import Block, Family, Identity, Residual
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
+from sfumato.strategies import telescope
 from sfumato.strategies.base import Estimate, Strategy
+from sfumato.strategies.components import Lift, along, component, component_powers, unit_powers
+from sfumato.strategies.covariance import by_agreement, check_size, residual_covariance
+from sfumato.strategies.incidence import locate, patterns
 
-__all__ = ["Lift", "Residuals", "closure", "component_powers"]
+__all__ = ["Known", "Residuals"]
 
-_MAX_CONDITION = 1e8
-_SQUARED_ZERO = 1e-26
-
-Names = tuple[str, ...]
-
-
-def closure(sets: Iterable[Names], order: Sequence[str]) -> tuple[Names, ...]:
-    """All subsets of the given sets, by size and then in the domain's order."""
-    found = {tuple(sorted(s, key=order.index)) for given in sets for s in _subsets(given)}
-    return tuple(sorted(found, key=lambda s: (len(s), [order.index(a) for a in s])))
+IntArray = NDArray[np.int64]
+Sets = NDArray[np.int32]
 
 
-def _subsets(names: Names) -> Iterator[Names]:
-    return itertools.chain.from_iterable(itertools.combinations(names, r) for r in range(len(names) + 1))
+@storable
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A marginal table known from elsewhere: ascending positions of its attributes, and its counts."""
 
+    axes: tuple[int, ...]
+    counts: FloatArray
 
-@dataclass(frozen=True, slots=True)
-class Lift:
-    """The way back from the integer contrasts B of one attribute: [1ᵀ; B]^-1 = [t | P / scale].
-
-    `scale` is the length of B's longest column, so that the contrasts B / scale have unit price. t: (n,);
-    P: (n, n - 1). Without a lift the contrasts are n I - J, t is 1/n and P the centring, scale n.
-    """
-
-    tilt: FloatArray
-    spread: FloatArray
-    scale: float
-
-    @classmethod
-    def of(cls, contrast: LinearOperator) -> Lift:
-        """Raises PlanError where the contrasts and the total do not determine the cells."""
-        rows, n = contrast.shape
-        if rows != n - 1 or not contrast.integral:
-            raise PlanError(f"{n} cells need {n - 1} integer contrasts, not {contrast!r}")
-        dense = np.asarray(contrast.dense(), dtype=np.float64)
-        scale = math.sqrt(float((dense**2).sum(axis=0).max()))
-        # the row of ones at the scale of the rest
-        square = np.concatenate([np.ones((1, n)), dense / max(scale, 1.0)])
-        if np.linalg.cond(square) > _MAX_CONDITION:
-            raise PlanError("the contrasts and the total do not determine the cells well enough")
-        inverse = np.asarray(np.linalg.inv(square), dtype=np.float64)
-        return cls(inverse[:, 0], inverse[:, 1:], max(scale, 1.0))
-
-
-def component_powers(
-    factor: LinearOperator, sizes: Sequence[int], power: int, lifts: Sequence[Lift | None] | None = None
-) -> dict[tuple[int, ...], FloatArray]:
-    """For every subset T of a factor's attributes: sums of |entry|^power (2 or 4) of each row's component on T.
-
-    The component on T of a row w is w (⊗_T P ⊗_rest t), over the contrasts of T. (rows,) or (1,) arrays.
-    """
-    lifts = (None,) * len(sizes) if lifts is None else lifts
-    if isinstance(factor, Identity):
-        own = [_unit_powers(n, lift, power) for n, lift in zip(sizes, lifts, strict=True)]
-        alike = all(len(v) == 1 for pair in own for v in pair)
-        out: dict[tuple[int, ...], FloatArray] = {}
-        for t in _index_subsets(len(sizes)):
-            chosen = [pair[i in t] for i, pair in enumerate(own)]
-            if not alike:
-                chosen = [np.broadcast_to(v, (n,)) for v, n in zip(chosen, sizes, strict=True)]
-            out[t] = reduce(np.multiply.outer, chosen, np.ones(())).reshape(-1)
-        return out
-    if len(sizes) == 1:
-        return _single_powers(factor, sizes[0], power, lifts[0])
-    return _joint_powers(factor, sizes, power, lifts)
-
-
-def _unit_powers(n: int, lift: Lift | None, power: int) -> tuple[FloatArray, FloatArray]:
-    """Of every cell's unit vector: the power of its mean, and of its contrasts."""
-    if lift is not None:
-        return np.abs(lift.tilt) ** power, (np.abs(lift.spread) ** power).sum(axis=1)
-    mean = float(n) ** -power
-    return np.array([mean]), np.array([(1 - 1 / n) ** power + (n - 1) * mean])
-
-
-def _single_powers(factor: LinearOperator, n: int, power: int, lift: Lift | None) -> dict[tuple[int, ...], FloatArray]:
-    mean = factor.row_sums(1) / n
-    second = factor.row_sums(2)
-    variation = second - n * mean**2
-    if lift is not None:
-        tilted = np.asarray(factor.matvec(lift.tilt), dtype=np.float64)
-        tilted[tilted**2 <= _SQUARED_ZERO * second * float(lift.tilt @ lift.tilt)] = 0.0
-        contrast = np.empty(len(second))
-        if power == 2:
-            contrast = np.maximum(factor.row_forms(lift.spread @ lift.spread.T), 0.0)
-        else:
-            for a, b in factor.row_chunks():
-                contrast[a:b] = ((factor.rows(a, b) @ lift.spread) ** power).sum(axis=1)
-        # a row has no contrasts where it is constant, whatever the tilt
-        return {(): tilted**power, (0,): np.where(variation <= 1e-13 * second, 0.0, contrast)}
-    contrast = variation
-    if power == 4:
-        third, fourth = factor.row_sums(3), factor.row_sums(4)
-        contrast = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4
-    noise = 1e-13 * (second if power == 2 else second**2)
-    return {(): mean**power, (0,): np.where(contrast <= noise, 0.0, contrast)}
-
-
-def _joint_powers(
-    factor: LinearOperator, sizes: Sequence[int], power: int, lifts: Sequence[Lift | None]
-) -> dict[tuple[int, ...], FloatArray]:
-    out = {t: np.empty(factor.shape[0]) for t in _index_subsets(len(sizes))}
-    for a, b in factor.row_chunks():
-        table = factor.rows(a, b).reshape(b - a, *sizes)
-        largest = np.abs(table).reshape(b - a, -1).max(axis=1)
-        for t in out:
-            part = table
-            for axis, lift in enumerate(lifts):
-                part = _component(part, axis + 1, lift, contrast=axis in t)
-            flat = np.abs(part.reshape(b - a, -1))
-            powers = (flat**power).sum(axis=1)
-            powers[flat.max(axis=1) <= 1e-12 * largest] = 0.0
-            out[t][a:b] = powers
-    return out
-
-
-def _component(table: FloatArray, axis: int, lift: Lift | None, *, contrast: bool) -> FloatArray:
-    if lift is None:
-        mean = table.mean(axis=axis, keepdims=True)
-        return table - mean if contrast else mean
-    return _along(table, axis, lift.spread.T if contrast else lift.tilt[None, :])
-
-
-def _along(table: FloatArray, axis: int, matrix: FloatArray) -> FloatArray:
-    """A matrix applied along one axis."""
-    return np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
-
-
-def _index_subsets(count: int) -> Iterator[tuple[int, ...]]:
-    return itertools.chain.from_iterable(itertools.combinations(range(count), r) for r in range(count + 1))
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.counts, dtype=np.float64)
+        if counts.ndim != len(self.axes) or list(self.axes) != sorted(set(self.axes)):
+            raise PlanError("a known table has one axis per attribute, in the domain's order")
+        object.__setattr__(self, "axes", tuple(self.axes))
+        object.__setattr__(self, "counts", counts)
 
 
 @storable
 @dataclass(frozen=True, eq=False)
 class Residuals(Strategy):
-    """Residual measurements of `sets` with integer `multiples`; a multiple of 0 marks the public total."""
+    """Residual measurements of attribute sets with integer multiples.
 
-    names: Names
+    sets: per order k the positions (m_k, k) of the attributes in `names`, in lexicographic order.
+    multiples: per order (m_k,); 0 marks what is known without being measured: the public total, and what
+    the `known` tables say.
+    """
+
+    names: tuple[str, ...]
     shape: tuple[int, ...]
-    sets: tuple[Names, ...]
-    multiples: tuple[int, ...]
+    sets: tuple[Sets, ...]
+    multiples: tuple[IntArray, ...]
     contrasts: tuple[LinearOperator | None, ...] = ()
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         if self.contrasts and len(self.contrasts) != len(self.names):
@@ -177,130 +75,215 @@ class Residuals(Strategy):
         for name, n, contrast in zip(self.names, self.shape, self.contrasts, strict=False):
             if contrast is not None and contrast.shape[1] != n:
                 raise PlanError(f"{name} has {n} cells; its contrasts have {contrast.shape[1]} columns")
+        for k, (sets, multiples) in enumerate(zip(self.sets, self.multiples, strict=True)):
+            if sets.shape != (len(multiples), k) or (multiples.size and int(multiples.min()) < 0):
+                raise PlanError("residuals need one multiple, not negative, for every set of every order")
+        for table in self.known:
+            if table.counts.shape != tuple(self.shape[a] for a in table.axes):
+                raise PlanError("a known table is shaped by its attributes")
 
     @functools.cached_property
-    def lifts(self) -> dict[str, Lift]:
+    def lifts(self) -> tuple[Lift | None, ...]:
         """The ways back of the attributes with contrasts of their own."""
-        pairs = zip(self.names, self.contrasts, strict=False)
-        return {a: Lift.of(c) for a, c in pairs if c is not None}
+        given = self.contrasts or (None,) * len(self.names)
+        return tuple(None if c is None else Lift.of(c) for c in given)
 
     @functools.cached_property
-    def _factors(self) -> dict[str, LinearOperator]:
+    def _factors(self) -> tuple[LinearOperator, ...]:
         """What is measured along an attribute of a set."""
         given = self.contrasts or (None,) * len(self.names)
-        return {a: Residual(n) if c is None else c for a, n, c in zip(self.names, self.shape, given, strict=True)}
+        return tuple(Residual(n) if c is None else c for n, c in zip(self.shape, given, strict=True))
 
-    def _divisor(self, i: int) -> float:
-        """What one unit of the noise on a set's values is divided by."""
-        lifts, sizes = self.lifts, self._sizes
-        own = (lifts[a].scale if a in lifts else float(sizes[a]) for a in self.sets[i])
-        return self.multiples[i] * math.prod(own)
-
-    @property
-    def _sizes(self) -> dict[str, int]:
-        return dict(zip(self.names, self.shape, strict=True))
-
-    def _index(self) -> dict[frozenset[str], int]:
-        return {frozenset(s): i for i, s in enumerate(self.sets)}
+    @functools.cached_property
+    def families(self) -> tuple[Family | None, ...]:
+        """Per order what is measured with noise."""
+        out: list[Family | None] = []
+        for sets, multiples in zip(self.sets, self.multiples, strict=True):
+            noisy = multiples > 0
+            family = Family(self.names, self._factors, sets[noisy], multiples[noisy]) if noisy.any() else None
+            out.append(family)
+        return tuple(out)
 
     @property
-    def measured_sets(self) -> tuple[tuple[Names, int], ...]:
-        """(set, multiple) of what is measured with noise, in the order of the values."""
-        return tuple((s, a) for s, a in zip(self.sets, self.multiples, strict=True) if a > 0)
+    def blocks(self) -> tuple[Family, ...]:
+        return tuple(f for f in self.families if f is not None)
 
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        factors = self._factors
-        return tuple(
-            Block(((), *((a,) for a in s)), (Scaled(Identity(1), m), *(factors[a] for a in s)))
-            for s, m in self.measured_sets
-        )
-
-    @property
-    def max_abs(self) -> int:
-        tops = {a: math.ceil(f.max_abs) for a, f in self._factors.items()}
-        return max(m * math.prod(tops[a] for a in s) for s, m in self.measured_sets)
+    @functools.cached_property
+    def divisors(self) -> tuple[FloatArray, ...]:
+        """Per order (m_k,): what a set's noise is divided by; infinite where there is none."""
+        lifts = zip(self.lifts, self.shape, strict=True)
+        own = np.array([float(n) if lift is None else lift.scale for lift, n in lifts])
+        out: list[FloatArray] = []
+        for sets, multiples in zip(self.sets, self.multiples, strict=True):
+            units = multiples * own[sets].prod(axis=1)
+            out.append(np.where(multiples > 0, units, np.inf))
+        return tuple(out)
 
     @property
     def summary(self) -> str:
-        kind = "tilted residuals" if self.lifts else "residuals"
-        return f"{kind} of {len(self.measured_sets):,} attribute sets in closed form"
+        kind = "residuals" if all(lift is None for lift in self.lifts) else "tilted residuals"
+        return f"{kind} of {sum(map(len, self.blocks)):,} attribute sets in closed form"
+
+    # -- which sets a query needs, and what their noise does to it -----------------------------------------
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {a: i for i, a in enumerate(self.names)}
+
+    def _find(self, axes: Sequence[int]) -> int:
+        """Where a set stands among those of its order, or -1."""
+        if len(axes) >= len(self.sets):
+            return -1
+        wanted = np.array([sorted(axes)], dtype=np.int32).reshape(1, len(axes))
+        return int(locate(self.sets[len(axes)], wanted, len(self.names))[0])
 
     def check(self, query: Block) -> None:
         for _ in self._needed(query, 2):
             pass
 
-    def _needed(self, query: Block, power: int) -> Iterator[tuple[int, tuple[FloatArray, ...]]]:
-        """(index of a set, per query factor the power sums of its component there), zero components left out."""
-        index, sizes = self._index(), self._sizes
-        unknown = [a for a in query.attributes if a not in sizes]
+    def _needed(self, query: Block, power: int) -> Iterator[tuple[float, tuple[FloatArray, ...]]]:
+        """(divisor of a set, per query factor the power sums of its component there), zero components left out."""
+        places = self._places
+        unknown = [a for a in query.attributes if a not in places]
         if unknown:
             raise NotAnswerable(f"nothing about {', '.join(unknown)} was measured")
+        groups = [tuple(places[a] for a in g) for g in query.groups]
         parts = [
-            component_powers(f, tuple(sizes[a] for a in g), power, tuple(self.lifts.get(a) for a in g))
-            for g, f in zip(query.groups, query.factors, strict=True)
+            component_powers(f, tuple(self.shape[i] for i in g), power, tuple(self.lifts[i] for i in g))
+            for g, f in zip(groups, query.factors, strict=True)
         ]
         for choice in itertools.product(*parts):
             sums = tuple(p[t] for p, t in zip(parts, choice, strict=True))
             if any(not s.any() for s in sums):
                 continue
-            names = frozenset(g[i] for g, t in zip(query.groups, choice, strict=True) for i in t)
-            if names not in index:
+            axes = [g[i] for g, t in zip(groups, choice, strict=True) for i in t]
+            i = self._find(axes)
+            if i < 0:
                 raise NotAnswerable(
-                    f"the joint table of {', '.join(sorted(names))} was not measured; "
+                    f"the joint table of {', '.join(sorted(self.names[a] for a in axes))} was not measured; "
                     "what was measured holds only tables over fewer of these attributes"
                 )
-            yield index[names], sums
+            yield float(self.divisors[len(axes)][i]), sums
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
         count = len(query.factors)
         out = np.zeros((1,) * count)
-        for i, sums in self._needed(query, power):
-            if self.multiples[i] == 0:
-                continue
-            scale = self._divisor(i) ** -float(power)
+        for divisor, sums in self._needed(query, power):
+            scale = divisor ** -float(power)
             placed = [s.reshape(tuple(-1 if j == k else 1 for k in range(count))) for j, s in enumerate(sums)]
             out = out + scale * reduce(np.multiply, placed, np.ones((1,) * count))
         return out
 
-    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
-        sizes, lifts = self._sizes, self.lifts
-        out: list[FloatArray] = []
-        noisy = iter(values)
-        for i, (s, multiple) in enumerate(zip(self.sets, self.multiples, strict=True)):
-            if multiple == 0:
-                out.append(np.array(float(total or 0)))
-                continue
-            shape = tuple(sizes[a] - (a in lifts) for a in s)
-            table = np.asarray(next(noisy), dtype=np.float64).reshape(shape) / self._divisor(i)
-            for axis, a in enumerate(s):
-                if a in lifts:
-                    table = _along(table, axis, lifts[a].spread)
-                else:
-                    # the noise may leave the space of contrasts; what was measured lies in it
-                    table = table - table.mean(axis=axis, keepdims=True)
-            out.append(table)
-        return tuple(out)
+    def set_variance(self, axes: Sequence[int]) -> float:
+        """Variance of the noise of a set at unit variance of the law; 0 where there is none."""
+        i = self._find(axes)
+        return 0.0 if i < 0 else float(self.divisors[len(axes)][i]) ** -2.0
 
-    def table(self, estimate: Estimate, names: Names) -> FloatArray:
-        """The estimated table over `names` from the residuals of the measured subsets."""
-        index, sizes, lifts = self._index(), self._sizes, self.lifts
-        out = np.zeros(tuple(sizes[a] for a in names))
-        for subset in _subsets(names):
-            i = index.get(frozenset(subset))
-            if i is None:
-                continue
-            stored = self.sets[i]
-            order = [stored.index(a) for a in subset]
-            part = estimate[i].transpose(order) if order else estimate[i]
-            part = part.reshape(tuple(sizes[a] if a in subset else 1 for a in names))
-            for axis, a in enumerate(names):
-                if a in lifts and a not in subset:
-                    part = part * lifts[a].tilt.reshape(tuple(-1 if k == axis else 1 for k in range(len(names))))
-            out += part / math.prod(sizes[a] for a in names if a not in subset and a not in lifts)
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        return residual_covariance(self, first, second)
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        tilted = {a for a, lift in zip(self.names, self.lifts, strict=True) if lift is not None}
+        alike = tilted.isdisjoint(first.attributes + second.attributes)
+        return by_agreement(self, first, second) if alike else None
+
+    def _is_plain(self, family: Family) -> bool:
+        """Whether the blocks of a family are marginal tables, of attributes that have no tilt."""
+        used = np.unique(family.sets).tolist()
+        return family.names == self.names and all(
+            self.lifts[i] is None and isinstance(family.factors[i], Identity) for i in used
+        )
+
+    def family_powers(self, family: Family, power: int) -> FloatArray | None:
+        if not self._is_plain(family):
+            return None
+        own = [unit_powers(n, None, power) for n in self.shape]
+        mean, contrast = (np.array([float(pair[k][0]) for pair in own]) for k in (0, 1))
+        out = np.zeros(len(family))
+        for columns in patterns(family.order):
+            inside = family.sets[:, columns]
+            outside = family.sets[:, [c for c in range(family.order) if c not in columns]]
+            effect = contrast[inside].prod(axis=1) * mean[outside].prod(axis=1)
+            k = len(columns)
+            found = np.full(len(family), -1)
+            if k < len(self.sets):
+                found = locate(self.sets[k], inside, len(self.names))
+            if np.any((found < 0) & (effect > 0)):
+                raise NotAnswerable("some of these tables hold attributes together that were not measured together")
+            if k < len(self.sets) and len(self.sets[k]):
+                out += np.where(found < 0, 0.0, effect * self.divisors[k][found] ** -float(power))
+        return out
+
+    # -- the way back -------------------------------------------------------------------------------------
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        given = iter(values)
+        return telescope.Measured(tuple(None if f is None else next(given) for f in self.families), total)
+
+    def component(self, estimate: telescope.Measured, axes: tuple[int, ...]) -> FloatArray:
+        """The part of the table that varies along exactly these attributes, shaped by them."""
+        k, i = len(axes), self._find(axes)
+        family = self.families[k] if i >= 0 else None
+        if i < 0 or self.multiples[k][i] == 0:
+            return self.known_component(axes, estimate.total)
+        assert family is not None
+        place = int(np.count_nonzero(self.multiples[k][:i]))
+        start, stop = family.starts[place : place + 2].tolist()
+        values = estimate.values[k]
+        assert values is not None
+        table = np.asarray(values[start:stop], dtype=np.float64)
+        table = table.reshape(tuple(self._factors[a].shape[0] for a in axes)) / self.divisors[k][i]
+        for axis, a in enumerate(axes):
+            lift = self.lifts[a]
+            # the noise may leave the space of contrasts; what was measured lies in it
+            table = component(table, axis, None, contrast=True) if lift is None else along(table, axis, lift.spread)
+        return table
+
+    def known_component(self, axes: tuple[int, ...], total: int | None) -> FloatArray:
+        """What is known without measuring: from a public table, or the total; zero for sets without contrasts."""
+        if not axes and not self.known:
+            return np.array(float(total or 0))
+        for table in self.known:
+            if set(axes) <= set(table.axes):
+                out = table.counts.sum(axis=tuple(j for j, a in enumerate(table.axes) if a not in axes))
+                for axis, a in enumerate(axes):
+                    lift = self.lifts[a]
+                    if lift is None:
+                        out = component(out, axis, None, contrast=True)
+                    else:
+                        out = out - out.sum(axis=axis, keepdims=True) * _placed(lift.tilt, axis, len(axes))
+                return out
+        return np.zeros(tuple(self.shape[a] for a in axes))
+
+    def table(self, estimate: telescope.Measured, axes: tuple[int, ...]) -> FloatArray:
+        """The estimated table over attributes (ascending) from the residuals of all their subsets."""
+        out = np.zeros(tuple(self.shape[a] for a in axes))
+        for columns in patterns(len(axes)):
+            subset = tuple(axes[c] for c in columns)
+            part = self.component(estimate, subset)
+            part = part.reshape(tuple(self.shape[a] if c in columns else 1 for c, a in enumerate(axes)))
+            for c, a in enumerate(axes):
+                lift = self.lifts[a]
+                if c not in columns:
+                    part = part / self.shape[a] if lift is None else part * _placed(lift.tilt, c, len(axes))
+            out += part
         return out
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         self.check(query)
-        table = self.table(estimate, query.attributes).reshape(-1)
-        return np.asarray(query.operator.matvec(table), dtype=np.float64)
+        given = [self._places[a] for a in query.attributes]
+        axes = tuple(sorted(given))
+        table = self.table(estimate, axes).transpose([axes.index(a) for a in given])
+        return np.asarray(query.operator.matvec(np.ascontiguousarray(table).reshape(-1)), dtype=np.float64)
+
+    def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+        self.family_powers(family, 2)  # refuses what was not measured
+        if self._is_plain(family):
+            yield from telescope.tables(self, estimate, family.sets)
+        else:
+            yield from super().answer_family(estimate, family)
+
+
+def _placed(values: FloatArray, axis: int, axes: int) -> FloatArray:
+    return values.reshape(tuple(-1 if k == axis else 1 for k in range(axes)))

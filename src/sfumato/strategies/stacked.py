@@ -10,9 +10,10 @@ import numpy as np
 
 from sfumato.codec import storable
 from sfumato.errors import NotAnswerable
-from sfumato.operators import Block
+from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy
+from sfumato.strategies.covariance import agreements, check_size
 
 __all__ = ["Stacked", "shares"]
 
@@ -26,7 +27,7 @@ class Stacked(Strategy):
     title: str = ""
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[Block | Family, ...]:
         return tuple(b for p in self.pieces for b in p.blocks)
 
     @property
@@ -69,24 +70,31 @@ class Stacked(Strategy):
     def row_powers(self, query: Block, power: int) -> FloatArray:
         return self._best(query, power)[1]
 
+    def source(self, query: Block) -> Strategy:
+        return self.pieces[self._best(query, 2)[0]].source(query)
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        one, other = self.source(first), self.source(second)
+        # the noise of different pieces is independent
+        return one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        one, other = self.source(first), self.source(second)
+        return one.table_covariance(first, second) if one is other else np.zeros(agreements(first, second))
+
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
-        out: list[FloatArray] = []
+        out: list[Estimate] = []
         start = 0
         for piece in self.pieces:
             count = len(piece.blocks)
-            estimate = piece.estimate(values[start : start + count], total)
-            # each piece's arrays follow their number, so that the estimate stays a flat tuple
-            out += [np.array(float(len(estimate))), *estimate]
+            out.append(piece.estimate(values[start : start + count], total))
             start += count
         return tuple(out)
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         chosen, _ = self._best(query, 2)
-        start = 0
-        for _ in range(chosen):
-            start += 1 + int(estimate[start])
-        count = int(estimate[start])
-        return self.pieces[chosen].answer(estimate[start + 1 : start + 1 + count], query)
+        return self.pieces[chosen].answer(estimate[chosen], query)
 
     def bias_bound(self, query: Block) -> float:
         return self.pieces[self._best(query, 2)[0]].bias_bound(query)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,11 +29,23 @@ from sfumato.operators.blas import single_thread
 from sfumato.strategies.factors import quantise
 from sfumato.strategies.optimal import optimize
 
-__all__ = ["Product", "Shape", "Union", "contrast", "is_plain", "optimise"]
+__all__ = [
+    "Product",
+    "Shape",
+    "Tilted",
+    "Union",
+    "basis_of",
+    "centred",
+    "contrast",
+    "even",
+    "improve",
+    "is_plain",
+    "optimise",
+]
 
 _MAX_TERMS = 20_000_000  # entries of the table of terms
 _MAX_CELLS = 400  # of an attribute: every step takes an eigendecomposition of this size
-_FLOOR = 1e-8  # of H, relative to its largest eigenvalue: contrasts that nobody asks about are measured a little
+_FLOOR = 1e-8  # of H, relative to its Frobenius norm: contrasts that nobody asks about are measured a little
 _ROUNDING = 1e-13  # relative to what a matrix was made from
 _LEAST_WEIGHT = 1e-12  # of a cell in the dual, so that M stays invertible
 _ROUNDS = 40
@@ -62,54 +75,120 @@ def is_plain(factor: LinearOperator) -> bool:
     return bool(np.all(factor.shape[1] * second - first**2 <= 1e-12 * first**2))
 
 
-def _basis(n: int) -> FloatArray:
+def basis_of(n: int) -> FloatArray:
     """Orthonormal columns (n, n - 1) that sum to zero."""
     ones = np.full((n, n), 1.0)
     upper = np.triu(ones, 1)[:, 1:] - np.diag(np.arange(n, dtype=np.float64))[:, 1:]
     return upper / np.sqrt((upper**2).sum(axis=0))
 
 
-class Union:
-    """The weighted products, and the error that residuals of given shapes cause. Plain attributes have fixed shapes.
+class Tilted(ABC):
+    """Weighted products, and what residuals of given shapes do to their error. Plain attributes have fixed shapes.
 
-    `free_total` says that the total is public: its set counts for nothing.
+    Every set of attributes below every product is a term, with a code per attribute: 0 where the attribute is summed
+    out, 1 + 2 k where factor k meets it inside the set, 2 + 2 k outside. Products share equal factors, unless
+    `apart`. `free_total` says that the total is public: its set counts for nothing.
     """
 
-    def __init__(self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False) -> None:
+    def __init__(
+        self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False, apart: bool = False
+    ) -> None:
+        self.given = tuple(products)
         used = {a for _, factors in products for a in factors}
         self.names = tuple(a for a in sizes if a in used)
         self.sizes = tuple(sizes[a] for a in self.names)
         if sum(2 ** len(f) for _, f in products) * len(self.names) > _MAX_TERMS:
             raise PlanError("too many products to tilt the residuals of")
-        kinds: list[list[LinearOperator]] = [[] for _ in self.names]
+        self._kinds: list[list[LinearOperator]] = [[] for _ in self.names]
         sets: dict[tuple[int, ...], int] = {}
         codes: list[list[int]] = []
-        weights: list[float] = []
+        owner: list[int] = []
         place: list[int] = []
-        for weight, factors in products:
-            mine = [(i, 1 + 2 * _kind(kinds[i], factors[a])) for i, a in enumerate(self.names) if a in factors]
+        for number, (_, factors) in enumerate(products):
+            mine = [
+                (i, 1 + 2 * _kind(self._kinds[i], factors[a], apart=apart))
+                for i, a in enumerate(self.names)
+                if a in factors
+            ]
             free = [i for i, _ in mine if self.sizes[i] > 1]
             for chosen in (c for r in range(free_total, len(free) + 1) for c in itertools.combinations(free, r)):
                 row = [0] * len(self.names)
                 for i, code in mine:
                     row[i] = code + (i not in chosen)
                 codes.append(row)
-                weights.append(weight)
+                owner.append(number)
                 place.append(sets.setdefault(chosen, len(sets)))
         self._codes = np.array(codes, dtype=np.int32).reshape(len(codes), len(self.names))
-        self._weights, self._place = np.array(weights), np.array(place, dtype=np.int64)
+        self._owner, self._place = np.array(owner, dtype=np.int64), np.array(place, dtype=np.int64)
+        self._weights = np.array([w for w, _ in products], dtype=np.float64)
         self.sets = tuple(frozenset(self.names[i] for i in s) for s in sets)
-        self.tilted = tuple(i for i, k in enumerate(kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k))
+        self.tilted = tuple(
+            i for i, k in enumerate(self._kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k)
+        )
         if max((self.sizes[i] for i in self.tilted), default=0) > _MAX_CELLS:
             raise PlanError(f"attributes of more than {_MAX_CELLS} cells are not tilted")
+
+    @abstractmethod
+    def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
+        """Per attribute and code: 1 where it is summed out, then tr(Y G) and tᵀ G t of each of its factors."""
+
+    @abstractmethod
+    def _mixed(self, i: int, inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums of the centred Grams of attribute i's factors with weights `inside`, of the Grams with `outside`."""
+
+    @abstractmethod
+    def witness(self, shapes: Mapping[int, Shape]) -> tuple[list[Product], dict[str, FloatArray]]:
+        """Products and weights of the cells whose nuclear norm bounds the root of the error of any mechanism."""
+
+    def _products(self, values: Sequence[FloatArray], skipped: int | None = None) -> FloatArray:
+        """(terms,) products of the attributes' values, of all but one attribute where one is skipped."""
+        out = np.ones(len(self._codes))
+        for i, own in enumerate(values):
+            if i != skipped:
+                out *= own[self._codes[:, i]]
+        return out
+
+    def _by_kind(self, terms: FloatArray, i: int) -> tuple[FloatArray, FloatArray]:
+        """(kinds,) sums of the terms with each factor of an attribute inside the set, and outside it."""
+        share = np.asarray(np.bincount(self._codes[:, i], terms, 1 + 2 * len(self._kinds[i])), dtype=np.float64)
+        return share[1::2], share[2::2]
+
+    def effects(self, shapes: Mapping[int, Shape]) -> FloatArray:
+        """v_S of every set in `sets`."""
+        terms = self._weights[self._owner] * self._products(self._values(shapes))
+        return np.asarray(np.bincount(self._place, terms, len(self.sets)), dtype=np.float64)
+
+    def error(self, shapes: Mapping[int, Shape]) -> float:
+        """The least sum of weighted variances with these shapes at unit price."""
+        return float(np.sqrt(self.effects(shapes)).sum()) ** 2
+
+    def pulls(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
+        """(H, K) of attribute i, divided by tr(Y H): the part of the error that its shape decides, linearised.
+
+        sqrt(v) <= (sqrt(u) + v / sqrt(u)) / 2 with u the present value of v.
+        """
+        effects = self.effects(shapes)
+        root = np.sqrt(np.maximum(effects, effects.max() * 1e-30))
+        others = self._weights[self._owner] / root[self._place] * self._products(self._values(shapes), i)
+        pull, spread = self._mixed(i, *self._by_kind(others, i))
+        unit = float((shapes[i].covariance * pull).sum())
+        if not unit > 0.0:
+            raise PlanError(f"no query depends on how {self.names[i]} varies")
+        return pull / unit, spread / unit
+
+
+class Union(Tilted):
+    """The sum of the weighted variances of all queries."""
+
+    def __init__(self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False) -> None:
+        super().__init__(products, sizes, free_total=free_total)
         self._grams = {
-            i: np.stack([np.asarray(f.gram().dense(), dtype=np.float64) for f in kinds[i]]) for i in self.tilted
+            i: np.stack([np.asarray(f.gram().dense(), dtype=np.float64) for f in self._kinds[i]]) for i in self.tilted
         }
-        self._centred = {i: np.stack([_centred(g) for g in grams]) for i, grams in self._grams.items()}
-        self._plain = {i: _plain_values(k, self.sizes[i]) for i, k in enumerate(kinds) if i not in self.tilted}
+        self._centred = {i: np.stack([centred(g) for g in grams]) for i, grams in self._grams.items()}
+        self._plain = {i: _plain_values(k, self.sizes[i]) for i, k in enumerate(self._kinds) if i not in self.tilted}
 
     def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
-        """Per attribute: 1 where it is summed out, then tr(Y G) and tᵀ G t of each of its factors."""
         out: list[FloatArray] = []
         for i in range(len(self.names)):
             if i in self._plain:
@@ -121,62 +200,36 @@ class Union:
             out.append(np.array(values))
         return out
 
-    def effects(self, shapes: Mapping[int, Shape]) -> FloatArray:
-        """v_S of every set in `sets`."""
-        terms = self._weights.copy()
-        for i, values in enumerate(self._values(shapes)):
-            terms *= values[self._codes[:, i]]
-        return np.asarray(np.bincount(self._place, terms, len(self.sets)), dtype=np.float64)
+    def _mixed(self, i: int, inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.tensordot(inside, self._centred[i], 1), np.tensordot(outside, self._grams[i], 1)
 
-    def error(self, shapes: Mapping[int, Shape]) -> float:
-        """The least sum of weighted variances with these shapes at unit price."""
-        return float(np.sqrt(self.effects(shapes)).sum()) ** 2
-
-    def _shares(self, shapes: Mapping[int, Shape], i: int, weights: FloatArray) -> FloatArray:
-        """Summed products of the other attributes' values: summed out, then in S and not in S for each factor of i."""
-        others = weights
-        for j, values in enumerate(self._values(shapes)):
-            if j != i:
-                others = others * values[self._codes[:, j]]
-        share = np.bincount(self._codes[:, i], others, 1 + 2 * len(self._grams[i]))
-        return np.asarray(share, dtype=np.float64)
-
-    def pulls(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
-        """(H, K) of attribute i, divided by tr(Y H): the part of the error that its shape decides, linearised.
-
-        sqrt(v) <= (sqrt(u) + v / sqrt(u)) / 2 with u the present value of v.
-        """
-        effects = self.effects(shapes)
-        root = np.sqrt(np.maximum(effects, effects.max() * 1e-30))
-        share = self._shares(shapes, i, self._weights / root[self._place])
-        pull = np.tensordot(share[1::2], self._centred[i], 1)
-        unit = float((shapes[i].covariance * pull).sum())
-        if not unit > 0.0:
-            raise PlanError(f"no query depends on how {self.names[i]} varies")
-        return pull / unit, np.tensordot(share[2::2], self._grams[i], 1) / unit
+    def witness(self, shapes: Mapping[int, Shape]) -> tuple[list[Product], dict[str, FloatArray]]:
+        return list(self.given), {self.names[i]: shape.dual for i, shape in shapes.items()}
 
     def product_gram(self, shapes: Mapping[int, Shape], i: int) -> FloatArray:
         """What a product strategy is to answer on attribute i when all others keep X^-1 = 2 (Y + t tᵀ)."""
-        share = self._shares(shapes, i, self._weights)
-        gram = np.tensordot(share[1::2], self._grams[i], 1) + share[0]
-        return _raised(gram, _FLOOR * float(np.linalg.norm(gram, 2)))
+        others = self._weights[self._owner] * self._products(self._values(shapes), i)
+        inside, _ = self._by_kind(others, i)
+        summed_out = float(others[self._codes[:, i] == 0].sum())
+        gram = np.tensordot(inside, self._grams[i], 1) + summed_out
+        return _raised(gram, _FLOOR * float(np.linalg.norm(gram)))
 
 
-def _centred(gram: FloatArray) -> FloatArray:
+def centred(gram: FloatArray) -> FloatArray:
     """C G C, exactly zero where the rows are constant up to rounding."""
-    centred = gram - gram.mean(axis=0)
-    centred = centred - centred.mean(axis=1, keepdims=True)
-    centred[np.abs(centred) <= 1e-13 * np.abs(gram).max()] = 0.0
-    return centred
+    out = gram - gram.mean(axis=0)
+    out = out - out.mean(axis=1, keepdims=True)
+    out[np.abs(out) <= 1e-13 * np.abs(gram).max()] = 0.0
+    return out
 
 
 def _raised(matrix: FloatArray, least: float) -> FloatArray:
     return matrix + np.eye(len(matrix)) * least
 
 
-def _kind(known: list[LinearOperator], factor: LinearOperator) -> int:
+def _kind(known: list[LinearOperator], factor: LinearOperator, *, apart: bool) -> int:
     for k, other in enumerate(known):
-        if other is factor or other == factor:
+        if not apart and (other is factor or other == factor):
             return k
     known.append(factor)
     return len(known) - 1
@@ -198,7 +251,7 @@ def optimise(union: Union, *, tilt: bool = True) -> dict[int, Shape]:
     Raises PlanError where some attribute makes no difference to any query.
     """
     with single_thread():
-        split = _descend(union, {i: _even(union.sizes[i]) for i in union.tilted}, tilt=False)
+        split = _descend(union, {i: even(union.sizes[i]) for i in union.tilted}, tilt=False)
         if not tilt:
             return split
         found = [split, _descend(union, split, tilt=True)]
@@ -208,7 +261,7 @@ def optimise(union: Union, *, tilt: bool = True) -> dict[int, Shape]:
     return min(found, key=union.error)
 
 
-def _even(n: int) -> Shape:
+def even(n: int) -> Shape:
     centring = np.eye(n) - 1 / n
     return Shape(np.full(n, 1 / n), centring * ((n - 1) / n), centring * (n / (n - 1)), np.full(n, 1 / n))
 
@@ -216,13 +269,13 @@ def _even(n: int) -> Shape:
 def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[int, Shape]:
     shapes = dict(start)
     best, error = dict(start), union.error(start)
-    bases = {i: _basis(union.sizes[i]) for i in union.tilted}
+    bases = {i: basis_of(union.sizes[i]) for i in union.tilted}
     before = error
     for _ in range(_ROUNDS):
         try:
             for i in union.tilted:
                 pull, spread = union.pulls(shapes, i)
-                shapes[i] = _improve(shapes[i], bases[i], pull, spread, tilt=tilt)
+                shapes[i] = improve(shapes[i], bases[i], pull, spread, tilt=tilt)
         except np.linalg.LinAlgError:
             break  # the search has left what rounding allows; the best so far stands
         now = union.error(shapes)
@@ -234,7 +287,9 @@ def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[in
     return best
 
 
-def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArray, *, tilt: bool) -> Shape:
+def improve(
+    shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArray, *, tilt: bool, steps: int = _STEPS
+) -> Shape:
     """A few steps towards min tr(Y H) + tᵀ K t: for dual weights mu on the cells Y and t are in closed form.
 
     Y H Y = M = sum_j mu_j (e_j - t)(e_j - t)ᵀ, and (K + mu Y^+) t balances; cells that are too far gain weight.
@@ -243,13 +298,13 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
 
     n = len(shape.tilt)
     h = basis.T @ pull @ basis
-    h = _raised(h, _FLOOR * float(np.linalg.norm(h, 2)))
+    h = _raised(h, _FLOOR * float(np.linalg.norm(h)))
     lower = cholesky(h, lower=True)
     k, even = basis.T @ spread @ basis, np.full(n, 1 / n)
     steep = basis.T @ spread @ even
     t, mu = shape.tilt, shape.dual
     roots, vectors, d = np.ones(n - 1), np.eye(n - 1), np.ones(n)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         away = basis.T - (basis.T @ t)[:, None]
         half = lower.T @ (away * np.sqrt(mu))
         squares, vectors = eigh(half @ half.T)
@@ -260,7 +315,7 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
             precision = (turned / roots) @ turned.T * mass
             toward = precision @ (basis.T @ (mu / mass)) - steep
             balance = k + precision
-            balance = _raised(balance, _ROUNDING * float(np.linalg.norm(balance, 2)))
+            balance = _raised(balance, _ROUNDING * float(np.linalg.norm(balance)))
             t = even + basis @ cho_solve((cholesky(balance, lower=True), True), toward)
             away = basis.T - (basis.T @ t)[:, None]
         d = ((turned.T @ away) ** 2 / roots[:, None]).sum(axis=0)
@@ -273,7 +328,7 @@ def _improve(shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArr
 
 def _product_start(union: Union) -> dict[int, Shape]:
     """Shapes of a product strategy, by turns the best for every attribute: X = theta 1 1ᵀ + Y^+ with t ~ X^-1 1."""
-    shapes = {i: _even(union.sizes[i]) for i in union.tilted}
+    shapes = {i: even(union.sizes[i]) for i in union.tilted}
     for _ in range(_PRODUCT_ROUNDS):
         for i in union.tilted:
             optimum = optimize(union.product_gram(shapes, i), tolerance=1e-3)
@@ -288,7 +343,7 @@ def _of_product(x: FloatArray, dual: FloatArray) -> Shape:
     precision = x - 1 / spread.sum()
     precision = (precision + precision.T) / 2
     top = float(np.diagonal(precision).max())
-    projected = _basis(n)
+    projected = basis_of(n)
     inner = projected.T @ precision @ projected
     return Shape(tilt, projected @ np.linalg.inv(inner) @ projected.T * top, precision / top, dual)
 
@@ -298,7 +353,8 @@ def contrast(shape: Shape, scale: float) -> LinearOperator:
 
     Whatever rounding does, B with the total determines the cells; its own tilt is its null vector.
     """
-    basis = _basis(len(shape.tilt))
+    basis = basis_of(len(shape.tilt))
     values, vectors = np.linalg.eigh(basis.T @ shape.precision @ basis)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T @ basis.T
+    # rows along the axes of Y: no entry is much larger than the others, so counts have room
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ basis.T)
     return quantise(root - (root @ shape.tilt)[:, None], None, scale).measured

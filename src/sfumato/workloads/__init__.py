@@ -1,6 +1,7 @@
 """What is asked."""
 
 from sfumato.workloads.builders import (
+    hierarchy,
     identity,
     marginals,
     predicates,
@@ -12,12 +13,14 @@ from sfumato.workloads.builders import (
     total,
     windows,
 )
-from sfumato.workloads.core import RECORDS, QueryBlock, Workload
+from sfumato.workloads.core import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = [
     "RECORDS",
     "QueryBlock",
+    "QueryFamily",
     "Workload",
+    "hierarchy",
     "identity",
     "marginals",
     "predicates",

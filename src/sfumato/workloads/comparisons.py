@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.checks import show_number
-from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Integers
+from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Hierarchy, Integers
 from sfumato.workloads.reading import nearest
 
 __all__ = ["Column", "Constant", "Mask"]
@@ -46,7 +46,7 @@ class Column:
         """A test that this attribute allows, for messages."""
         if isinstance(self.attribute, Booleans):
             return f"{self._written} == true"
-        if isinstance(self.attribute, Categories):
+        if isinstance(self.attribute, (Categories, Hierarchy)):
             return f"{self._written} == '{self._label(0)}'"
         return f"{self._written} >= {self._edge(0)}"
 
@@ -185,7 +185,7 @@ class Column:
         """The cell of a category, by label or code, or of a boolean."""
         if self._indices is None:
             self._indices = {label: i for i, label in enumerate(self.attribute.declared_labels)}
-            if isinstance(self.attribute, Categories):
+            if isinstance(self.attribute, (Categories, Hierarchy)):
                 self._indices |= {code: i for i, code in enumerate(self.attribute.codes)}
         value = constant.value
         if isinstance(value, bool):

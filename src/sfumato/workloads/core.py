@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -16,27 +16,17 @@ from numpy.typing import ArrayLike
 
 from sfumato.checks import check_text, shorten, show_count
 from sfumato.codec import storable
-from sfumato.domain import Attribute, Domain
+from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
-from sfumato.operators import (
-    AllRange,
-    Block,
-    Identity,
-    Kronecker,
-    LinearOperator,
-    OnMarginal,
-    Padded,
-    Prefix,
-    Stack,
-    Total,
-    Window,
-)
+from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
 from sfumato.operators.base import Numbers, real_array
+from sfumato.workloads.levels import row_labels
 
-__all__ = ["RECORDS", "QueryBlock", "Workload", "exact_weight", "on_domain"]
+__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "exact_weight", "on_domain"]
 
 RECORDS = "records"
 _MAX_LABELS = 20_000_000
+_MAX_BLOCKS = 50_000
 _MAX_PART_BYTES = 4096
 _SHORT = re.compile(r"[^eE]{1,200}([eE][+-]?[0-9]{1,3})?")
 
@@ -97,30 +87,44 @@ class QueryBlock:
         return self.unit == RECORDS and all(isinstance(f, Identity) for f in self.block.factors)
 
 
-def _row_labels(names: tuple[str, ...], attributes: tuple[Attribute, ...], factor: LinearOperator) -> list[str]:
-    """Texts for the rows of one factor over the named attributes."""
-    if isinstance(factor, Padded):
-        factor = factor.operator
-    if not names and factor.shape[0] == 1:
-        return ["total"]
-    if isinstance(factor, Total):
-        return [""]
-    if len(names) == 1:
-        cells = attributes[0].labels
-        if isinstance(factor, Identity):
-            return [f"{names[0]} = {c}" for c in cells]
-        if isinstance(factor, Prefix):
-            return [f"{names[0]} up to {c}" for c in cells[: factor.n]]
-        if isinstance(factor, (AllRange, Window)):
-            first, last = factor.spans()
-            return [
-                f"{names[0]} from {cells[a]} to {cells[b]}"
-                for a, b in zip(first.tolist(), (last - 1).tolist(), strict=True)
-            ]
-    if isinstance(factor, Identity):
-        combinations = itertools.product(*(a.labels for a in attributes))
-        return [", ".join(f"{n} = {c}" for n, c in zip(names, row, strict=True)) for row in combinations]
-    return [f"{' x '.join(names) or 'total'} query {i}" for i in range(factor.shape[0])]
+@storable
+@dataclass(frozen=True, slots=True)
+class QueryFamily:
+    """Many blocks of queries that differ in their attributes alone: one part, one weight, counts of records."""
+
+    part: str
+    family: Family
+    weight: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        check_text(self.part, "a part's name", _MAX_PART_BYTES)
+        object.__setattr__(self, "weight", exact_weight(self.weight))
+        if self.family.multiples is not None:
+            raise WorkloadError("the tables of a workload have weights, not multiples")
+
+    @property
+    def unit(self) -> str:
+        """What the answers count."""
+        return RECORDS
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that some table holds."""
+        return self.family.attributes
+
+    @property
+    def rows(self) -> int:
+        """Number of queries."""
+        return self.family.rows
+
+    @property
+    def is_marginal(self) -> bool:
+        """Whether the queries are the cells of marginal tables."""
+        return all(isinstance(self.family.factors[i], Identity) for i in np.unique(self.family.sets).tolist())
+
+    def blocks(self) -> Iterator[QueryBlock]:
+        """Every block by itself."""
+        return (QueryBlock(self.part, b, self.weight) for b in self.family.blocks())
 
 
 def on_domain(domain: Domain, block: Block) -> LinearOperator:
@@ -134,30 +138,48 @@ def on_domain(domain: Domain, block: Block) -> LinearOperator:
 
 
 @storable
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Workload:
     """Linear queries over a domain: shape (k, m) with k queries over m cells.
 
     Cells are in C order of the domain. Within a product the rows run in C order too, attributes in
     the domain's order. Weights multiply the variance in the objective; answers are unweighted.
+    `items` hold the queries in order; `blocks` are the same queries with every table by itself.
     """
 
     domain: Domain
-    blocks: tuple[QueryBlock, ...]
+    items: tuple[QueryBlock | QueryFamily, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(self.blocks))
-        if not self.blocks:
+        object.__setattr__(self, "items", tuple(self.items))
+        if not self.items:
             raise WorkloadError("a workload needs at least one query")
         sizes = {n: a.size for n, a in self.domain.attributes.items()}
-        for query in self.blocks:
-            self.domain.check_names(query.attributes)
-            query.block.check(sizes)
+        for item in self.items:
+            if isinstance(item, QueryFamily):
+                if item.family.names != self.domain.names:
+                    raise WorkloadError("a family of tables numbers the attributes of its domain")
+                item.family.check(sizes)
+            else:
+                self.domain.check_names(item.attributes)
+                item.block.check(sizes)
+
+    @property
+    def tables(self) -> int:
+        """Number of blocks."""
+        return sum(len(i.family) if isinstance(i, QueryFamily) else 1 for i in self.items)
+
+    @functools.cached_property
+    def blocks(self) -> tuple[QueryBlock, ...]:
+        """The queries table by table. Raises WorkloadError for more than 50,000 of them."""
+        if self.tables > _MAX_BLOCKS:
+            raise WorkloadError(f"{self.tables:,} tables are too many for this, which takes up to {_MAX_BLOCKS:,}")
+        return tuple(q for i in self.items for q in (i.blocks() if isinstance(i, QueryFamily) else (i,)))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(number of queries, number of cells), exact integers."""
-        return (sum(q.rows for q in self.blocks), self.domain.size)
+        return (sum(i.rows for i in self.items), self.domain.size)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -165,23 +187,23 @@ class Workload:
     @property
     def parts(self) -> dict[str, Workload]:
         """The named parts in order."""
-        names = dict.fromkeys(q.part for q in self.blocks)
-        return {n: Workload(self.domain, tuple(q for q in self.blocks if q.part == n)) for n in names}
+        names = dict.fromkeys(i.part for i in self.items)
+        return {n: Workload(self.domain, tuple(i for i in self.items if i.part == n)) for n in names}
 
     @property
     def units(self) -> tuple[str, ...]:
         """The units of the answers, each once."""
-        return tuple(dict.fromkeys(q.unit for q in self.blocks))
+        return tuple(dict.fromkeys(i.unit for i in self.items))
 
     def named(self, name: str, weight: object = 1) -> Workload:
         """The same queries as one part of that name, their weights multiplied by `weight`."""
         factor = exact_weight(weight)
-        return Workload(self.domain, tuple(replace(q, part=name, weight=q.weight * factor) for q in self.blocks))
+        return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
 
     def block_labels(self, query: QueryBlock) -> list[str]:
         """One text per query of a block."""
         axes = [
-            list(given) if given is not None else _row_labels(g, tuple(self.domain[n] for n in g), f)
+            list(given) if given is not None else row_labels(self.domain, g, f)
             for given, g, f in zip(query.labels, query.block.groups, query.block.factors, strict=True)
         ]
         rows = [""]
@@ -196,7 +218,8 @@ class Workload:
             raise WorkloadError(
                 f"{show_count(count)} labels are too many to list; take them block by block (block_labels)"
             )
-        return [label for query in self.blocks for label in self.block_labels(query)]
+        blocks = (q for i in self.items for q in (i.blocks() if isinstance(i, QueryFamily) else (i,)))
+        return [label for query in blocks for label in self.block_labels(query)]
 
     @property
     def operator(self) -> LinearOperator:
@@ -217,7 +240,7 @@ class Workload:
             return NotImplemented
         if other.domain != self.domain:
             raise WorkloadError("workloads over different domains cannot be stacked")
-        return Workload(self.domain, self.blocks + other.blocks)
+        return Workload(self.domain, self.items + other.items)
 
     def __mul__(self, other: object) -> Workload:
         """Kronecker product over disjoint attributes."""
@@ -246,7 +269,7 @@ class Workload:
     @property
     def weights(self) -> Mapping[str, Fraction]:
         """The weight of each part; parts of several weights show the largest."""
-        return {n: max(q.weight for q in w.blocks) for n, w in self.parts.items()}
+        return {n: max(i.weight for i in w.items) for n, w in self.parts.items()}
 
     def gram_dense(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
         """The weighted Gram matrix over the whole domain as a dense (m, m) array."""

@@ -10,7 +10,8 @@
 An attribute is its name, in backquotes where the name is not one plain word; alone it is a test where it
 is boolean. A constant is a number, a text in single or double quotes (a quote inside is doubled), true or
 false. Words of the grammar are read in any case. Categories are named by label or by code; text '(other)'
-names the extra cell of any attribute that has one.
+names the extra cell of any attribute that has one. The name of a level stands where an attribute's may: a
+cell satisfies a test of its group.
 
 The extra cell satisfies no comparison but `== '(other)'`. `not` is the complement over all cells, and
 `a != v` and `a not in (...)` mean `not (a == v)` and `not (a in (...))`: the extra cell satisfies those.
@@ -95,8 +96,9 @@ def compile_predicate(domain: Domain, text: str) -> CompiledPredicate:
         raise WorkloadError(f"a predicate has at most {_MAX_TEXT:,} characters, not {len(text):,}")
     parser = _Parser(domain, text)
     tree = parser.parse()
-    names = domain.ordered(parser.columns)
-    shape = tuple(parser.columns[n].size for n in names)
+    named = {domain.owner(c) for c in parser.columns}
+    names = tuple(n for n in domain.names if n in named)
+    shape = domain.sizes(names)
     if math.prod(shape) > _MAX_CELLS:
         sizes = ", ".join(f"{n} has {s:,}" for n, s in zip(names, shape, strict=True))
         raise WorkloadError(
@@ -272,7 +274,7 @@ class _Parser:
         high = self._comparison(columns[0], ops[1].value, last)
         if not (low.mask & high.mask).any():
             self._fail("this range holds no value; is it reversed?", ops[0].at)
-        return _Test(columns[0].name, low.mask & high.mask)
+        return _Test(low.attribute, low.mask & high.mask)
 
     def _test_of_name(self, column: Column) -> _Test:
         """`a in (...)`, `a not in (...)`, or a boolean alone."""
@@ -284,19 +286,24 @@ class _Parser:
                 constants.append(self._constant())
             self._expect(")", "that closes the list")
             mask = column.members(constants)
-            return _Test(column.name, ~mask if negated else mask)
+            return self._of(column, ~mask if negated else mask)
         if negated:
             self._fail(f"expected 'in' after 'not', not {self._peek.raw}")
         if not isinstance(column.attribute, Booleans):
             self._fail(f"expected a comparison of {column.name}, as in {column.example}, not {self._peek.raw}")
-        return _Test(column.name, column.members([Constant(True, "true", self._peek.at)]))
+        return self._of(column, column.members([Constant(True, "true", self._peek.at)]))
 
     def _comparison(self, column: Column, op: str, constant: Column | Constant) -> _Test:
         assert isinstance(constant, Constant)
         if op in ("==", "!="):
             mask = column.members([constant])
-            return _Test(column.name, ~mask if op == "!=" else mask)
-        return _Test(column.name, column.compare(op, constant))
+            return self._of(column, ~mask if op == "!=" else mask)
+        return self._of(column, column.compare(op, constant))
+
+    def _of(self, column: Column, mask: Mask) -> _Test:
+        """A test of an attribute; one of a level goes to the cells of its groups."""
+        level = self._domain.grouping(column.name)
+        return _Test(self._domain.owner(column.name), mask if level is None else mask[level.groups])
 
     def _operand(self, *, right: bool = False) -> Column | Constant:
         token = self._peek
@@ -305,9 +312,8 @@ class _Parser:
         self._take()
         if token.value not in self._domain:
             hint = f"; if it is a label, write it in quotes: '{token.value}'" if right else ""
-            self._fail(
-                f"no attribute is called {token.value!r}; {nearest(token.value, self._domain.names)}{hint}", token.at
-            )
+            known = (*self._domain.names, *self._domain.levels)
+            self._fail(f"no attribute is called {token.value!r}; {nearest(token.value, known)}{hint}", token.at)
         if token.value not in self.columns:
             attribute = self._domain[token.value]
             self.columns[token.value] = Column(token.value, attribute, lambda at, message: self._fail(message, at))

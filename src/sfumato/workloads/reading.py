@@ -11,15 +11,13 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from sfumato.checks import read_number
+from sfumato.checks import read_number, read_text
 from sfumato.errors import InvalidInput, SpecError
 
-__all__ = ["Section", "find_fault", "nearest", "read_text", "read_toml"]
+__all__ = ["Section", "find_fault", "nearest", "read_toml"]
 
-_MAX_BYTES = 4 * 2**20
 _MAX_DEPTH = 8
 _MAX_DIGITS = 400
 _MAX_EXPONENT = 324  # of any double
@@ -47,27 +45,6 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     listed = ", ".join(repr(n) for n in names[:_MAX_LISTED])
     more = "" if len(names) <= _MAX_LISTED else ", …"
     return (f"did you mean {folded[close[0]]!r}? " if close else "") + f"Allowed: {listed}{more}"
-
-
-def read_text(path: str | PathLike[str], what: str, limit: int = _MAX_BYTES) -> str:
-    """The text of a regular UTF-8 file of at most `limit` bytes, with or without a byte order mark."""
-    place = Path(path)
-    try:
-        if not place.is_file():
-            raise SpecError(f"{what} {str(place)!r} is no file that can be read")
-        with place.open("rb") as handle:
-            content = handle.read(limit + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(f"{what} {str(place)!r} cannot be read: {error}") from error
-    if len(content) > limit:
-        raise SpecError(f"{what} {str(place)!r} is larger than {limit:,} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise SpecError(f"{what} {str(place)!r} is not UTF-8 text; save it as UTF-8", line) from error
 
 
 def find_fault(tree: object) -> tuple[Place, str] | None:

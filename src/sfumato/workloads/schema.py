@@ -11,19 +11,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from sfumato.checks import Number, check_distinct, check_text
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.checks import Number, check_distinct, check_text, read_text
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SpecError
-from sfumato.workloads.reading import Section, find_fault, read_text
+from sfumato.workloads.reading import Section, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
 
 Columns = Mapping[str, Attribute | None]
 
 _TYPES = {
-    "integer": ("min", "max", "width", "edges"),
-    "number": ("min", "max", "width", "edges"),
+    "integer": ("min", "max", "width", "edges", "levels"),
+    "number": ("min", "max", "width", "edges", "levels"),
     "category": ("values", "values_from"),
+    "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
 _POLICIES = {"outside": ("other", "clamp", "drop"), "missing": ("other", "drop")}
@@ -70,8 +71,11 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
         return Booleans(**policies)
     if kind == "category":
         return Categories(_values(table, folder), **policies)
+    if kind == "hierarchy":
+        return _hierarchy(table, folder, policies)
+    policies["levels"] = _levels(table)
     if "edges" in table:
-        table.allow("type", "outside", "missing", "edges")
+        table.allow("type", "outside", "missing", "edges", "levels")
         edges = cast(list[Number], table.numbers("edges"))
         if kind == "integer" and not all(isinstance(e, int) for e in edges):
             raise table.refuse("edges of an integer attribute are whole numbers", "edges")
@@ -84,6 +88,34 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
     table.need("width", "numbers need the width of their cells, or edges = [...]")
     low, high, width = (cast(Number, table.number(key)) for key in ("min", "max", "width"))
     return Bins.regular(low, high, width, **policies)
+
+
+def _levels(table: Section) -> dict[str, Number | list[Number]]:
+    """Widths or edges of the coarser cells of numbers, by name."""
+    levels = table.section("levels")
+    found: dict[str, Number | list[Number]] = {}
+    for name in levels:
+        edges = levels.numbers(name) if isinstance(levels.raw(name), list) else None
+        found[name] = cast(Number, levels.number(name)) if edges is None else edges
+    return found
+
+
+def _hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> Hierarchy:
+    levels = table.texts("levels")
+    labels = table.section("labels")
+    policies["code_labels"] = {
+        level: {code: labels.section(level).text(code) for code in labels.section(level)} for level in labels
+    }
+    if ("values" in table) == ("values_from" in table):
+        raise table.refuse(
+            "say once what lies in what: values_from = a file with a column per level, or values = rows or tables"
+        )
+    if "values_from" in table:
+        with table.guard("values_from"):
+            return Hierarchy(folder / cast(str, table.text("values_from")), levels, **policies)
+    table.need("levels", 'it names the levels from coarse to fine, such as ["state", "county"]')
+    with table.guard("values"):
+        return Hierarchy(table.raw("values"), levels, **policies)
 
 
 def _values(table: Section, folder: Path) -> list[object] | dict[str, str]:
@@ -250,13 +282,26 @@ def _declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines += [f"min = {attribute.low}", f"max = {attribute.high}", f"width = {attribute.width}"]
     elif isinstance(attribute, Bins):
         lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
+    elif isinstance(attribute, Hierarchy):
+        lines.append(f"levels = {_list(attribute.level_names)}")
+        lines += ["values = [", *(f"  {_list(row)}," for row in attribute.rows), "]"]
+        for level, labels in attribute.level_labels.items():
+            lines.append(f"[schema.{key}.labels.{_key(level)}]")
+            lines += [f"{_key(code)} = {_quoted(label)}" for code, label in labels.items()]
     elif isinstance(attribute, Categories):
         pairs = list(zip(attribute.codes, attribute.declared_labels, strict=True))
         if all(code == label for code, label in pairs):
-            lines.append(f"values = [{', '.join(_quoted(code) for code, _ in pairs)}]")
+            lines.append(f"values = {_list(attribute.codes)}")
         else:
             lines += [f"[schema.{key}.values]", *(f"{_key(code)} = {_quoted(label)}" for code, label in pairs)]
+    if isinstance(attribute, (Integers, Bins)) and attribute.levels:
+        lines.append(f"[schema.{key}.levels]")
+        lines += [f"{_key(n)} = {list(v) if isinstance(v, tuple) else v!r}" for n, v in attribute.declared_levels]
     return lines
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
 
 
 def _quoted(text: str) -> str:
@@ -288,6 +333,7 @@ source = {source}   # a table: .csv, .parquet, .json, or an address such as "duc
 #   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge; or min, max and width
 #   type = "category"   values = ["a", "b"], or {{ "1" = "a", "2" = "b" }} (code = label), or values_from = "codes.csv"
 #   type = "boolean"
+#   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
 {schema}
 [privacy]
 epsilon = ""        # with delta, or alone and without the line below; or rho = 0.5, or mu = 1, instead of both

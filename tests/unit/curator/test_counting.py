@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,65 +15,205 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.curator import counting
-from sfumato.curator.counting import ColumnCounts, TableCounts, TensorCounts
+from sfumato.curator import counting, packing, summing
+from sfumato.curator.counting import ColumnCounts, Counts, TableCounts, TensorCounts, check_countable
 from sfumato.curator.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
 
-Sets = list[tuple[str, ...]]
+Families = list[NDArray[np.int32]]
+IntArray = NDArray[np.int64]
 
 
-def in_columns(domain: Domain, records: NDArray[np.int64]) -> ColumnCounts:
+def plain(shape: Sequence[int]) -> Domain:
+    return Domain({f"a{i}": s for i, s in enumerate(shape)})
+
+
+def in_columns(domain: Domain, records: IntArray) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
     return ColumnCounts(domain, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)))
 
 
-def in_table(domain: Domain, records: NDArray[np.int64]) -> TableCounts:
-    def group(axes: tuple[int, ...]) -> list[NDArray[np.int64]]:
-        cells, counts = np.unique(records[:, axes], axis=0, return_counts=True)
-        return [*cells.T, counts]
-
-    return TableCounts(domain, len(records), group)
+def in_table(domain: Domain, records: IntArray) -> TableCounts:
+    columns = in_columns(domain, records).columns
+    return TableCounts(domain, len(records), lambda axes, start, stop: [columns[a][start:stop] for a in axes])
 
 
-def brute(domain: Domain, records: NDArray[np.int64], names: tuple[str, ...]) -> NDArray[np.int64]:
-    table = np.zeros([domain.attributes[n].size for n in names], dtype=np.int64)
-    for record in records:
-        table[tuple(record[domain.axis(n)] for n in names)] += 1
-    return table
+def in_tensor(domain: Domain, records: IntArray) -> TensorCounts:
+    flat = np.ravel_multi_index(tuple(records.T), domain.shape)
+    return TensorCounts(domain, len(records), np.bincount(flat, minlength=domain.size).reshape(domain.shape))
+
+
+def family(sets: Sequence[Sequence[int]], order: int) -> NDArray[np.int32]:
+    return np.array(sets, dtype=np.int32).reshape(len(sets), order)
+
+
+def combinations(count: int, order: int) -> NDArray[np.int32]:
+    return family(list(itertools.combinations(range(count), order)), order)
+
+
+def brute(shape: Sequence[int], records: IntArray, axes: Sequence[int]) -> IntArray:
+    sizes = [shape[a] for a in axes]
+    if not axes:
+        return np.array(len(records))
+    edges = [np.arange(n + 1) - 0.5 for n in sizes]
+    return np.histogramdd(records[:, list(axes)], edges)[0].astype(np.int64)
+
+
+def check_stream(counts: Counts, domain: Domain, records: IntArray, sets: Families) -> None:
+    """Every set once, with the counts of brute force, in batches that are the receiver's to keep."""
+    batches = list(counts.stream(sets))
+    seen = Counter((f, p) for f, positions, _ in batches for p in positions.tolist())
+    assert seen == Counter((f, p) for f, one in enumerate(sets) for p in range(len(one)))
+    for f, positions, tables in batches:
+        assert tables.dtype == np.int64
+        assert tables.size <= 2**20 or len(tables) == 1
+        assert len(tables) == len(positions)
+        for p, table in zip(positions.tolist(), tables, strict=True):
+            np.testing.assert_array_equal(table, brute(domain.shape, records, sets[f][p].tolist()))
+    for i, (_, _, one) in enumerate(batches):
+        assert one.flags.writeable
+        assert not any(np.shares_memory(one, other) for _, _, other in batches[:i])
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Domain, NDArray[np.int64], Sets]:
-    shape = draw(st.lists(st.sampled_from([1, 2, 3, 5, 300, 70_000]), min_size=1, max_size=5))
-    domain = Domain({f"a{i}": s for i, s in enumerate(shape)})
-    record = st.tuples(*(st.one_of(st.integers(0, s - 1), st.just(s - 1)) for s in shape))
-    records = np.array(draw(st.lists(record, max_size=60)), dtype=np.int64).reshape(-1, len(shape))
-    sets = st.lists(st.sampled_from(domain.names), unique=True, max_size=3).map(tuple)
-    small = sets.filter(lambda s: math.prod(domain.sizes(s)) <= 10**6)
-    return domain, records, draw(st.lists(small, max_size=8))
+def problems(draw: st.DrawFn, sizes: Sequence[int], attributes: int) -> tuple[Domain, IntArray, Families]:
+    shape = draw(st.lists(st.sampled_from(sizes), min_size=1, max_size=attributes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    records = rng.integers(0, shape, (draw(st.integers(0, 60)), len(shape)))
+    if draw(st.booleans()):
+        records = np.where(rng.random(records.shape) < 0.5, np.array(shape) - 1, records)
+    axes = st.sets(st.integers(0, len(shape) - 1), max_size=4).map(lambda s: tuple(sorted(s)))
+    small = axes.filter(lambda s: math.prod(shape[a] for a in s) <= 10**5)
+    chosen = draw(st.lists(st.lists(small, unique=True, max_size=12), max_size=3))
+    by_order = [[s for s in one if len(s) == k] for one in chosen for k in {len(s) for s in one}]
+    return plain(shape), records, [family(f, len(f[0])) for f in by_order]
 
 
-@settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from([in_columns, in_table]), st.sampled_from([1, 7, 131_072]))
-def test_counts_agree_with_brute_force(
-    problem: tuple[Domain, NDArray[np.int64], Sets], store: object, chunk: int
+@settings(max_examples=150, deadline=None)
+@given(
+    problems([1, 2, 3, 5, 300, 70_000], 6),
+    st.sampled_from([in_columns, in_table]),
+    st.sampled_from([(1, 1), (7, 20), (2**16, 2**18)]),
+    st.sampled_from([0, 100, 10**9]),
+)
+def test_streamed_records_agree_with_brute_force(
+    problem: tuple[Domain, IntArray, Families], store: Any, chunks: tuple[int, int], effort: int
 ) -> None:
+    """Whatever number of records the packing is made for."""
     domain, records, sets = problem
+    real = packing.pack
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_CHUNK_ROWS", chunk)
-        found = store(domain, records).count(sets)
-    assert set(found) == set(sets)
-    for names in sets:
-        assert found[names].dtype == np.int64
-        np.testing.assert_array_equal(found[names], brute(domain, records, names))
+        patch.setattr(counting, "_CHUNK_ROWS", chunks[0])
+        patch.setattr(counting, "_READ_ROWS", chunks[1])
+        patch.setattr(counting, "pack", lambda shape, sets, rows: real(shape, sets, effort))
+        check_stream(store(domain, records), domain, records, sets)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems([1, 2, 3, 5], 6), st.booleans())
+def test_a_streamed_tensor_agrees_with_brute_force(problem: tuple[Domain, IntArray, Families], whole: bool) -> None:
+    domain, records, sets = problem
+    sets += [combinations(len(domain.shape), len(domain.shape))] * whole
+    check_stream(in_tensor(domain, records), domain, records, sets)
+
+
+@pytest.mark.parametrize("store", [in_columns, in_table])
+@pytest.mark.parametrize(
+    ("shape", "rows", "orders"),
+    [
+        ([3] * 24, 20_000, (3, 2, 1, 0)),
+        ([3] * 24, 10, (2, 3)),
+        ([2] * 30, 5_000, (3, 2, 1)),
+        ([2, 7, 3, 40, 2, 5, 9, 2, 11, 3, 4, 2], 9_000, (1, 3)),
+        ([4] * 70, 3_000, (2, 1, 0)),
+        ([2] * 14, 70_000, (5, 0)),
+    ],
+)
+def test_complete_families_are_streamed(store: Any, shape: list[int], rows: int, orders: tuple[int, ...]) -> None:
+    domain = plain(shape)
+    rng = np.random.default_rng(3)
+    records = (rng.random((rows, len(shape))) ** 2 * shape).astype(np.int64)
+    sets = [combinations(len(shape), k) for k in orders]
+    found = [np.zeros(len(s), dtype=bool) for s in sets]
+    for f, positions, tables in store(domain, records).stream(sets):
+        assert not found[f][positions].any()
+        found[f][positions] = True
+        assert tables.size <= 2**20
+        assert (tables.reshape(len(tables), -1).sum(axis=1) == rows).all()
+        for i in rng.choice(len(positions), size=min(3, len(positions)), replace=False):
+            np.testing.assert_array_equal(tables[i], brute(shape, records, sets[f][positions[i]].tolist()))
+    assert all(f.all() for f in found)
+
+
+def test_batches_are_of_a_size_to_work_with() -> None:
+    """A hundred attributes, whose tables together would take a gigabyte and a half."""
+    domain = plain([10] * 100)
+    records = np.random.default_rng(1).integers(0, 10, (50, 100))
+    sets = [combinations(100, k) for k in (3, 2, 1, 0)]
+    cells = [tables.size for _, _, tables in in_columns(domain, records).stream(sets)]
+    assert sum(cells) == 161_700_000 + 495_000 + 1_000 + 1
+    assert max(cells) <= 2**20
+    assert len(cells) < sum(cells) / 2**17 + 50
+
+
+def test_tables_of_many_shapes_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summing, "_LEAST_CELLS", 2**30)
+    monkeypatch.setattr(summing, "_MOST_CELLS", 500)
+    domain = plain([2, 3, 4, 5, 6, 7, 8, 9])
+    records = np.random.default_rng(1).integers(0, domain.shape, (40, 8))
+    held: list[int] = []
+    real = summing.Outbox.put
+
+    def put(self: summing.Outbox, *given: Any) -> Any:
+        yield from real(self, *given)
+        held.append(sum(self._cells.values()))
+
+    monkeypatch.setattr(summing.Outbox, "put", put)
+    sets = [combinations(8, k) for k in (3, 2)]
+    check_stream(in_columns(domain, records), domain, records, sets)
+    assert len(held) == 56 + 28
+    assert max(held) <= 500
+
+
+def test_no_records_and_no_sets() -> None:
+    domain = plain([2, 3])
+    for store in (in_columns, in_table, in_tensor):
+        empty = store(domain, np.zeros((0, 2), dtype=np.int64))
+        assert list(empty.stream([])) == []
+        assert list(empty.stream([family([], 2), family([], 0)])) == []
+        check_stream(empty, domain, np.zeros((0, 2)), [combinations(2, k) for k in (2, 1, 0)])
+        assert empty.count([]) == {}
+        assert empty.count([("a0", "a1"), ()])[("a0", "a1")].tolist() == [[0, 0, 0], [0, 0, 0]]
+        assert empty.count([()])[()].shape == ()
+
+
+def test_wide_keys_and_wide_sets() -> None:
+    """65,536 cells do not fit sixteen bits as a factor; 32 attributes are more than bits of a small word."""
+    domain = plain([1, 2**16])
+    records = np.array([[0, 2**16 - 1], [0, 5], [0, 5]])
+    check_stream(in_columns(domain, records), domain, records, [combinations(2, 2)])
+    domain = plain([1] * 30 + [2, 3])
+    records = np.random.default_rng(1).integers(0, domain.shape, (20, 32))
+    whole = in_columns(domain, records).count([domain.names])[domain.names]
+    np.testing.assert_array_equal(whole.reshape(2, 3), brute([2, 3], records[:, 30:], [0, 1]))
+
+
+def test_count_is_ordered_as_asked_and_sets_may_repeat() -> None:
+    domain = Domain({"a": 2, "b": 3})
+    records = np.array([[0, 2], [1, 1], [1, 1]])
+    for store in (in_columns, in_table, in_tensor):
+        found = store(domain, records).count([("b", "a"), ("a", "b"), ("a", "b"), ()])
+        assert found[("b", "a")].tolist() == [[0, 0], [0, 2], [1, 0]]
+        assert found[("a", "b")].tolist() == [[0, 0, 1], [0, 2, 0]]
+        assert found[("b", "a")].flags.c_contiguous
+        assert int(found[()]) == 3
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
-def test_a_tensor_is_summed(shape: list[int], seed: int) -> None:
-    domain = Domain({f"a{i}": s for i, s in enumerate(shape)})
+def test_count_in_every_order(shape: list[int], seed: int) -> None:
+    domain = plain(shape)
     tensor = np.random.default_rng(seed).integers(0, 9, shape)
     sets = [s for k in range(len(shape) + 1) for s in itertools.permutations(domain.names, k)]
     for names, table in TensorCounts(domain, int(tensor.sum()), tensor).count(sets).items():
@@ -79,99 +222,54 @@ def test_a_tensor_is_summed(shape: list[int], seed: int) -> None:
         np.testing.assert_array_equal(table, tensor.sum(axis=others).transpose(np.argsort(np.argsort(axes))))
 
 
-def check_packing(shape: list[int], sets: list[tuple[int, ...]], effort: int) -> int:
-    """Every set is answered once, by a block that holds it and is small unless it was asked; the number of blocks."""
-    blocks = list(counting._pack(shape, sets, effort))
-    for block, members in blocks:
-        assert block == tuple(sorted(set(block)))
-        assert block in members or math.prod(shape[a] for a in block) <= counting._MAX_BLOCK_CELLS
-        assert members
-        assert all(set(member) <= set(block) for member in members)
-    assert sorted(m for _, members in blocks for m in members) == sorted(sets)
-    return len(blocks)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(1, 400), min_size=1, max_size=70),
-    st.integers(0, 10**9),
-    st.data(),
-)
-def test_packing_answers_every_set_once(shape: list[int], effort: int, data: st.DataObject) -> None:
-    axis = st.integers(0, len(shape) - 1)
-    axes = st.frozensets(axis, max_size=3).map(lambda s: tuple(sorted(s)))
-    check_packing(shape, data.draw(st.lists(axes, unique=True, max_size=30)), effort)
-
-
-@pytest.mark.parametrize(
-    ("size", "rows", "most"), [(8, 10**6, 80), (8, 10**9, 40), (20, 10**6, 160), (70, 10**9, 455), (8, 1000, 455)]
-)
-def test_packing_saves_passes_over_the_records(size: int, rows: int, most: int) -> None:
-    triples = list(itertools.combinations(range(15), 3))
-    assert len(triples) == 455
-    assert check_packing([size] * 15, triples, rows) <= most
-
-
-def test_packing_more_attributes_than_bits_in_a_word() -> None:
-    pairs = list(itertools.combinations(range(60, 75), 2))
-    assert check_packing([3] * 80, pairs, 10**6) < 10
-    assert check_packing([3] * 80, [(63, 64), (64, 65), (63,), (65,)], 10**6) == 1
-
-
-def test_order_is_as_asked_and_sets_may_repeat() -> None:
-    domain = Domain({"a": 2, "b": 3})
-    counts = in_columns(domain, np.array([[0, 2], [1, 1], [1, 1]]))
-    found = counts.count([("b", "a"), ("a", "b"), ("a", "b")])
-    assert found[("b", "a")].tolist() == [[0, 0], [0, 2], [1, 0]]
-    assert found[("a", "b")].tolist() == [[0, 0, 1], [0, 2, 0]]
-    assert found[("b", "a")].flags.c_contiguous
-
-
-def test_no_records_and_no_sets() -> None:
-    domain = Domain({"a": 2, "b": 3})
-    empty = in_columns(domain, np.zeros((0, 2), dtype=np.int64))
-    assert empty.count([]) == {}
-    assert empty.count([("a", "b"), ()])[("a", "b")].tolist() == [[0, 0, 0], [0, 0, 0]]
-    assert int(empty.count([()])[()]) == 0
-    assert empty.count([()])[()].shape == ()
-
-
 def test_refusals_come_before_counting() -> None:
+    def never(axes: Sequence[int], start: int, stop: int) -> list[IntArray]:
+        raise AssertionError(axes, start, stop)
+
     domain = Domain({"a": 10_000, "b": 10_000})
-
-    def never(axes: tuple[int, ...]) -> list[NDArray[np.int64]]:
-        raise AssertionError(axes)
-
     counts = TableCounts(domain, 5, never)
     with pytest.raises(PlanError, match="the table of a, b has 100,000,000 cells; at most 50,000,000"):
-        counts.count([("a",), ("a", "b")])
+        counts.stream([combinations(2, 1), combinations(2, 2)])
     with pytest.raises(DomainError, match="no attribute is called 'c'"):
         counts.count([("c",)])
     with pytest.raises(DomainError, match="named twice"):
         counts.count([("a", "a")])
     with pytest.raises(PlanError, match="at most"):
-        counting.check_countable(domain, [("b", "a")])
+        check_countable(domain, [combinations(2, 2)])
+    with pytest.raises(PlanError, match="a table of 33 attributes is asked; at most 32"):
+        check_countable(plain([1] * 33), [combinations(33, 33)])
+    check_countable(domain, [family([], 2), combinations(2, 1), combinations(2, 0)])
 
 
-@pytest.mark.parametrize("change", [1, -1])
-def test_a_table_that_does_not_add_up_is_refused_without_numbers(change: int) -> None:
-    domain = Domain({"a": 4})
-    group = lambda axes: [np.array([1, 2]), np.array([3, 4321 + change])]  # noqa: E731
-    with pytest.raises(SourceError, match="the table of a does not add up to the number of records") as refusal:
-        TableCounts(domain, 4324, group).count([("a",)])
-    assert "43" not in str(refusal.value)
+@pytest.mark.parametrize("found", [[1, 2, 2], [1, 2, 2, 3, 3]])
+def test_a_table_that_does_not_add_up_is_refused_without_numbers(found: list[int]) -> None:
+    counts = TableCounts(plain([7]), 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
+    with pytest.raises(SourceError, match="the table of a0 does not add up to the number of records") as refusal:
+        list(counts.stream([combinations(1, 1)]))
+    assert "4" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("rows", [5, 200_000])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_cells_that_do_not_exist_are_refused_without_numbers(rows: int, order: int) -> None:
+    """Also where they fall into the table of the next block, or into none."""
+    domain = plain([3, 3, 3])
+    columns = tuple(np.full(rows, 27, dtype=np.uint8) for _ in range(3))
+    with pytest.raises(SourceError, match="does not add up to the number of records") as refusal:
+        list(ColumnCounts(domain, rows, columns).stream([combinations(3, order)]))
+    assert "27" not in str(refusal.value)
+    assert refusal.value.__context__ is None
+    tensor = TensorCounts(domain, rows, np.full((3, 3, 3), 1))
+    with pytest.raises(SourceError, match="does not add up"):
+        list(tensor.stream([combinations(3, order)]))
 
 
 def test_private_numbers_do_not_print() -> None:
-    domain = Domain({"a": 4})
+    domain = plain([4])
     records = np.full((4321, 1), 3)
-    for counts in (
-        in_columns(domain, records),
-        in_table(domain, records),
-        TensorCounts(domain, 4321, np.array([4321, 0, 0, 0])),
-    ):
-        assert "4321" not in repr(counts)
-        assert "4,321" not in repr(counts)
+    for store in (in_columns, in_table, in_tensor):
+        assert "4321" not in repr(store(domain, records))
+        assert "4,321" not in repr(store(domain, records))
 
 
 def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +294,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     sets = [s for k in range(4) for s in itertools.combinations(domain.names, k)]
     memory = open_source(table, domain)
     monkeypatch.setattr("sfumato.curator.sources.MEMORY_LIMIT", 0)
+    monkeypatch.setattr(counting, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)
     assert isinstance(database, TableCounts)

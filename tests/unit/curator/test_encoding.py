@@ -7,6 +7,7 @@ import itertools
 import math
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from sfumato.curator.encoding import identifier, literal, record_bytes
 from sfumato.curator.sources import open_source
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SourceError
 from support.reading import cell, joint, write_csv
 
@@ -81,7 +82,16 @@ def attributes() -> st.SearchStrategy[Attribute]:
         integers,
         st.builds(lambda edges, **policies: Bins(edges, **policies), edges, **numeric),
         st.builds(lambda codes, **policies: Categories(codes, **policies), codes, **plain),
+        st.builds(_nested, codes.filter(lambda c: len(c) > 2), st.integers(0, 2**40), **plain),
         st.builds(Booleans, **plain),
+    )
+
+
+def _nested(codes: list[str], number: int = 0, **policies: Any) -> Hierarchy:
+    """Two groups of the codes that can be told apart, the first code alone in its own."""
+    kept = list({c.casefold(): c for c in codes}.values())
+    return Hierarchy(
+        [("a" if i == 0 else "b", c) for i, c in enumerate(kept)], [f"group {number}", f"code {number}"], **policies
     )
 
 
@@ -119,6 +129,7 @@ def test_hostile_fields_one_by_one(tmp_path: Path, outside: str, missing: str) -
             "b": Bins([0, 0.5, 3, 10, 1e15], outside=outside, missing=missing),
             "c": Categories(["F", "3", *ODD_CODES], outside=plain, missing=missing),
             "y": Booleans(outside=plain, missing=missing),
+            "h": _nested(["F", "3", *ODD_CODES], outside=plain, missing=missing),
         }
     )
     for name, attribute in domain.attributes.items():
@@ -183,6 +194,26 @@ def test_edges_hold_for_every_kind_of_number(value: object, kind: pa.DataType, e
 def test_categories_read_other_columns_by_their_text(value: object, kind: pa.DataType, expected: int) -> None:
     codes = Categories(["1", "0", "10", "10.5", "10000000000000000000000", "true", "2020-02-29"], **OTHER)
     assert _one(value, codes, kind) == expected
+    assert _one(value, _nested(list(codes.codes), **OTHER), kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        ("06001", pa.string(), 0),
+        ("6001", pa.string(), 3),
+        (6001, pa.int64(), 3),
+        ("06001.0", pa.string(), 3),
+        ("36001.0", pa.string(), 2),
+        (36001, pa.int64(), 2),
+        (36001.0, pa.float64(), 2),
+        ("06", pa.string(), 3),
+    ],
+)
+def test_codes_that_begin_with_zero_are_texts(value: object, kind: pa.DataType, expected: int) -> None:
+    """As for categories: a column of numbers has lost the zero, and no guess is made. A coarse code is no cell."""
+    place = Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, ["state", "county"], **OTHER)
+    assert _one(value, place, kind) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, 1), (0, 0), (1.0, 1), (2, 2), ("Yes", 1), (None, 2)])

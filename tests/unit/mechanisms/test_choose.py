@@ -10,7 +10,8 @@ import pytest
 
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import BudgetError, NotInRowSpace, PlanError
-from sfumato.mechanisms.choose import MECHANISMS, budget_for, plan
+from sfumato.mechanisms import budget_for
+from sfumato.mechanisms.choose import MECHANISMS, plan
 from sfumato.mechanisms.factorize import factorization
 from sfumato.plans import load_plan
 from sfumato.privacy.budget import Budget
@@ -266,7 +267,9 @@ def test_refusals_say_what_is_allowed() -> None:
         ({"rows_per_person": 0, "person": "id"}, "whole number from 1"),
         ({"noise": "cauchy"}, "gaussian, laplace, discrete-gaussian"),
         ({"reconstruction": np.eye(4)}, "needs strategy="),
-        ({"public": {("a",): [1]}}, "public="),
+        ({"public": {("cell",): [1]}}, "must have shape"),
+        ({"public": [1]}, "maps sets of attributes"),
+        ({"public": {("cell",): [1] * 4}, "mechanism": "gaussian"}, "mechanism='marginals' alone"),
         ({"mechanism": "tree"}, "ordered attribute"),
     ]
     for options, message in cases:

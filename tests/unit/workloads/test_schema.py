@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, SpecError
 from sfumato.workloads.reading import nearest, read_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_template, spec_text
@@ -41,10 +41,21 @@ def _told_apart(names) -> bool:
 def attributes(draw):
     policies = {"outside": draw(OUTSIDE), "missing": draw(WITHOUT_ORDER)}
     plain = {"outside": draw(WITHOUT_ORDER), "missing": draw(WITHOUT_ORDER)}
-    kind = draw(st.sampled_from(["integer", "number", "category", "labelled", "boolean"]))
+    kind = draw(st.sampled_from(["integer", "number", "category", "labelled", "boolean", "hierarchy", "levels"]))
     if kind == "integer":
         low = draw(st.integers(-(10**6), 10**6))
         return Integers(low, low + draw(st.integers(0, 200)), draw(st.integers(1, 50)), **policies)
+    # a name of its own for every level of a domain
+    number = draw(st.integers(0, 10**12).map(lambda n: f"level {n}"))
+    if kind == "hierarchy":
+        codes = draw(st.lists(NAMES, min_size=3, max_size=6, unique_by=lambda n: n.casefold().strip()))
+        rows = [("a" if i == 0 else "b", code) for i, code in enumerate(codes)]
+        labels = draw(st.sampled_from([{}, {f"{number}'": {codes[0]: "first of all"}, number: {"a": "one 'a'"}}]))
+        return Hierarchy(rows, [number, f"{number}'"], labels, **plain)
+    if kind == "levels":
+        level = draw(st.sampled_from([2, [0, 1, 6], [0, 3, 6]]))
+        made = draw(st.sampled_from([Integers(0, 5, 1, {number: level}, **policies), None]))
+        return Bins(range(7), {number: level}, **policies) if made is None else made
     if kind == "number":
         number = st.one_of(st.integers(-1000, 1000), st.floats(-1e150, 1e150))
         edges = draw(st.lists(number, min_size=2, max_size=6, unique_by=float))
@@ -129,6 +140,32 @@ def test_codes_come_from_a_file_beside_the_spec(tmp_path):
     assert read(tmp_path, body)["x"] == Categories(["a", "b"], **OTHER)
 
 
+def test_hierarchies_come_from_files_rows_and_tables(tmp_path):
+    (tmp_path / "counties.csv").write_text(
+        "state,county,county label\n06,06001,Alameda\n06,06003,Alpine\n36,36001,Albany\n"
+    )
+    from_file = read(
+        tmp_path, declared('type = "hierarchy"\nlevels = ["state", "county"]\nvalues_from = "counties.csv"')
+    )
+    tree = '{ "06" = { "06001" = "Alameda", "06003" = "Alpine" }, "36" = { "36001" = "Albany" } }'
+    from_tables = read(tmp_path, declared(f'type = "hierarchy"\nlevels = ["state", "county"]\nvalues = {tree}'))
+    rows = '[["06", "06001"], ["06", "06003"], ["36", 36001]]'
+    labels = '[schema.x.labels.county]\n"06001" = "Alameda"\n"06003" = "Alpine"\n"36001" = "Albany"'
+    body = f'type = "hierarchy"\nlevels = ["state", "county"]\nvalues = {rows}\n{labels}'
+    assert read(tmp_path, declared(body)) == from_tables == from_file
+    assert from_file["x"].labels == ("Alameda", "Alpine", "Albany", "(other)")
+    assert from_file.levels == {"state": "x", "county": "x"}
+    assert read(tmp_path, declared('type = "hierarchy"\nvalues_from = "counties.csv"')) == from_file
+
+
+def test_numbers_have_levels_by_width_or_by_edges(tmp_path):
+    body = 'type = "integer"\nmin = 0\nmax = 99\nlevels = { five_year = 5, group = [0, 18, 65, 100] }'
+    wanted = Integers(0, 99, levels={"five_year": 5, "group": [0, 18, 65, 100]}, **OTHER)
+    assert read(tmp_path, declared(body))["x"] == wanted
+    body = 'type = "number"\nedges = [0, 0.5, 1, 2]\n[schema.x.levels]\nwhole = [0, 1, 2]'
+    assert read(tmp_path, declared(body))["x"] == Bins([0, 0.5, 1, 2], {"whole": [0, 1, 2]}, **OTHER)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -160,8 +197,26 @@ def test_files_that_are_no_regular_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("body", "line", "message"),
     [
-        ("min = 0", 4, "type is missing; it is one of integer, number, category, boolean"),
-        ('type = "hierarchy"', 5, "no type is called 'hierarchy'; there are integer"),
+        ("min = 0", 4, "type is missing; it is one of integer, number, category, hierarchy, boolean"),
+        ('type = "nested"', 5, "no type is called 'nested'; there are integer"),
+        ('type = "hierarchy"', 4, "say once what lies in what"),
+        ('type = "hierarchy"\nvalues = [["a", "1"]]\nvalues_from = "b.csv"', 4, "say once what lies in what"),
+        ('type = "hierarchy"\nvalues = [["a", "1"]]', 4, "levels is missing; it names the levels from coarse to fine"),
+        ('type = "hierarchy"\nlevels = "a"\nvalues = [["a", "1"]]', 6, "must be a list"),
+        ('type = "hierarchy"\nlevels = ["s",\n  5]\nvalues = [["a", "1"]]', 7, "must be a text in quotes, not 5"),
+        ('type = "hierarchy"\nlevels = ["s", "c"]\nvalues = [["a", "1"], ["b"]]', 7, "one code for each of s, c"),
+        ('type = "hierarchy"\nlevels = ["s", "c"]\nvalues = [["a", "1"], ["b", "1"]]', 7, "lies in two groups"),
+        ('type = "hierarchy"\nlevels = ["s", "c"]\nvalues_from = "absent.csv"', 7, "no file that can be read"),
+        ('type = "hierarchy"\nlevels = ["s", "c"]\nvalues = { a = ["1"] }\nwidth = 3', 8, "no such key here"),
+        (
+            'type = "hierarchy"\nlevels = ["s", "c"]\nvalues = { a = ["1", "2"] }\nlabels = { s = { a = 3 } }',
+            8,
+            "must be a text in quotes, not 3",
+        ),
+        ('type = "integer"\nmin = 0\nmax = 9\nlevels = 5', 8, "must be a table"),
+        ('type = "integer"\nmin = 0\nmax = 9\nlevels = { x = "2" }', 8, "must be a number, not '2'"),
+        ('type = "integer"\nmin = 0\nmax = 9\nlevels = { x = [0, 5, 11] }', 4, "divide a cell at 11"),
+        ('type = "number"\nedges = [0, 1, 2]\nlevels = { x = 1 }', 4, "groups no cells"),
         ("type = 5", 5, "must be a text in quotes, not 5"),
         ('type = "integer"\nmin = 0\nmax = 9\nwidht = 3', 8, "did you mean 'width'? Allowed: 'type'"),
         ('type = "integer"\nmin = 0', 4, "max is missing"),

@@ -1,0 +1,305 @@
+"""Which tables are counted, so that every asked one follows from them by summation.
+
+Arithmetic on positions of attributes; no record is seen here. The number of records decides how much is
+packed together, which changes how long counting takes and nothing else.
+
+A block is a set of attributes that is counted; a set that is asked is answered by one block that holds it.
+Three ways to choose blocks are compared by their estimated cost, in records counted:
+
+* every set is its own block;
+* sets of r groups of attributes grow by one more group, so that group numbers add up to 0 modulo their
+  number: r + 1 sets share a block, found by arithmetic alone, for hundreds of thousands of sets;
+* one block after the other grows by whatever pays best, where sets are few and records many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cluster", "Sets", "clusters", "pack"]
+
+Sets = Sequence[NDArray[np.int32]]
+Positions = NDArray[np.int64]
+Blocks = tuple[Positions, Positions]
+"""(blocks, width) ascending positions, filled up with the number of attributes; (sets,) the block of every set."""
+
+# Grown blocks stay where a core's caches still help.
+_MAX_BLOCK_CELLS = 2**18
+# What cells cost, in records counted: to clear, count and check one, and to sum one away (bench/counting.py).
+_CELL_COST = 0.5
+_SUM_COST = 0.3
+# What a further cluster costs in the same unit, whatever its size.
+_CLUSTER_COST = 30_000
+# What choosing blocks one by one costs per pair of sets, and where it takes longer than it can save.
+_PAIR_COST = 5
+_MAX_ONE_BY_ONE = 5000
+# Subsets of blocks looked through for smaller sets.
+_MAX_LOOKUPS = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Blocks of one shape that answer the same subsets of theirs.
+
+    blocks: (count, width) ascending positions of attributes, of `sizes` cells.
+    answers: family and the kept axes of a block, one for every column of `positions`.
+    positions: (count, answers) which sets of those families they are.
+    """
+
+    blocks: Positions
+    sizes: tuple[int, ...]
+    answers: tuple[tuple[int, tuple[int, ...]], ...]
+    positions: Positions
+
+    def part(self, start: int, stop: int) -> Cluster:
+        """Some of the blocks."""
+        return Cluster(self.blocks[start:stop], self.sizes, self.answers, self.positions[start:stop])
+
+
+def pack(shape: Sequence[int], sets: Sets, rows: int) -> list[Cluster]:
+    """Blocks that answer every set of every family once, for about the least time with `rows` records."""
+    if not any(map(len, sets)):
+        return []
+    asked, which = _merge(len(shape), sets)
+    best = _alone(asked)
+    least = _cost(shape, asked, best, rows)
+    grown = _settle(shape, asked, _grow_by_sums(shape, asked, rows), rows)
+    cost = _cost(shape, asked, grown, rows)
+    if cost < least:
+        best, least = grown, cost
+    effort = _PAIR_COST * len(asked) ** 2
+    if len(asked) <= _MAX_ONE_BY_ONE and effort < least / 4:
+        grown = _grow_one_by_one(shape, asked, rows)
+        best = grown if _cost(shape, asked, grown, rows) < least else best
+    blocks, home = best
+    return clusters(shape, sets, blocks, [home[w] for w in which])
+
+
+def _merge(count: int, sets: Sets) -> tuple[Positions, list[Positions]]:
+    """The distinct sets of all families, filled up with `count`, and which of them each family names."""
+    rows = np.full((sum(map(len, sets)), max(s.shape[1] for s in sets if len(s))), count)
+    ends = np.cumsum([len(s) for s in sets])
+    for one, end in zip(sets, ends, strict=True):
+        if len(one):
+            rows[end - len(one) : end, : one.shape[1]] = one
+    first, kind = _distinct(rows, count + 1)
+    return rows[first], np.split(kind, ends[:-1])
+
+
+def _distinct(rows: Positions, base: int) -> Blocks:
+    """Where each distinct row of numbers below `base` stands first, in lexicographic order, and which one each is."""
+    code = np.zeros(len(rows), dtype=np.int64)
+    top = 1
+    for column in rows.T:
+        if top * base >= 2**62:
+            code = np.unique(code, return_inverse=True)[1]
+            top = len(rows)
+        code = code * base + column
+        top *= base
+    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    return first, kind
+
+
+def _cells(sizes: Sequence[float], blocks: Positions) -> NDArray[np.float64]:
+    return np.append(np.asarray(sizes, dtype=np.float64), 1.0)[blocks].prod(axis=1)
+
+
+def _price(cells: NDArray[np.float64], sums: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
+    """What blocks cost, the `sums` largest of whose subsets are summed from all their cells."""
+    return rows + cells * (_CELL_COST + _SUM_COST * sums)
+
+
+def _sums(asked: Positions, found: Blocks, count: int) -> NDArray[np.int64]:
+    """How many times all cells of a block are read to be summed: once for each axis that some answer lacks."""
+    blocks, home = found
+    width = (blocks < count).sum(axis=1)
+    fewer = (asked < count).sum(axis=1) < width[home]
+    return np.minimum(np.bincount(home[fewer], minlength=len(blocks)), width)
+
+
+def _cost(shape: Sequence[int], asked: Positions, found: Blocks, rows: int) -> float:
+    blocks = found[0]
+    kinds, _ = _distinct(np.append(np.asarray(shape, dtype=np.int64), 0)[blocks], max(shape, default=0) + 1)
+    price = _price(_cells(shape, blocks), _sums(asked, found, len(shape)), rows)
+    return float(price.sum()) + _CLUSTER_COST * len(kinds)
+
+
+def _alone(asked: Positions) -> Blocks:
+    return asked, np.arange(len(asked))
+
+
+def _settle(shape: Sequence[int], asked: Positions, found: Blocks, rows: int) -> Blocks:
+    """The same without the blocks that are too large or cost more than their sets by themselves."""
+    blocks, home = found
+    cells = _cells(shape, blocks)
+    alone = _price(_cells(shape, asked), np.zeros(len(asked), dtype=np.int64), rows)
+    joint = _price(cells, _sums(asked, found, len(shape)), rows)
+    poor = (joint >= np.bincount(home, weights=alone, minlength=len(blocks))) | (cells > _MAX_BLOCK_CELLS)
+    poor = poor[home]
+    whole = np.full((int(poor.sum()), blocks.shape[1]), len(shape))
+    whole[:, : asked.shape[1]] = asked[poor]
+    kept, new = np.unique(home[~poor], return_inverse=True)
+    moved = np.empty(len(asked), dtype=np.int64)
+    moved[~poor] = new
+    moved[poor] = len(kept) + np.arange(len(whole))
+    return np.concatenate([blocks[kept], whole]), moved
+
+
+def _grow_by_sums(shape: Sequence[int], asked: Positions, rows: int) -> Blocks:
+    """Groups of small attributes, and blocks of groups whose numbers add up to 0 modulo the number of groups.
+
+    Of all sets of r groups, r + 1 lie in each such block but for the few where the sum leads back into the set.
+    """
+    count, order = len(shape), asked.shape[1]
+    target = min(max(2 * rows, 64), _MAX_BLOCK_CELLS) ** (1 / (order + 1))
+    group, sizes = _groups(shape, target)
+    small, number = int((np.array(sizes) <= target).sum()), len(sizes)
+    spread = np.sort(np.append(group, number)[asked], axis=1)
+    spread[:, 1:][spread[:, 1:] == spread[:, :-1]] = number
+    spread.sort(axis=1)
+    first, kind = _distinct(spread, number + 1)
+    wanted = spread[first]
+    width = (wanted < number).sum(axis=1)
+    blocks = np.zeros((0, order + 1), dtype=np.int64)
+    home = np.zeros(len(wanted), dtype=np.int64)
+    for r in range(order, -1, -1):
+        todo = np.flatnonzero(width == r)
+        home[todo] = _holding(blocks, wanted[todo, :r], number)
+        todo = todo[home[todo] < 0]
+        new, inside = _extend(wanted[todo, :r], sizes, small, rows)
+        home[todo] = len(blocks) + inside
+        blocks = np.concatenate([blocks, np.pad(new, ((0, 0), (0, order - r)), constant_values=number)])
+    members = [np.flatnonzero(group == g) for g in range(number)]
+    table = np.full((number + 1, max(map(len, members), default=0)), count)
+    for g, inside in enumerate(members):
+        table[g, : len(inside)] = inside
+    flat = np.sort(table[blocks].reshape(len(blocks), -1), axis=1)
+    return flat[:, : max(order, int((flat < count).sum(axis=1).max(initial=0)))], home[kind]
+
+
+def _groups(shape: Sequence[int], target: float) -> tuple[Positions, list[int]]:
+    """The group of every attribute, and the cells of every group: at most `target` unless it is one attribute."""
+    group = np.zeros(len(shape), dtype=np.int64)
+    sizes: list[int] = []
+    for a in sorted(range(len(shape)), key=lambda a: shape[a]):
+        if not sizes or sizes[-1] * shape[a] > target:
+            sizes.append(1)
+        sizes[-1] *= shape[a]
+        group[a] = len(sizes) - 1
+    return group, sizes
+
+
+def _holding(blocks: Positions, sets: Positions, number: int) -> Positions:
+    """The first block that holds each set, -1 where none does (or where looking would take too long)."""
+    order = sets.shape[1]
+    if not len(blocks) or not len(sets) or math.comb(blocks.shape[1], order) * len(blocks) > _MAX_LOOKUPS:
+        return np.full(len(sets), -1)
+    chosen = list(itertools.combinations(range(blocks.shape[1]), order))
+    inside = blocks[:, np.array(chosen, dtype=np.int64).reshape(len(chosen), order)].reshape(
+        len(blocks) * len(chosen), order
+    )
+    first, kind = _distinct(np.concatenate([inside, sets]), number + 1)
+    block = np.where(first < len(inside), first // len(chosen), -1)
+    return block[kind[len(inside) :]]
+
+
+def _extend(sets: Positions, sizes: Sequence[int], small: int, rows: int) -> Blocks:
+    """Blocks of one group more, or of as many where that does not pay; the last column may be empty."""
+    number, order = len(sizes), sets.shape[1]
+    further = -sets.sum(axis=1) % max(small, 1)
+    fresh = (sets != further[:, None]).all(axis=1) & (small > 0)
+    unions = np.sort(np.column_stack([sets, further]), axis=1)
+    first, kind = _distinct(unions, number + 1)
+    alone = _price(_cells(sizes, sets), np.zeros(len(sets), dtype=np.int64), rows)
+    shared = np.bincount(kind[fresh], minlength=len(first))
+    joint = _price(_cells(sizes, unions[first]), np.minimum(shared, order + 1), rows)
+    pays = fresh & (np.bincount(kind[fresh], weights=alone[fresh], minlength=len(first)) > joint)[kind]
+    whole = np.column_stack([sets, np.full(len(sets), number)])
+    blocks = np.where(pays[:, None], unions, whole)
+    first, kind = _distinct(blocks, number + 1)
+    return blocks[first], kind
+
+
+def _grow_one_by_one(shape: Sequence[int], asked: Positions, rows: int) -> Blocks:
+    """A block starts as the largest set not yet answered and grows by the attribute that saves most, while any does."""
+    count = len(shape)
+    sizes = np.array(shape, dtype=np.float64)
+    holds = np.zeros((len(asked), count + 1), dtype=bool)
+    np.put_along_axis(holds, asked, True, axis=1)
+    holds = holds[:, :count]
+    order = np.lexsort((-_cells(shape, asked), -holds.sum(axis=1)))
+    home = np.zeros(len(asked), dtype=np.int64)
+    found: list[list[int]] = []
+    waiting = order
+    while waiting.size:
+        inside = holds[waiting[0]].copy()
+        lacking = holds[waiting] & ~inside
+        while True:
+            number = lacking.sum(axis=1)
+            more = lacking[number == 1].sum(axis=0)
+            cells, width = sizes[inside].prod(), int(inside.sum())
+            answered = int((number == 0).sum())
+            now = cells * (_CELL_COST + _SUM_COST * min(answered - 1, width))
+            then = cells * sizes * (_CELL_COST + _SUM_COST * np.minimum(answered + more, width + 1))
+            saved = np.where((more > 0) & (cells * sizes <= _MAX_BLOCK_CELLS), more * rows + now - then, 0)
+            best = int(saved.argmax())
+            if saved[best] <= 0:
+                break
+            inside[best] = True
+            lacking[:, best] = False
+        home[waiting[number == 0]] = len(found)
+        found.append(np.flatnonzero(inside).tolist())
+        waiting = waiting[number > 0]
+    blocks = np.full((len(found), max(map(len, found), default=0)), count)
+    for i, block in enumerate(found):
+        blocks[i, : len(block)] = block
+    return blocks, home
+
+
+def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> list[Cluster]:
+    """Blocks sorted by what they have in common; `homes` tells the block of every set of every family."""
+    if not any(map(len, sets)):
+        return []
+    count = len(shape)
+    answers: list[tuple[int, tuple[int, ...]]] = []
+    block, code, position = ([np.zeros(0, dtype=np.int64)] for _ in range(3))
+    for f, (family, home) in enumerate(zip(sets, homes, strict=True)):
+        axes = np.zeros(family.shape, dtype=np.int64)
+        for column in blocks.T:
+            axes += column[home, None] < family
+        first, kind = _distinct(axes, count + 1)
+        block.append(home)
+        code.append(len(answers) + kind)
+        position.append(np.arange(len(family)))
+        answers += [(f, tuple(kept)) for kept in axes[first].tolist()]
+    of, codes, positions = map(np.concatenate, (block, code, position))
+    order = np.lexsort((codes, of))
+    of, codes, positions = of[order], codes[order], positions[order]
+    sizes = np.append(np.asarray(shape, dtype=np.int64), 0)[blocks]
+    _, look = _distinct(sizes, max(shape, default=0) + 1)
+    members = np.bincount(of, minlength=len(blocks))
+    starts = np.cumsum(members) - members
+    result: list[Cluster] = []
+    for n in np.unique(members).tolist():
+        alike = np.flatnonzero(members == n)
+        entries = starts[alike, None] + np.arange(n)
+        both = np.column_stack([look[alike], codes[entries]])
+        first, kind = _distinct(both, max(len(blocks), len(answers)) + 1)
+        by_kind = np.argsort(kind, kind="stable")
+        for one, chosen in zip(first, np.split(by_kind, np.cumsum(np.bincount(kind))[:-1]), strict=True):
+            width = int((blocks[alike[one]] < count).sum())
+            result.append(
+                Cluster(
+                    blocks[alike[chosen], :width],
+                    tuple(sizes[alike[one], :width].tolist()),
+                    tuple(answers[c] for c in codes[entries[one]].tolist()),
+                    positions[entries[chosen]],
+                )
+            )
+    return result

@@ -1,0 +1,227 @@
+"""Attributes: the public cells of a table's columns, declared and never inferred, and the groups they nest in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.checks import Number, check_text, read_number, shorten, show_count, show_number
+from sfumato.codec import storable
+from sfumato.errors import DomainError
+
+__all__ = [
+    "MAX_CELLS",
+    "MAX_LEVELS",
+    "OTHER",
+    "Attribute",
+    "Booleans",
+    "Categories",
+    "Level",
+    "Missing",
+    "Outside",
+    "check_policies",
+    "check_size",
+    "read_code",
+]
+
+Outside = Literal["other", "clamp", "drop"]
+Missing = Literal["other", "drop"]
+
+OTHER = "(other)"
+MAX_CELLS = 10_000_000
+MAX_LEVELS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A column with a declared, finite set of cells.
+
+    `outside` says what becomes of values outside the declaration, `missing` of absent ones: "other"
+    (one extra, last cell serves both), "clamp" (numbers only, to the nearest cell) or "drop" (the
+    row is not counted). Undeclared policies add no cell; a table of rows is then refused.
+    """
+
+    kind: ClassVar[str] = ""
+    ordered: ClassVar[bool] = False
+    outside: Outside | None = None
+    missing: Missing | None = None
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        """Labels of the declared cells, without the extra one."""
+        raise AttributeError
+
+    @property
+    def has_other(self) -> bool:
+        """Whether one extra, last cell serves values outside the declaration or missing ones."""
+        return "other" in (self.outside, self.missing)
+
+    @property
+    def drops(self) -> bool:
+        """Whether some rows may not be counted at all."""
+        return "drop" in (self.outside, self.missing)
+
+    @property
+    def declared_size(self) -> int:
+        """Number of declared cells, without the extra one."""
+        return len(self.declared_labels)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.declared_size + self.has_other
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One label per cell."""
+        return self.declared_labels + ((OTHER,) if self.has_other else ())
+
+    @property
+    def intervals(self) -> tuple[tuple[Number, Number], ...] | None:
+        """For numeric attributes the half-open interval [low, high) of each declared cell, else None."""
+        return None
+
+    @property
+    def midpoints(self) -> tuple[float, ...] | None:
+        """For numeric attributes a representative value of each declared cell, else None."""
+        return None
+
+    @property
+    def groupings(self) -> tuple[Level, ...]:
+        """The levels above the cells, coarsest first; none unless declared."""
+        return ()
+
+    @property
+    def cell_level(self) -> str | None:
+        """What the level of the cells themselves is called, where it has a name of its own."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """A coarser reading of an attribute: its cells in groups, which are the cells of `attribute`.
+
+    groups: (cells of the finer attribute,) the group of each. The extra cell is a group of its own.
+    """
+
+    name: str
+    attribute: Attribute
+    groups: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, name: str, attribute: Attribute, declared: NDArray[np.int64]) -> Level:
+        """A level from the groups of the declared cells."""
+        extra = [attribute.declared_size] if attribute.has_other else []
+        groups = np.concatenate([declared, np.array(extra, dtype=np.int64)])
+        groups.flags.writeable = False
+        return cls(name, attribute, groups)
+
+
+def check_policies(outside: object, missing: object, *, numeric: bool) -> None:
+    """Refuse policies that are none, or that this kind of attribute cannot have."""
+    allowed = ("other", "clamp", "drop") if numeric else ("other", "drop")
+    if outside is not None and outside not in allowed:
+        raise DomainError(f"outside={outside!r} is not allowed here; use one of {', '.join(allowed)}")
+    if missing is not None and missing not in ("other", "drop"):
+        raise DomainError(f"missing={missing!r} is not allowed; use 'other' or 'drop'")
+
+
+def check_size(count: int, what: str) -> None:
+    """Refuse no cells, and too many."""
+    if count < 1:
+        raise DomainError(f"{what} declares no cell")
+    if count > MAX_CELLS:
+        raise DomainError(
+            f"{what} declares {show_count(count)} cells; at most {MAX_CELLS:,} are allowed, use wider ones"
+        )
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Categories(Attribute):
+    """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given)."""
+
+    kind: ClassVar[str] = "category"
+    values: Mapping[str, str] | Sequence[object]
+
+    def __post_init__(self) -> None:
+        given = self.values
+        if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
+            raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
+        check_size(len(given), "a category attribute")
+        pairs = given.items() if isinstance(given, Mapping) else ((v, v) for v in given)
+        values = {}
+        for code, label in pairs:
+            key = read_code(code)
+            if key in values:
+                raise DomainError(f"category {key!r} is declared twice (1, '1' and 1.0 are one code)")
+            values[key] = check_text(read_code(label), "category label")
+        if len(set(values.values())) != len(values):
+            raise DomainError("two categories have the same label; labels must be distinct")
+        if OTHER in values.values():
+            raise DomainError(f"the label {OTHER!r} is reserved for the extra cell")
+        for code, label in values.items():
+            if code != label and label in values:
+                raise DomainError(f"{shorten(label)} is a code and also the label of another code, {code!r}")
+        check_policies(self.outside, self.missing, numeric=False)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def declared_size(self) -> int:
+        return len(self._mapping)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """What the table holds, one code per declared cell, as text."""
+        return tuple(self._mapping)
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        return tuple(self._mapping.values())
+
+    @property
+    def _mapping(self) -> dict[str, str]:
+        # __post_init__ turned whatever was given into a dict of texts
+        return cast(dict[str, str], self.values)
+
+    def _key(self) -> tuple[object, ...]:
+        return (tuple(self._mapping.items()), self.outside, self.missing)
+
+    def __eq__(self, other: object) -> bool:
+        # the order of the codes is the order of the cells; two dicts in other orders would count as equal
+        return isinstance(other, Categories) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def read_code(value: object) -> str:
+    """What a table holds for a category, as text: whole numbers as "1" however they are given."""
+    if isinstance(value, str):
+        return check_text(str(value), "category")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number, Decimal, Fraction)):
+        raise DomainError(
+            f"a category must be a text or a number, not {shorten(value)}; for true/false use sf.Booleans()"
+        )
+    return show_number(read_number(value, "a category"))
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Booleans(Attribute):
+    """True or false; texts true/false, t/f, yes/no, y/n and 1/0 are read in any case."""
+
+    kind: ClassVar[str] = "boolean"
+
+    def __post_init__(self) -> None:
+        check_policies(self.outside, self.missing, numeric=False)
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        return ("false", "true")

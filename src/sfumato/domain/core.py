@@ -1,0 +1,173 @@
+"""Domains: attributes in order, and the names by which their cells and groups of cells are asked for.
+
+A cell of a domain is one combination of cells of its attributes; cells are numbered in C order (the
+last attribute runs fastest), so counts over a domain reshape to `domain.shape`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sfumato.checks import check_distinct, check_text, shorten, show_count
+from sfumato.codec import storable
+from sfumato.domain.attributes import Attribute, Level, check_size
+from sfumato.domain.ordered import Integers
+from sfumato.errors import DomainError
+
+__all__ = ["Domain"]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Named attributes in order. `size` is the exact number of cells, however large.
+
+    `attributes` maps names to attributes; a whole number n stands for the codes 0 to n - 1. Where an
+    attribute has levels, their names may stand wherever a table's attributes are named: a table over a
+    level has a cell for every group.
+    """
+
+    attributes: Mapping[str, Attribute]
+    _levels: dict[str, tuple[str, Level | None]] = field(init=False, repr=False, compare=False)
+
+    def __init__(self, attributes: Mapping[str, Attribute | int]) -> None:
+        given = attributes
+        if not isinstance(given, Mapping) or not given:
+            raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
+        kept: dict[str, Attribute] = {}
+        for name, attribute in given.items():
+            check_text(name, "attribute name")
+            if isinstance(attribute, (int, np.integer)) and not isinstance(attribute, bool):
+                check_size(int(attribute), f"attribute {shorten(name)}")
+                attribute = Integers(0, int(attribute) - 1)
+            if not isinstance(attribute, Attribute):
+                raise DomainError(
+                    f"attribute {shorten(name)} must be sf.Categories, sf.Integers, sf.Bins, sf.Booleans, "
+                    f"sf.Hierarchy or a size, not {shorten(attribute)}"
+                )
+            kept[name] = attribute
+        check_distinct(kept, "attributes")
+        levels: list[tuple[str, tuple[str, Level | None]]] = []
+        for name, attribute in kept.items():
+            levels += [(level.name, (name, level)) for level in attribute.groupings]
+            if attribute.cell_level is not None and attribute.cell_level != name:
+                levels.append((attribute.cell_level, (name, None)))
+        check_distinct([*kept, *(n for n, _ in levels)], "attributes and levels")
+        object.__setattr__(self, "attributes", kept)
+        object.__setattr__(self, "_levels", dict(levels))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attribute names in order."""
+        return tuple(self.attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(a.size for a in self.attributes.values())
+
+    @property
+    def size(self) -> int:
+        """Number of cells, an exact integer."""
+        return math.prod(self.shape)
+
+    @property
+    def drops(self) -> bool:
+        """Whether some rows may not be counted at all."""
+        return any(a.drops for a in self.attributes.values())
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Names of all levels, each with its attribute's name."""
+        return {name: owner for name, (owner, _) in self._levels.items()}
+
+    def grouping(self, name: str) -> Level | None:
+        """The level called so; None for an attribute, or for the level of an attribute's own cells."""
+        self._listed([name])
+        return None if name in self.attributes else self._levels[name][1]
+
+    def groupings(self, attribute: str) -> list[Level]:
+        """The levels above the cells of an attribute."""
+        return [level for owner, level in self._levels.values() if level is not None and owner == attribute]
+
+    def __getitem__(self, name: str) -> Attribute:
+        """The attribute called so; of a level, the attribute whose cells are its groups."""
+        level = self.grouping(name)
+        return self.attributes[self.owner(name)] if level is None else level.attribute
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an attribute or a level is called so."""
+        return isinstance(name, str) and (name in self.attributes or name in self._levels)
+
+    def __eq__(self, other: object) -> bool:
+        # the order of the attributes is the order of the axes
+        return isinstance(other, Domain) and tuple(self.attributes.items()) == tuple(other.attributes.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.attributes.items()))
+
+    def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Number of cells of each named attribute or level."""
+        return tuple(self[n].size for n in names)
+
+    def owner(self, name: str) -> str:
+        """The attribute that a name belongs to: itself, or that of a level."""
+        return self._levels[name][0] if name in self._levels else self.check_names([name])[0]
+
+    def axis(self, name: str) -> int:
+        """Position of an attribute."""
+        self.check_names([name])
+        return self.names.index(name)
+
+    def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of attributes as a tuple, refused where unknown or repeated."""
+        result = self._listed(names)
+        for name in result:
+            if name not in self.attributes:
+                raise DomainError(f"{name!r} is a level of {self._levels[name][0]!r}; name the attribute here")
+        if len(set(result)) != len(result):
+            raise DomainError(f"an attribute is named twice in {result}")
+        return result
+
+    def columns(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of attributes or levels as a tuple, refused where unknown, or where two are of one attribute.
+
+        The level of an attribute's own cells goes by the attribute's name.
+        """
+        given = self._listed(names)
+        owners: dict[str, str] = {}
+        for name in given:
+            owner = self.owner(name)
+            if owner in owners and owners[owner] == name:
+                raise DomainError(f"{name!r} is named twice in {given}")
+            if owner in owners:
+                raise DomainError(
+                    f"{owners[owner]!r} and {name!r} are levels of one attribute, {owner!r}; name the finer one alone: "
+                    "its cells add up to those of the coarser"
+                )
+            owners[owner] = name
+        return tuple(n if n in self.attributes or self._levels[n][1] is not None else self.owner(n) for n in given)
+
+    def _listed(self, names: Iterable[str]) -> tuple[str, ...]:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise DomainError(
+                f"attributes are given as a list of names, such as [{self.names[0]!r}], not {shorten(names)}"
+            )
+        result = tuple(names)
+        for name in result:
+            if name not in self:
+                known = ", ".join((*self.names, *(f"{n} (a level of {o})" for n, o in self.levels.items())))
+                raise DomainError(f"no attribute is called {shorten(name)}; there are {known}")
+        return result
+
+    def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of attributes or levels, checked as by `columns`, in the order of their attributes."""
+        return tuple(sorted(self.columns(names), key=lambda n: self.names.index(self.owner(n))))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())
+        return f"Domain({inside}; {show_count(self.size)} cells)"

@@ -1,0 +1,288 @@
+"""Hierarchies: codes in nested groups, such as counties in states, each level with a name of its own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from sfumato.checks import check_distinct, check_text, read_text, shorten
+from sfumato.codec import storable
+from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
+from sfumato.errors import DomainError, SpecError
+
+__all__ = ["Hierarchy"]
+
+_MAX_ROWS = 1_000_000
+_MAX_BYTES = 64 * 2**20
+_LABEL = " label"
+
+Row = tuple[str, ...]
+Source = str | PathLike[str] | Mapping[Any, Any] | Sequence[Sequence[object]]
+Names = Mapping[str, Mapping[Any, str]] | Sequence[tuple[str, Sequence[tuple[str, str]]]]
+_Kept = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Hierarchy(Attribute):
+    """Codes in nested groups; the cells are those of the finest level, whose codes are what a table holds.
+
+    `levels` names the levels from coarse to fine. `source` says what lies in what, one code per level:
+
+    * a path to a CSV file, one column per level named as the level (without `levels`, the columns are the
+      levels), and beside it, where wanted, a column "<level> label";
+    * a nested mapping such as {"06": ["06001", "06003"]}, whose innermost lists may map codes to labels;
+    * rows such as [("06", "06001"), ("06", "06003")].
+
+    A code stands for one group of its level: a finest code stands in one row, and no code has two parents.
+    Two counties of one name therefore need codes of their own (as in FIPS); `code_labels` maps the codes of a
+    level to what people read, and a label that a level bears twice is shown with its parent's. The content of a
+    file is read at once and is what is stored and fingerprinted; its path is not.
+    """
+
+    kind: ClassVar[str] = "hierarchy"
+    source: Source
+    levels: Sequence[str] | None = None
+    code_labels: Names = ()
+    _cells: Categories = field(init=False, compare=False)
+    _groupings: tuple[Level, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_policies(self.outside, self.missing, numeric=False)
+        levels = None if self.levels is None else _read_levels(self.levels)
+        names = _read_labels(self.code_labels)
+        given = self.source
+        if isinstance(given, (str, PathLike)):
+            levels, rows, found = _read_csv(given, levels)
+        elif levels is None:
+            raise DomainError('levels= names the levels from coarse to fine, such as ["state", "county"]')
+        elif isinstance(given, Mapping):
+            rows, found = _flatten(given, levels)
+        else:
+            rows, found = _read_rows(given, levels), {}
+        for level, labels in found.items():
+            if level in names:
+                raise DomainError(f"the labels of {level!r} are given twice: with the codes and by code_labels=")
+            names[level] = labels
+        labelled = _labels(rows, levels, names)
+        policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing}
+        attributes = [Categories(labels, **policies) for labels in labelled]
+        _check_sizes(levels, attributes)
+        groupings: list[Level] = []
+        for depth, name in enumerate(levels[:-1]):
+            place = {code: i for i, code in enumerate(labelled[depth])}
+            groups = np.array([place[row[depth]] for row in rows], dtype=np.int64)
+            groupings.append(Level.of(name, attributes[depth], groups))
+        kept = tuple((n, tuple(names[n].items())) for n in levels if n in names)
+        for key, value in (("source", tuple(rows)), ("levels", levels), ("code_labels", kept)):
+            object.__setattr__(self, key, value)
+        object.__setattr__(self, "_cells", attributes[-1])
+        object.__setattr__(self, "_groupings", tuple(groupings))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """One code per level for every declared cell."""
+        return cast(tuple[Row, ...], self.source)
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The levels from coarse to fine."""
+        return cast(tuple[str, ...], self.levels)
+
+    @property
+    def level_labels(self) -> dict[str, dict[str, str]]:
+        """Labels by level and code, where they were declared."""
+        kept = cast(_Kept, self.code_labels)
+        return {level: dict(labels) for level, labels in kept}
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """What the table holds, one code per declared cell, as text."""
+        return self._cells.codes
+
+    @property
+    def declared_size(self) -> int:
+        return self._cells.declared_size
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        return self._cells.declared_labels
+
+    @property
+    def groupings(self) -> tuple[Level, ...]:
+        return self._groupings
+
+    @property
+    def cell_level(self) -> str:
+        return self.level_names[-1]
+
+    def __repr__(self) -> str:
+        sizes = [*(level.attribute.declared_size for level in self._groupings), self.declared_size]
+        inside = " > ".join(f"{n}: {s:,}" for n, s in zip(self.level_names, sizes, strict=True))
+        return f"Hierarchy({inside}; outside={self.outside!r}, missing={self.missing!r})"
+
+
+def _read_levels(given: object) -> tuple[str, ...]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise DomainError(f'levels= is a list of names from coarse to fine, such as ["state", "county"], not {given!r}')
+    if not 2 <= len(given) <= MAX_LEVELS:
+        raise DomainError(f"a hierarchy has 2 to {MAX_LEVELS} levels, not {len(given)}; for one, use sf.Categories")
+    levels = tuple(check_text(name, "a level's name") for name in given)
+    check_distinct(levels, "levels")
+    return levels
+
+
+def _read_labels(given: object) -> dict[str, dict[str, str]]:
+    """Declared labels by level and code; what was stored comes as pairs."""
+    refusal = f"code_labels= maps levels to mappings of codes to labels, not {shorten(given)}"
+    read: dict[str, dict[str, str]] = {}
+    for level, labels in _pairs(given, refusal):
+        read[level] = {}
+        for code, label in _pairs(labels, refusal):
+            key = read_code(code)
+            if key in read[level]:
+                raise DomainError(f"the code {key!r} of {level!r} has two labels")
+            read[level][key] = check_text(label, "a label")
+    return read
+
+
+def _pairs(given: object, refusal: str) -> list[tuple[Any, Any]]:
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
+        raise DomainError(refusal)
+    return [(k, v) for k, v in pairs]
+
+
+def _read_rows(given: object, levels: Row) -> list[Row]:
+    refusal = f"a row of a hierarchy lists one code for each of {', '.join(levels)}"
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise DomainError(f"a hierarchy is a path, a nested mapping or a list of rows, not {shorten(given)}")
+    rows: list[Row] = []
+    for row in itertools.islice(given, _MAX_ROWS + 1):
+        if isinstance(row, (str, bytes)) or not isinstance(row, Sequence) or len(row) != len(levels):
+            raise DomainError(f"{refusal}; this is none: {shorten(row)}")
+        rows.append(tuple(map(read_code, row)))
+    return rows
+
+
+def _flatten(tree: Mapping[Any, Any], levels: Row) -> tuple[list[Row], dict[str, dict[str, str]]]:
+    """The rows of a nested mapping, and the labels of its innermost ones."""
+    labels: dict[str, str] = {}
+
+    def walk(inside: object, path: Row) -> Iterator[Row]:
+        depth, where = len(path), f" in {path[-1]!r}" if path else ""
+        last = depth == len(levels) - 1
+        if isinstance(inside, Mapping):
+            codes = [read_code(code) for code in inside]
+        elif last and isinstance(inside, Sequence) and not isinstance(inside, (str, bytes)):
+            codes = [read_code(code) for code in itertools.islice(inside, _MAX_ROWS + 1)]
+        else:
+            wanted = "a list of codes, or codes with their labels" if last else "a mapping of codes to what is in them"
+            raise DomainError(f"level {levels[depth]!r}{where} needs {wanted}, not {shorten(inside)}")
+        if not codes:
+            raise DomainError(f"there is no {levels[depth]}{where}; every group needs at least one")
+        if len(set(codes)) != len(codes):
+            raise DomainError(f"a {levels[depth]}{where} is declared twice (1, '1' and 1.0 are one code)")
+        values: Iterable[object] = inside.values() if isinstance(inside, Mapping) else [None] * len(codes)
+        for code, value in zip(codes, values, strict=True):
+            if not last:
+                yield from walk(value, (*path, code))
+                continue
+            if isinstance(value, (Mapping, list, tuple)):
+                raise DomainError(f"{code!r} is of the last level, {levels[-1]!r}, and holds more: name all levels")
+            if value is not None:
+                labels[code] = check_text(value, "a label")
+            yield (*path, code)
+
+    rows = list(itertools.islice(walk(tree, ()), _MAX_ROWS + 1))
+    return rows, {levels[-1]: labels} if labels else {}
+
+
+def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[Row], dict[str, dict[str, str]]]:
+    """Levels, rows and labels of a file whose first line names its columns."""
+    try:
+        text = read_text(path, "the file of a hierarchy", _MAX_BYTES)
+    except SpecError as error:
+        raise DomainError(str(error)) from error
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = [cell.strip() for cell in next(lines, [])]
+        if levels is None:
+            named = [h for h in header if not (h.endswith(_LABEL) and h.removesuffix(_LABEL) in header)]
+            levels = _read_levels(named)
+        _check_header(header, levels)
+        rows: list[Row] = []
+        found: dict[str, dict[str, str]] = {n: {} for n in levels if f"{n}{_LABEL}" in header}
+        places = [header.index(n) for n in levels]
+        named_at = {n: (header.index(n), header.index(f"{n}{_LABEL}")) for n in found}
+        for row in itertools.islice((r for r in lines if r), _MAX_ROWS + 1):
+            if len(row) != len(header):
+                raise DomainError(f"line {lines.line_num} has {len(row)} columns, the first line {len(header)}")
+            rows.append(tuple(check_text(row[i], f"line {lines.line_num}: a code") for i in places))
+            for name, (code, label) in named_at.items():
+                text = check_text(row[label], f"line {lines.line_num}: a label")
+                if found[name].setdefault(row[code], text) != text:
+                    raise DomainError(f"line {lines.line_num}: {name} {row[code]!r} has two labels")
+    except csv.Error as error:
+        raise DomainError(f"the file of a hierarchy is not CSV: {error}") from error
+    return levels, rows, found
+
+
+def _check_header(header: list[str], levels: Row) -> None:
+    allowed = [*levels, *(f"{n}{_LABEL}" for n in levels)]
+    lacking, strange = [n for n in levels if n not in header], [h for h in header if h not in allowed]
+    if lacking or strange or len(set(header)) != len(header):
+        raise DomainError(
+            f"the first line of the file of a hierarchy names a column for each of {', '.join(levels)}, each once, "
+            f"and where wanted '{levels[0]}{_LABEL}' and so on, and no others; it has {', '.join(header) or 'none'}"
+        )
+
+
+def _labels(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+    """Code to label per level in the order of first appearance; refuses what is no hierarchy."""
+    if not 1 <= len(rows) <= _MAX_ROWS:
+        raise DomainError(
+            f"a hierarchy has 1 to {_MAX_ROWS:,} finest codes, not {f'{len(rows) - 1:,} or more' if rows else 0}"
+        )
+    strange = [n for n in names if n not in levels]
+    if strange:
+        raise DomainError(f"labels are given for {strange[0]!r}, which is no level; there are {', '.join(levels)}")
+    out: list[dict[str, str]] = []
+    above: dict[str, str] = {}
+    for depth, level in enumerate(levels):
+        parents: dict[str, str] = {}
+        for row in rows:
+            parent = row[depth - 1] if depth else ""
+            if parents.setdefault(row[depth], parent) != parent:
+                raise DomainError(
+                    f"{level} {row[depth]!r} lies in two groups, {parents[row[depth]]!r} and {parent!r}; give codes "
+                    "that are unique in their level, such as FIPS codes, and what people read as labels"
+                )
+        if depth == len(levels) - 1 and len(parents) != len(rows):
+            raise DomainError(f"a {level} is declared twice; every finest code stands in one row")
+        check_distinct(parents, f"the codes of {level!r},")
+        own = names.get(level, {})
+        unknown = next((c for c in own if c not in parents), None)
+        if unknown is not None:
+            raise DomainError(f"a label is given for {unknown!r}, which is no {level}")
+        plain = {code: own.get(code, code) for code in parents}
+        seen: dict[str, int] = {}
+        for label in plain.values():
+            seen[label] = seen.get(label, 0) + 1
+        above = {c: f"{above[parents[c]]} > {t}" if depth and seen[t] > 1 else t for c, t in plain.items()}
+        out.append(above)
+    return out
+
+
+def _check_sizes(levels: Row, attributes: list[Categories]) -> None:
+    """Nested levels of equal size group the cells alike: every table over one would be one over the other."""
+    for (coarse, a), (fine, b) in itertools.pairwise(zip(levels, attributes, strict=True)):
+        if a.declared_size == b.declared_size:
+            raise DomainError(f"every {coarse} holds one {fine}: the levels group alike; leave one of them out")

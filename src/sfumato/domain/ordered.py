@@ -1,0 +1,238 @@
+"""Attributes of numbers: whole numbers and bins, with coarser cells by name."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypedDict, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.checks import Number, check_distinct, check_text, read_number, shorten, show_number
+from sfumato.codec import storable
+from sfumato.domain.attributes import (
+    MAX_CELLS,
+    MAX_LEVELS,
+    Attribute,
+    Level,
+    Missing,
+    Outside,
+    check_policies,
+    check_size,
+)
+from sfumato.errors import DomainError
+
+__all__ = ["Bins", "Integers"]
+
+Levels = Mapping[str, Number | Sequence[Number]] | Sequence[tuple[str, Number | Sequence[Number]]]
+"""Names of coarser cells with their width or their edges."""
+_Declared = tuple[tuple[str, Number | tuple[Number, ...]], ...]
+
+
+class _Policies(TypedDict):
+    outside: Outside | None
+    missing: Missing | None
+
+
+def _read_levels(given: object) -> _Declared:
+    """Declared levels as pairs of a name and a width or edges."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
+        raise DomainError(f"levels are a mapping of names to widths or lists of edges, not {shorten(given)}")
+    if len(pairs) > MAX_LEVELS:
+        raise DomainError(f"an attribute has at most {MAX_LEVELS} levels, not {len(pairs):,}")
+    read: list[tuple[str, Number | tuple[Number, ...]]] = []
+    for name, value in pairs:
+        check_text(name, "a level's name")
+        edges = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        if edges:
+            if len(value) > MAX_CELLS + 1:
+                raise DomainError(f"level {name!r} has more than {MAX_CELLS:,} cells")
+            read.append((name, tuple(read_number(e, f"an edge of level {name!r}") for e in value)))
+        else:
+            read.append((name, read_number(value, f"the width of level {name!r}")))
+    check_distinct([n for n, _ in read], "levels")
+    return tuple(read)
+
+
+def _check_edges(name: str, edges: Sequence[Number], cells: Sequence[Number]) -> None:
+    """Refuse a level that divides a cell or leaves some out."""
+    strange = sorted(set(edges) - set(cells))
+    if strange:
+        raise DomainError(f"level {name!r} would divide a cell at {show_number(strange[0])}, which is no edge of it")
+    if edges[0] != cells[0] or edges[-1] != cells[-1]:
+        first, last = show_number(cells[0]), show_number(cells[-1])
+        raise DomainError(f"level {name!r} must reach from {first} to {last}, as the cells do")
+
+
+def _groups(edges: Sequence[Number], starts: Sequence[Number]) -> NDArray[np.int64]:
+    """Between which edges every cell starts; compared in Python, where no edge is rounded."""
+    return np.array([bisect_right(edges, s) - 1 for s in starts], dtype=np.int64)
+
+
+def _check_levels(levels: Sequence[Level], cells: int) -> None:
+    """Refuse levels that group nothing, or that group alike."""
+    for i, level in enumerate(levels):
+        if level.attribute.declared_size == cells:
+            raise DomainError(f"level {level.name!r} groups no cells: it has {cells:,} of them, as the attribute has")
+        for other in levels[:i]:
+            if np.array_equal(level.groups, other.groups):
+                raise DomainError(f"levels {other.name!r} and {level.name!r} group the cells alike; leave one out")
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Integers(Attribute):
+    """Whole numbers from `low` to `high`, both included, in cells of `width` (the last may be narrower).
+
+    `levels` names coarser cells: a width, a multiple of `width`, or a list of edges, which ends with high + 1.
+    """
+
+    kind: ClassVar[str] = "integer"
+    ordered: ClassVar[bool] = True
+    low: int
+    high: int
+    width: int = 1
+    levels: Levels = ()
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "width"):
+            value = read_number(getattr(self, name), f"integer {name}")
+            if not isinstance(value, int) or abs(value) >= 2**53:
+                raise DomainError(f"integer {name} must be a whole number below 2^53, not {shorten(value)}")
+            object.__setattr__(self, name, value)
+        if self.high < self.low:
+            raise DomainError(f"integers from {self.low} to {self.high}: the range is reversed")
+        if self.width < 1:
+            raise DomainError(f"width must be at least 1, not {self.width}")
+        check_size(self.declared_size, f"integers from {self.low} to {self.high}")
+        check_policies(self.outside, self.missing, numeric=True)
+        object.__setattr__(self, "levels", _read_levels(self.levels))
+        _check_levels(self.groupings, self.declared_size)
+
+    @property
+    def declared_levels(self) -> _Declared:
+        """The names of the levels as declared, with their widths or edges."""
+        return cast(_Declared, self.levels)
+
+    @property
+    def groupings(self) -> tuple[Level, ...]:
+        starts = [a for a, _ in self.intervals] if self.levels else []
+        found: list[Level] = []
+        for name, given in self.declared_levels:
+            if isinstance(given, tuple):
+                coarse = Bins(given, outside=self.outside, missing=self.missing)
+                _check_edges(name, coarse.edges, [*starts, self.high + 1])
+                groups = _groups(given, starts)
+            else:
+                if not isinstance(given, int) or given % self.width:
+                    raise DomainError(f"level {name!r}: its width must be a multiple of {self.width}, not {given}")
+                coarse = Integers(self.low, self.high, given, outside=self.outside, missing=self.missing)
+                groups = np.arange(self.declared_size) // (given // self.width)
+            found.append(Level.of(name, coarse, groups))
+        return tuple(sorted(found, key=lambda level: level.attribute.size))
+
+    @property
+    def declared_size(self) -> int:
+        return -(-(self.high - self.low + 1) // self.width)
+
+    @property
+    def intervals(self) -> tuple[tuple[Number, Number], ...]:
+        starts = range(self.low, self.high + 1, self.width)
+        return tuple((s, min(s + self.width, self.high + 1)) for s in starts)
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        return tuple(str(a) if b == a + 1 else f"{a}..{b - 1}" for a, b in self.intervals)
+
+    @property
+    def midpoints(self) -> tuple[float, ...]:
+        return tuple((a + b - 1) / 2 for a, b in self.intervals)
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Bins(Attribute):
+    """Numbers in half-open bins [edge, next edge); `Bins.regular(low, high, width)` makes equal ones.
+
+    `levels` names coarser bins: a width, or a list of some of the edges with the first and the last.
+    """
+
+    kind: ClassVar[str] = "number"
+    ordered: ClassVar[bool] = True
+    edges: Sequence[Number]
+    levels: Levels = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.edges, (str, bytes)) or not hasattr(self.edges, "__iter__"):
+            raise DomainError(f"edges must be a list of numbers, not {shorten(self.edges)}")
+        # an endless list is cut where it is too long anyway
+        edges = tuple(read_number(e, "a bin edge") for e in itertools.islice(self.edges, MAX_CELLS + 2))
+        check_size(len(edges) - 1, "a list of bin edges")
+        for a, b in itertools.pairwise(edges):
+            if not a < b:
+                raise DomainError(f"bin edges must increase: {show_number(a)} is followed by {show_number(b)}")
+        check_policies(self.outside, self.missing, numeric=True)
+        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "levels", _read_levels(self.levels))
+        _check_levels(self.groupings, self.declared_size)
+
+    @property
+    def declared_levels(self) -> _Declared:
+        """The names of the levels as declared, with their widths or edges."""
+        return cast(_Declared, self.levels)
+
+    @property
+    def groupings(self) -> tuple[Level, ...]:
+        found: list[Level] = []
+        for name, given in self.declared_levels:
+            policies: _Policies = {"outside": self.outside, "missing": self.missing}
+            if isinstance(given, tuple):
+                coarse = Bins(given, **policies)
+            else:
+                coarse = Bins.regular(self.edges[0], self.edges[-1], given, **policies)
+            _check_edges(name, coarse.edges, self.edges)
+            found.append(Level.of(name, coarse, _groups(coarse.edges, self.edges[:-1])))
+        return tuple(sorted(found, key=lambda level: level.attribute.size))
+
+    @property
+    def declared_size(self) -> int:
+        return len(self.edges) - 1
+
+    @classmethod
+    def regular(
+        cls,
+        low: Number,
+        high: Number,
+        width: Number,
+        outside: Outside | None = None,
+        missing: Missing | None = None,
+        levels: Levels = (),
+    ) -> Bins:
+        """Bins of equal width from `low` to `high`; `width` must divide the range."""
+        start, stop, step = (Fraction(show_number(read_number(v, "a bin edge"))) for v in (low, high, width))
+        if step <= 0 or stop <= start:
+            raise DomainError(f"bins from {low} to {high} of width {width}: the range or the width is reversed")
+        count = (stop - start) / step
+        if count.denominator != 1:
+            raise DomainError(f"width {width} does not divide the range from {low} to {high}")
+        check_size(int(count), "a range of bins")
+        edges = [start + step * i for i in range(int(count) + 1)]
+        whole = [int(e) if e.denominator == 1 else float(e) for e in edges]
+        return cls(whole, levels, outside=outside, missing=missing)
+
+    @property
+    def intervals(self) -> tuple[tuple[Number, Number], ...]:
+        return tuple(itertools.pairwise(self.edges))
+
+    @property
+    def declared_labels(self) -> tuple[str, ...]:
+        return tuple(f"[{show_number(a)}, {show_number(b)})" for a, b in self.intervals)
+
+    @property
+    def midpoints(self) -> tuple[float, ...]:
+        return tuple((a + b) / 2 for a, b in self.intervals)

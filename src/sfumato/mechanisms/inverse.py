@@ -1,0 +1,219 @@
+"""The inverse of planning: from the accuracy that is needed to the least budget, and to the plan that has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.mechanisms.choose import plan
+from sfumato.operators import Family
+from sfumato.operators.base import FloatArray
+from sfumato.plans import Plan
+from sfumato.predictions import Entry
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import Neighbours
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
+
+__all__ = ["budget_for", "plan_for"]
+
+Margins = float | Mapping[Any, float]
+
+_KINDS = ("approx", "zcdp", "gdp", "pure")
+_UNBOUNDED = Fraction(1, 10**6)  # weight of what has no margin, relative to the least of the others
+
+
+def budget_for(
+    workload: Workload,
+    *,
+    margin: Margins,
+    confidence: float = 0.95,
+    target: str = "worst",
+    kind: str = "approx",
+    delta: Any = None,
+    neighbours: str | Neighbours,
+    **options: Any,
+) -> Budget:
+    """The least budget under which `sf.plan` with these options keeps to margins.
+
+    A margin is the half-width of an interval of the given confidence. `margin` is one number, in records, or a
+    mapping: from a part to a number in the part's unit, from a set of attributes (a tuple) or from a number of
+    attributes to one in records; a set goes before its number of attributes, and that before its part. What is
+    left out is not bounded. `target="worst"` bounds every query, `"rmse"` the query of root-mean-square
+    standard error of each part. `kind` is "approx" (with delta), "zcdp", "gdp" or "pure". Errors scale with
+    the budget, so one plan is enough; the result is rounded up to six digits and verified by planning with it.
+    Raises PlanError.
+    """
+    if target not in ("worst", "rmse"):
+        raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
+    wanted = _Wanted(workload, margin)
+
+    def found(budget: Budget) -> tuple[Plan, float]:
+        made = plan(workload, budget, neighbours=neighbours, **options)
+        return made, wanted.excess(made, confidence, target)
+
+    return _least(kind, delta, found).budget
+
+
+def plan_for(
+    workload: Workload,
+    *,
+    margin: Margins,
+    confidence: float = 0.95,
+    kind: str = "approx",
+    delta: Any = None,
+    neighbours: str | Neighbours,
+    **options: Any,
+) -> Plan:
+    """The plan that keeps to margins at the least budget: noise goes where the margins are wide.
+
+    `margin` and the rest as for `budget_for`, target "worst". The plan minimises the largest weighted standard
+    error of its workload, whose weights become 1 / margin^2; `plan.budget` is what it costs and
+    `plan.lower_bound` says how far that is from the least possible. Raises PlanError.
+    """
+    wanted = _Wanted(workload, margin)
+    weighted = wanted.weighted()
+
+    def found(budget: Budget) -> tuple[Plan, float]:
+        made = plan(weighted, budget, neighbours=neighbours, objective="max", **options)
+        return made, wanted.excess(made, confidence, "worst")
+
+    return _least(kind, delta, found)
+
+
+def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:
+    """The plan of the least budget whose margins exceed the wanted ones at most by a factor of 1."""
+    if kind not in _KINDS:
+        raise PlanError(f"kind must be {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, not {kind!r}")
+    _, excess = found(Budget.pure(1) if kind == "pure" else Budget.gdp(1))
+    size = Fraction(str(excess))
+    for attempt in range(40):
+        made, excess = found(_of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta))
+        if excess <= 1:
+            return made
+    raise PlanError("no budget was found that reaches this margin")
+
+
+class _Wanted:
+    """The margin of every table, and how a plan compares with it."""
+
+    def __init__(self, workload: Workload, margin: Margins) -> None:
+        self._workload = workload
+        given: dict[Any, float] = dict(margin) if isinstance(margin, Mapping) else {}
+        parts = list(workload.parts)
+        if not isinstance(margin, Mapping):
+            self._refuse_units(parts)
+            given = dict.fromkeys(parts, margin)
+        for key, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise PlanError(f"a margin must be a positive number of records, not {value!r}")
+            if isinstance(key, str) and key not in parts:
+                raise PlanError(f"margin names {key!r}; the parts are {', '.join(parts)}")
+        self._parts = {k: float(v) for k, v in given.items() if isinstance(k, str)}
+        self._orders = {k: float(v) for k, v in given.items() if type(k) is int}
+        named = {k: float(v) for k, v in given.items() if not isinstance(k, (str, int))}
+        self._sets = {frozenset(workload.domain.check_names(k)): v for k, v in named.items()}
+        tables = {(len(n), frozenset(n)) for i in workload.items for n in _names(workload.domain, i)} if self._sets else set()
+        unknown = [s for s in self._sets if (len(s), s) not in tables]
+        unknown_orders = set(self._orders) - {_order(i) for i in workload.items}
+        if unknown or unknown_orders:
+            what = ", ".join(sorted(unknown[0])) if unknown else f"{min(unknown_orders)} attributes"
+            raise PlanError(f"margin names tables of {what}, which this workload does not ask")
+
+    def _refuse_units(self, parts: list[str]) -> None:
+        other = {n: w.units for n, w in self._workload.parts.items() if w.units != (RECORDS,)}
+        if other:
+            listed = ", ".join(f"{n!r} is in {' and '.join(u)}" for n, u in other.items())
+            raise PlanError(
+                f"one margin for all parts would mix units: {listed}. Give a margin per part, such as "
+                f"margin={{{', '.join(f'{n!r}: …' for n in parts)}}}; a part left out is not bounded"
+            )
+
+    def limits(self, item: QueryBlock | QueryFamily) -> FloatArray:
+        """(tables,) margins of an item's tables, infinite where there is none."""
+        usual = self._orders.get(_order(item), self._parts.get(item.part, math.inf))
+        if not self._sets:
+            return np.full(len(item.family) if isinstance(item, QueryFamily) else 1, usual)
+        return np.array([self._sets.get(frozenset(names), usual) for names in _names(self._workload.domain, item)])
+
+    def excess(self, made: Plan, confidence: float, target: str) -> float:
+        """The largest ratio of a predicted margin to the wanted one."""
+        worst = 0.0
+        sums: dict[str, tuple[int, float, float, float]] = {}
+        for e, margin in zip(made.entries, made.entry_margins(confidence), strict=True):
+            limits = self.limits(e.item)
+            _, widest = e.by_table(margin)
+            if target == "worst":
+                worst = max(worst, float((widest / limits).max()))
+                continue
+            # one ratio of margin to deviation serves a part: the widest query's
+            ratio = float(widest.max()) / math.sqrt(float(e.powers.max()))
+            queries, squares, least, largest = sums.get(e.item.part, (0, 0.0, math.inf, 0.0))
+            limit = min(least, float(limits.min()))
+            sums[e.item.part] = queries + e.item.rows, squares + e.sum(), limit, max(largest, ratio)
+        means = [math.sqrt(s / q) * r / limit for q, s, limit, r in sums.values()]
+        return max([worst, *means])
+
+    def weighted(self) -> Workload:
+        """The same queries, each weighted by 1 / margin^2."""
+        items = [(i, self.limits(i)) for i in self._workload.items]
+        finite = [float(m[np.isfinite(m)].max()) for _, m in items if np.isfinite(m).any()]
+        largest = max(finite, default=1.0)
+        out: list[QueryBlock | QueryFamily] = []
+        for item, limits in items:
+            out += _reweighted(item, limits, largest)
+        return Workload(self._workload.domain, tuple(out))
+
+
+def _order(item: QueryBlock | QueryFamily) -> int:
+    return item.family.order if isinstance(item, QueryFamily) else len(item.attributes)
+
+
+def _names(domain: Domain, item: QueryBlock | QueryFamily) -> list[tuple[str, ...]]:
+    return Entry(item, np.ones(1)).names(domain)
+
+
+def _reweighted(
+    item: QueryBlock | QueryFamily, limits: FloatArray, largest: float
+) -> Iterator[QueryBlock | QueryFamily]:
+    """An item cut where the margin changes, with weights relative to the widest margin."""
+
+    def weight(limit: float) -> Fraction:
+        return Fraction(largest / limit) ** 2 if math.isfinite(limit) else _UNBOUNDED
+
+    if isinstance(item, QueryBlock):
+        scale = 1.0 if item.unit == RECORDS else max(item.block.operator.max_abs, 1e-300)
+        # sums are weighted in their largest value
+        yield replace(item, weight=weight(float(limits[0]) / scale))
+        return
+    # the order of the queries stays
+    cuts = np.flatnonzero(limits[1:] != limits[:-1]) + 1
+    for chosen in np.split(np.arange(len(limits)), cuts):
+        part = Family(item.family.names, item.family.factors, item.family.sets[chosen])
+        yield replace(item, family=part, weight=weight(float(limits[chosen[0]])))
+
+
+def _of_size(kind: str, size: Fraction, delta: Any) -> Budget:
+    """A budget whose noise is 1/size of the reference's, rounded up to six digits."""
+    if kind == "pure":
+        return Budget.pure(_digits(size))
+    if kind == "gdp":
+        return Budget.gdp(_digits(size))
+    if kind == "zcdp":
+        return Budget.zcdp(_digits(size**2 / 2))
+    if delta is None:
+        raise PlanError("kind='approx' needs delta=, such as '1e-6'")
+    return Budget.approx(_digits(Budget.gdp(size).epsilon(delta)), delta)
+
+
+def _digits(value: Fraction) -> Fraction:
+    """Rounded up to six significant decimal digits."""
+    exponent = math.floor(math.log10(float(value))) - 5
+    step = Fraction(10) ** exponent
+    return -(-value // step) * step

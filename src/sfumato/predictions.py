@@ -1,0 +1,117 @@
+"""Predicted errors before they are spread: per family of tables or block of queries, as compact as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.frames import Frame
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.workloads import QueryBlock, QueryFamily
+from sfumato.workloads.levels import family_names, names_asked
+
+__all__ = ["Entry", "by_order", "by_table", "expand"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Queries with the sums of squares of their rows of the reconstruction.
+
+    For a block one axis per factor, of length 1 where nothing changes; for a family of tables, all of whose
+    cells are alike, one number per table.
+    """
+
+    item: QueryBlock | QueryFamily
+    powers: FloatArray
+
+    @property
+    def order(self) -> int:
+        """Number of attributes of every table."""
+        return self.item.family.order if isinstance(self.item, QueryFamily) else len(self.item.attributes)
+
+    def sum(self) -> float:
+        """Sum over all queries."""
+        if isinstance(self.item, QueryFamily):
+            return float(self.powers @ self.item.family.rows_each)
+        return float(self.powers.mean()) * self.item.rows
+
+    def expand(self, values: FloatArray) -> FloatArray:
+        """Numbers compact as the powers, spread to one per query."""
+        if isinstance(self.item, QueryFamily):
+            return np.repeat(values, self.item.family.rows_each)
+        return expand(values, self.item)
+
+    def by_table(self, values: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Per table the mean and the largest of numbers compact as the powers (the powers, unless given)."""
+        values = self.powers if values is None else values
+        if isinstance(self.item, QueryFamily):
+            return values, values
+        return np.array([values.mean()]), np.array([values.max()])
+
+    def names(self, domain: Domain) -> list[tuple[str, ...]]:
+        """The attributes of every table, or the levels of theirs that are asked."""
+        if isinstance(self.item, QueryFamily):
+            return family_names(domain, self.item.family)
+        return [names_asked(domain, self.item.block)]
+
+    def cells(self) -> NDArray[np.int64]:
+        """Queries per table."""
+        if isinstance(self.item, QueryFamily):
+            return self.item.family.rows_each
+        return np.array([self.item.rows])
+
+
+def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
+    """A compact array of a block, spread to one value per query."""
+    shape = tuple(f.shape[0] for f in query.block.factors)
+    return np.broadcast_to(values, shape).reshape(-1)
+
+
+def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
+    """One row per table or block of queries."""
+    names = ("part", "attributes", "cells", "unit", "rmse", "worst_standard_error", "margin")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for e, margin in zip(entries, margins, strict=True):
+        mean, worst = e.by_table()
+        count = len(mean)
+        found = (
+            [e.item.part] * count,
+            [", ".join(held) or "(total)" for held in e.names(domain)],
+            e.cells().tolist(),
+            [e.item.unit] * count,
+            np.sqrt(mean * noise.variance).tolist(),
+            np.sqrt(worst * noise.variance).tolist(),
+            e.by_table(margin)[1].tolist(),
+        )
+        for column, values in zip(columns.values(), found, strict=True):
+            column += values
+    return Frame(columns)
+
+
+def by_order(entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
+    """One row per part, unit and number of attributes."""
+    rows: dict[tuple[str, int, str], list[float]] = {}
+    for e, margin in zip(entries, margins, strict=True):
+        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 5)
+        row[0] += len(e.cells())
+        row[1] += e.item.rows
+        row[2] += e.sum()
+        row[3] = max(row[3], float(e.powers.max()))
+        row[4] = max(row[4], float(margin.max()))
+    columns: dict[str, list[Any]] = {
+        "part": [part for part, _, _ in rows],
+        "attributes": [order for _, order, _ in rows],
+        "tables": [int(r[0]) for r in rows.values()],
+        "queries": [int(r[1]) for r in rows.values()],
+        "unit": [unit for _, _, unit in rows],
+        "rmse": [float(np.sqrt(r[2] / r[1] * noise.variance)) for r in rows.values()],
+        "worst_standard_error": [float(np.sqrt(r[3] * noise.variance)) for r in rows.values()],
+        "margin": [r[4] for r in rows.values()],
+    }
+    return Frame(columns)
