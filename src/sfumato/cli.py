@@ -123,9 +123,8 @@ def import_(
 @app.command()
 def plan(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file.")],
-    margin: Annotated[
-        float | None, typer.Option(help="Find the least budget for 95 % intervals of at most this half-width.")
-    ] = None,
+    margin: Annotated[float | None, typer.Option(help="The least budget for 95 % margins of at most this.")] = None,
+    margins: Annotated[bool, typer.Option("--margins", help="Keep to the spec's margins at the least budget.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Show every candidate that was considered.")] = False,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="PLAN", help="Save the plan to a file.")] = None,
@@ -139,23 +138,26 @@ def plan(
     """
     from dataclasses import replace
 
-    from sfumato.releasing import budget_of_margin, plan_of
+    from sfumato.releasing import budget_of_margin, plan_of, plan_of_margins
     from sfumato.report.facts import plan_facts
     from sfumato.specs import read_spec
 
+    if margins and margin:
+        raise InvalidInput("give --margin for one margin or --margins for those in the spec")
     read = read_spec(spec)
     with busy("planning") as progress:
         if margin is not None:
             read = replace(read, budget=budget_of_margin(read, margin))
-        found = plan_of(read, progress)
+        found = plan_of_margins(read) if margins else plan_of(read, progress)
     if out is not None:
         with writing(out):
             found.save(out)
     if as_json:
         print_json(plan_facts(found) | ({} if margin is None else {"margin": margin}))
         return
-    if margin is not None:
-        typer.echo(f"The least budget for a margin of {margin:,.6g} at 95 %: {read.budget}\n")
+    if margins or margin is not None:
+        what = f"the margins of {spec}" if margin is None else f"a margin of {margin:,.6g} at 95 %"
+        typer.echo(f"The least budget for {what}: {found.budget}\n")
     typer.echo(str(found if every else replace(found, considered=())))
     if out is not None:
         typer.echo(f"\nSaved to {out}. To release it: sfumato release {out} --source TABLE --ledger L --name N -o DIR")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput
-from sfumato.mechanisms import budget_for, choose, run
+from sfumato.mechanisms import budget_for, choose, plan_for, run
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -17,7 +17,7 @@ from sfumato.releases import Release
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
 
-__all__ = ["REPORT", "PageWarning", "budget_of_margin", "plan_of", "plan_or_spec", "release"]
+__all__ = ["REPORT", "PageWarning", "budget_of_margin", "plan_of", "plan_of_margins", "plan_or_spec", "release"]
 
 REPORT = "report.html"
 """The page's name in a release's folder."""
@@ -86,6 +86,18 @@ def budget_of_margin(spec: Spec, margin: float) -> Budget:
     """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
     kind, delta = spec.budget.kind, spec.budget.delta
     return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
+
+
+def plan_of_margins(spec: Spec) -> Plan:
+    """The plan that keeps to the margins of a spec's queries at the least budget of the spec's kind (and delta).
+
+    Raises InvalidInput where the spec states none, PlanError as `sf.plan_for`.
+    """
+    if not spec.margins:
+        raise InvalidInput(f"{spec.path} states no margin; add margin = 50 to the [[queries]] that need one")
+    kind, delta = spec.budget.kind, spec.budget.delta
+    options = {k: v for k, v in _options(spec).items() if k != "objective"}
+    return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)
 
 
 def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None = None) -> tuple[Plan, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -48,7 +49,8 @@ class Spec:
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder.
     `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective` and
-    `records` are as in `sf.plan`, and so is `public`, by tuples of names.
+    `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
+    95 % intervals that parts should have, for `sf.plan_for`.
     """
 
     domain: Domain
@@ -63,6 +65,7 @@ class Spec:
     records: int | None
     path: Path
     public: Mapping[tuple[str, ...], Any]
+    margins: Mapping[str, float]
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
@@ -86,9 +89,10 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     records = plan.whole("records")
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
+    workload, margins = _workload(root, domain)
     return Spec(
         domain=domain,
-        workload=_workload(root, domain),
+        workload=workload,
         budget=budget,
         source=_source(root, place.parent),
         neighbours=unit.neighbours,
@@ -99,6 +103,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         records=records,
         path=place,
         public=_public(root, domain),
+        margins=margins,
     )
 
 
@@ -156,7 +161,8 @@ def _public(root: Section, domain: Domain) -> dict[tuple[str, ...], Any]:
     return out
 
 
-def _workload(root: Section, domain: Domain) -> Workload:
+def _workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]]:
+    """The queries of all entries, and the margins of those that have one."""
     entries = root.sections("queries")
     if not 1 <= len(entries) <= _MAX_QUERIES:
         raise root.refuse(f"between 1 and {_MAX_QUERIES:,} tables [[queries]] are allowed, not {len(entries):,}")
@@ -168,6 +174,7 @@ def _workload(root: Section, domain: Domain) -> Workload:
                 check_distinct([*taken, name], "queries")
             taken.add(name)
     works: list[Workload] = []
+    margins: dict[str, float] = {}
     for entry, name in zip(entries, names, strict=True):
         work = _query(entry, domain)
         if name is None:
@@ -179,8 +186,13 @@ def _workload(root: Section, domain: Domain) -> Workload:
             entry.number("weight")
             with entry.guard("weight"):
                 work = work.named(name, entry.raw("weight"))
+        margin = entry.number("margin")
+        if margin is not None:
+            if not 0 < margin < math.inf:
+                raise entry.refuse(f"must be a positive number, in the unit of the answers, not {margin!r}", "margin")
+            margins[name] = float(margin)
         works.append(work)
-    return stack(*works)
+    return stack(*works), margins
 
 
 def _unused(name: str, taken: set[str]) -> str:
@@ -197,7 +209,7 @@ def _query(entry: Section, domain: Domain) -> Workload:
         given = f"it has {', '.join(kinds)}" if kinds else "it has none"
         raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(_KINDS)}; {given}", *kinds[1:2])
     build, options = _KINDS[kinds[0]]
-    entry.allow("name", "weight", kinds[0], *options)
+    entry.allow("name", "weight", "margin", kinds[0], *options)
     with entry.guard(kinds[0]):
         return build(entry, domain)
 

@@ -116,6 +116,19 @@ def test_the_least_budget_for_a_margin(run: Run) -> None:
     refused(run("plan", "spec.toml", "--margin", "-3"), "margin", "-3")
 
 
+def test_the_least_budget_for_the_margins_of_the_spec(run: Run) -> None:
+    refused(run("plan", "spec.toml", "--margins"), "states no margin", "margin = 50")
+    spec = Path("spec.toml")
+    spec.write_text(spec.read_text().replace("upto = 2\n", "upto = 2\nmargin = 20\n", 1))
+    told = run("plan", "spec.toml", "--margins", "-o", "spec.plan")
+    assert told.out.startswith("The least budget for the margins of spec.toml: (")
+    saved = load_plan("spec.plan")
+    table = saved.errors()
+    bounded = [m for p, m in zip(table["part"], table["margin"], strict=True) if p == next(iter(saved.workload.parts))]
+    assert 19.9 < max(bounded) <= 20
+    refused(run("plan", "spec.toml", "--margins", "--margin", "3"), "--margin")
+
+
 def test_a_page_about_a_plan(run: Run) -> None:
     assert run("plan", "spec.toml", "-o", "spec.plan").code == 0
     assert run("report", "spec.plan").code == 0

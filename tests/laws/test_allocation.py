@@ -339,8 +339,11 @@ def test_the_general_path_finds_the_same_noise(power: Literal[1, 2]) -> None:
     for s, precision in zip(mean.sets, mean.precision, strict=True):
         np.testing.assert_allclose(precision, [other[frozenset(map(str, r))] for r in s.tolist()], rtol=1e-11)
     largest = allocate(tables, sizes, objective="max", power=power, free_total=False)
-    _, bound = max_objective(effects, single, power)
-    assert bound == pytest.approx(largest.value, rel=1e-7)
+    precisions, bound = max_objective(effects, single, power)
+    squares = [np.array([precisions[frozenset(map(str, r))] ** -2.0 for r in s.tolist()]) for s in largest.sets]
+    reached = max((w * variances(s, largest.sets, squares, sizes)).max(initial=0) for s, w in tables)
+    assert bound == pytest.approx(largest.bound, rel=1e-7)
+    assert bound <= math.sqrt(reached) <= bound * (1 + 6e-8)
 
 
 def test_attributes_of_one_cell_and_tables_asked_twice() -> None:

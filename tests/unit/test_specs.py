@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sfumato.codec import fingerprint
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.specs import Spec, read_spec
-from sfumato.workloads import identity, marginals, predicates, prefix, ranges, sums, total, windows
+from sfumato.workloads import identity, marginals, predicates, prefix, ranges, stack, sums, total, windows
 from sfumato.workloads.schema import import_schema, spec_template
 
 SCHEMA = """\
@@ -397,3 +398,76 @@ def test_relative_paths_start_at_the_spec(tmp_path, monkeypatch):
     spec = read_spec("project/spec.toml")
     assert spec.domain["sex"].labels == ("one", "(other)")
     assert Path(spec.source) == Path("project/people.csv")
+
+
+MARGINAL_SPEC = """
+[schema.age]
+type = "integer"
+min = 0
+max = 9
+outside = "clamp"
+missing = "other"
+[schema.sex]
+type = "category"
+values = ["f", "m"]
+outside = "other"
+missing = "other"
+[privacy]
+rho = 0.5
+neighbours = "add-remove"
+[[public]]
+table = ["sex"]
+counts = [10, 20, 0]
+[[queries]]
+name = "pairs"
+marginals = 2
+factors = { age = "prefix" }
+margin = 12.5
+[[queries]]
+name = "windows"
+sets = [["age"]]
+factors = { age = ["windows", 3] }
+"""
+
+
+def test_factors_public_tables_and_margins(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(MARGINAL_SPEC)
+    spec = read_spec(path)
+    domain = spec.domain
+    wanted = stack(
+        pairs=marginals(domain, 2, factors={"age": "prefix"}),
+        windows=marginals(domain, sets=[["age"]], factors={"age": ("windows", 3)}),
+    )
+    assert fingerprint(spec.workload) == fingerprint(wanted)
+    assert spec.public == {("sex",): [10, 20, 0]}
+    assert spec.margins == {"pairs": 12.5}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('age = "prefix"', 'age = "magic"', 22, "'identity', 'prefix'"),
+        ('age = "prefix"', 'wage = "prefix"', 22, "no attribute is called 'wage'"),
+        ('["windows", 3]', '["windows"]', 27, "windows"),
+        ('["windows", 3]', '["windows", 30]', 27, "window"),
+        ("margin = 12.5", "margin = 0", 23, "positive"),
+        ("margin = 12.5", 'margin = "x"', 23, "number"),
+        ('table = ["sex"]', 'table = ["six"]', 17, "no attribute"),
+        ("counts = [10, 20, 0]", "cuonts = [10, 20, 0]", 18, "cuonts"),
+        (
+            '[[queries]]\nname = "windows"',
+            '[[public]]\ntable = ["sex"]\ncounts = [1]\n[[queries]]\nname = "windows"',
+            25,
+            "twice",
+        ),
+    ],
+)
+def test_marginal_options_are_refused_with_their_line(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(MARGINAL_SPEC.replace(old, new, 1))
+    with pytest.raises(SpecError, match=message) as refused:
+        read_spec(path)
+    assert refused.value.line == line

@@ -119,7 +119,11 @@ class _Wanted:
         self._orders = {k: float(v) for k, v in given.items() if type(k) is int}
         named = {k: float(v) for k, v in given.items() if not isinstance(k, (str, int))}
         self._sets = {frozenset(workload.domain.check_names(k)): v for k, v in named.items()}
-        tables = {(len(n), frozenset(n)) for i in workload.items for n in _names(workload.domain, i)} if self._sets else set()
+        tables = (
+            {(len(n), frozenset(n)) for i in workload.items for n in _names(workload.domain, i)}
+            if self._sets
+            else set()
+        )
         unknown = [s for s in self._sets if (len(s), s) not in tables]
         unknown_orders = set(self._orders) - {_order(i) for i in workload.items}
         if unknown or unknown_orders:
