@@ -253,9 +253,31 @@ def test_bounds_from_products(case: Changes, slices: int, data: st.DataObject) -
     assert patched == wanted if exact else patched >= wanted
 
 
+def test_weights_below_their_product_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three attributes, the last pair with less weight than its product; mutant: only weights above it cost."""
+    pairs = np.array([[0, 1], [0, 2], [1, 2]])
+    case = Changes.of(3, [Part(pairs, np.zeros_like(pairs), Weights.of([7, 7, 1]))], Inner((6,), (-3,)))
+    ones = np.ones(3, dtype=object)
+    monkeypatch.setattr(bounds_module, "_fit", lambda *_: (ones, [0, 0, 63], 0))
+    found = product_bound(case)
+    assert found is not None
+    assert found >= farthest(case) == 2 * (7 * 36 + 7 * 36 + 36) + 2 * 216
+
+
+def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells that one factor cannot tell apart and another can; mutant: both at their least inner product together."""
+    coarse, fine, signed = Dense([[1, 1, 0], [0, 0, 1]]), Dense(np.eye(3, dtype=np.int64)), Dense([[1, -1]])
+    blocks = [Block((("a",), ("b",)), (coarse, signed)), Block((("a",),), (fine,))]
+    monkeypatch.setattr(search_module, "MAX_WORK", 0)
+    monkeypatch.setattr(pairs_module, "MAX_WORK", 0)
+    found = sensitivity(blocks, {"a": 3, "b": 2}, REPLACE_ONE, 2)
+    assert found == Sensitivity(2, 6, exact=False)
+    assert brute_force(columns_of(blocks, {"a": 3, "b": 2}), Neighbours.REPLACE_ONE, 1, 2) == 6
+
+
 @laws
-@given(st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=3), st.integers(0, 2**40))
-def test_tables_of_absolute_differences(sizes: list[int], multiple: int) -> None:
+@given(st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=3))
+def test_tables_of_absolute_differences(sizes: list[int]) -> None:
     """Mutant: positions in the wrong bit; rows of equal entries counted once."""
     table = Absolute(tuple(((1, n - 1, -1), (1, -1, n - 1), (n - 2, -1, -1)) for n in sizes))
     found = table.tables(np.arange(len(sizes))[None])[0].tolist()

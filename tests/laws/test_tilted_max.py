@@ -131,6 +131,18 @@ def test_simulated_errors_are_the_claimed_ones(name: str, relation: Neighbours) 
 
 
 @pytest.mark.parametrize("name", list(CASES))
+def test_releases_measure_what_was_planned(name: str) -> None:
+    """Every answer within ten standard errors, which are far below a record. Mutant: families counted by shape."""
+    done = sf.plan(
+        _workload(CASES[name]), sf.gdp(1000), neighbours="add-remove", mechanism="marginals", objective="max"
+    )
+    x = np.random.default_rng(6).integers(0, 50, tuple(SIZES.values()))
+    errors = sf.release(done, sf.Histogram(x), ledger=None).answers - done.workload.operator.matvec(x.reshape(-1))
+    assert done.max_standard_error < 0.02
+    assert np.abs(errors / done.standard_errors()).max() < 10
+
+
+@pytest.mark.parametrize("name", list(CASES))
 def test_plans_for_the_largest_error_are_near_their_bound_and_no_worse_than_others(name: str) -> None:
     plain, tilted = _plans(CASES[name], "max", Neighbours.ADD_REMOVE)
     for_mean = _plans(CASES[name], "mean", Neighbours.ADD_REMOVE)[-1]

@@ -125,8 +125,8 @@ def _worst(errors: FloatArray, covariance: FloatArray, fourth: FloatArray) -> fl
     """
     empirical = errors.T @ errors / len(errors)
     variances = np.diag(covariance)
-    spread = np.multiply.outer(variances, variances) + covariance**2 + fourth
     # what is known has no error; rounding is allowed for
+    spread = np.maximum(np.multiply.outer(variances, variances) + covariance**2 + fourth, 0.0)
     least = 1e-9 * variances.max()
     return float((np.abs(empirical - covariance) / (np.sqrt(spread / len(errors)) + least)).max())
 

@@ -213,13 +213,13 @@ def _extend(sets: Positions, sizes: Sequence[int], small: int, rows: int) -> Blo
     """Blocks of one group more, or of as many where that does not pay; the last column may be empty."""
     number, order = len(sizes), sets.shape[1]
     further = -sets.sum(axis=1) % max(small, 1)
-    fresh = (sets != further[:, None]).all(axis=1) & (small > 0)
+    # A sum that leads back into the set gives a union that no other set shares, so it does not pay.
     unions = np.sort(np.column_stack([sets, further]), axis=1)
     first, kind = _distinct(unions, number + 1)
     alone = _price(_cells(sizes, sets), np.zeros(len(sets), dtype=np.int64), rows)
-    shared = np.bincount(kind[fresh], minlength=len(first))
-    joint = _price(_cells(sizes, unions[first]), np.minimum(shared, order + 1), rows)
-    pays = fresh & (np.bincount(kind[fresh], weights=alone[fresh], minlength=len(first)) > joint)[kind]
+    shared = np.minimum(np.bincount(kind, minlength=len(first)), order + 1)
+    joint = _price(_cells(sizes, unions[first]), shared, rows)
+    pays = (np.bincount(kind, weights=alone, minlength=len(first)) > joint)[kind]
     whole = np.column_stack([sets, np.full(len(sets), number)])
     blocks = np.where(pays[:, None], unions, whole)
     first, kind = _distinct(blocks, number + 1)

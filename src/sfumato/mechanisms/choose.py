@@ -29,6 +29,8 @@ MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals
 """What `mechanism=` accepts."""
 
 _OBJECTIVES = ("mean", "max")
+_MANY = 500  # tables; below, every candidate is shown
+_MET = 1e-3
 
 
 def plan(
@@ -121,6 +123,11 @@ def _problem(
     return Problem(workload, budget, unit, noise_for(budget, noise), objective, records, lattice == "unit", known)
 
 
+def _is_best(made: Plan) -> bool:
+    """Whether a plan meets its proved bound, up to the rounding of its multiples."""
+    return made.bound is not None and made.objective_value <= made.bound * (1 + _MET)
+
+
 def _candidates(
     problem: Problem, mechanism: str, progress: Progress | None
 ) -> tuple[list[Plan], tuple[Candidate, ...]]:
@@ -128,8 +135,14 @@ def _candidates(
     asked = {"laplace": "direct", "gaussian": "direct"}.get(mechanism, mechanism)
     plans: list[Plan] = []
     refused: list[Candidate] = []
-    for name, make in _DESIGNS.items():
+    many = problem.workload.tables > _MANY
+    # of many tables residuals are likely the best, and proved to be so
+    for name in sorted(_DESIGNS, key=lambda n: many and n != "marginals"):
+        make = _DESIGNS[name]
         if asked not in ("auto", name):
+            continue
+        if many and any(_is_best(p) for p in plans):
+            refused.append(Candidate(name, "", None, None, "not tried: the chosen plan meets its proved lower bound"))
             continue
         if problem.known and name != "marginals":
             refused.append(Candidate(name, "", None, None, "makes no use of public tables"))

@@ -61,9 +61,12 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     power = 1 if problem.noise == "laplace" else 2
     pieces: list[Piece] = []
     squared, known = 0.0, True
-    families = _families(problem)
-    if len(families) > MAX_FAMILIES:
-        raise PlanError(f"{len(families):,} tables are too many to optimise one by one; marginals serve them together")
+    sets = {frozenset(q.attributes) for q in problem.workload.blocks}
+    longest = max(map(len, sets))
+    # none of the largest sets lies in another, so each would be optimised by itself
+    families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
+    if not 0 < len(families) <= MAX_FAMILIES:
+        raise PlanError("too many tables to optimise one by one; marginals serve them together")
     for names, members in families:
         blocks = [problem.workload.blocks[i] for i in members]
         groups, solved = _solve(problem, names, blocks, progress)

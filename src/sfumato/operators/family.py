@@ -169,8 +169,14 @@ class Family:
         starts, width = self.starts[chosen], rows.shape[1]
         if np.all(np.diff(starts) == width):
             into[starts[0] : starts[-1] + width] = rows.reshape(-1)
+        elif self._uniform:
+            into.reshape(len(self), width)[chosen] = rows
         else:
             into[starts[:, None] + np.arange(width)] = rows
+
+    @functools.cached_property
+    def _uniform(self) -> bool:
+        return bool((self.rows_each == self.rows_each[0]).all())
 
     def __repr__(self) -> str:
         return f"<Family of {len(self):,} sets of {self.order} attributes>"

@@ -102,8 +102,9 @@ class Release:
         for item, powers in self._tabled():
             family = item.family
             sizes = np.array([f.shape[0] for f in family.factors])
+            every = family_names(self.workload.domain, family)
             for chosen, rows in self.plan.strategy.answer_family(self.estimate, family):
-                names = tuple(family_names(self.workload.domain, family, chosen))
+                names = tuple(every[i] for i in chosen.tolist())
                 shape = tuple(sizes[family.sets[chosen[0]]].tolist())
                 values = rows.reshape(len(chosen), *shape)
                 if powers is None:

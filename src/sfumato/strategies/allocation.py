@@ -29,7 +29,7 @@ _MAX_CONSTRAINTS = 5_000_000
 _ROUNDING = 1e-11
 _LEAST_WEIGHT = 1e-30
 _GAIN, _MOST_PACE = 1.5, 1e4
-_PACED_STEP, _LARGEST_FALL = 2.0, 10.0
+_PACED_STEP = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def least_largest(
         pace = np.where(np.sign(steps) == side, np.minimum(_GAIN * pace, _MOST_PACE), 1.0)
         side = np.sign(steps)
         most = np.maximum(np.abs(steps), _PACED_STEP)
-        logs = np.log(weights) + np.maximum(np.clip(pace * steps, -most, most), -_LARGEST_FALL)
+        logs = np.log(weights) + np.clip(pace * steps, -most, most)
         weights = np.exp(logs - float(logs.max()))
         weights = np.maximum(weights / weights.sum(), _LEAST_WEIGHT)
         weights /= weights.sum()

@@ -66,7 +66,7 @@ def _kept(
 def corners(x: FloatArray, y: FloatArray, slack: float) -> NDArray[np.intp]:
     """Positions of points (x, y) >= 0 such that no a x + b y with a, b >= 0 is larger elsewhere by more than `slack`.
 
-    Between two corners the farthest point above their chord is one more, unless it is within the slack [sandwich].
+    Between two corners the farthest point above their chord is one more, unless it is within the slack.
     """
     right, top = int(np.lexsort((y, x))[-1]), int(np.lexsort((x, y))[-1])
     found, open_ = {right, top}, [(right, top)]

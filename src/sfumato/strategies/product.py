@@ -150,7 +150,10 @@ class Product(Strategy):
         if ones is not None:
             lines = [[p.operator.matvec(self._ones_of(p, ones)) for p in pair] for pair in pairs]
             known = self.divisor**-2 / math.prod(float(o.sum()) for o in ones)
-            out -= joined(known, [np.multiply.outer(a, b) for a, b in lines])
+            taken = joined(known, [np.multiply.outer(a, b) for a, b in lines])
+            out -= taken
+            # what is known has no error, not one of rounding that may be negative
+            out[np.abs(out) <= 1e-13 * np.abs(taken)] = 0.0
         return out
 
     def table_covariance(self, first: Block, second: Block) -> FloatArray | None:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sfumato.domain import Attribute, Domain, Level
 from sfumato.errors import WorkloadError
@@ -81,11 +80,10 @@ def table_names(domain: Domain, block: Block) -> tuple[str, ...] | None:
     return names_asked(domain, block) if cells else None
 
 
-def family_names(domain: Domain, family: Family, chosen: ArrayLike | None = None) -> list[tuple[str, ...]]:
-    """What the axes of every table of a family are called, or of the chosen ones."""
+def family_names(domain: Domain, family: Family) -> list[tuple[str, ...]]:
+    """What the axes of every table of a family are called."""
     shown = [_read(domain, n, f)[0] for n, f in zip(family.names, family.factors, strict=True)]
-    sets = family.sets if chosen is None else family.sets[np.asarray(chosen)]
-    return [tuple(shown[a] for a in axes) for axes in sets.tolist()]
+    return [tuple(shown[a] for a in axes) for axes in family.sets.tolist()]
 
 
 def is_table(domain: Domain, family: Family) -> bool:

@@ -128,6 +128,7 @@ def test_a_streamed_tensor_agrees_with_brute_force(problem: tuple[Domain, IntArr
         ([2, 7, 3, 40, 2, 5, 9, 2, 11, 3, 4, 2], 9_000, (1, 3)),
         ([4] * 70, 3_000, (2, 1, 0)),
         ([2] * 14, 70_000, (5, 0)),
+        ([10] * 26, 200, (3,)),
     ],
 )
 def test_complete_families_are_streamed(store: Any, shape: list[int], rows: int, orders: tuple[int, ...]) -> None:
@@ -174,6 +175,36 @@ def test_tables_of_many_shapes_are_gathered(monkeypatch: pytest.MonkeyPatch) -> 
     check_stream(in_columns(domain, records), domain, records, sets)
     assert len(held) == 56 + 28
     assert max(held) <= 500
+
+
+def test_what_is_held_does_not_swell_a_batch() -> None:
+    outbox = summing.Outbox()
+    assert list(outbox.put(0, np.array([0]), np.ones((1, 2**16), dtype=np.int64))) == []
+    found = list(outbox.put(0, np.arange(1, 17), np.ones((16, 2**16), dtype=np.int64)))
+    assert [(f, p.tolist(), t.shape) for f, p, t in [*found, *outbox.rest()]] == [
+        (0, [0], (1, 2**16)),
+        (0, list(range(1, 17)), (16, 2**16)),
+    ]
+
+
+def test_a_pass_over_the_records_counts_no_more_cells_than_it_may() -> None:
+    shape = [3, 5, 7, 40, 60, 2, 90, 11, 30, 200]
+    packed = packing.pack(shape, [combinations(10, k) for k in (3, 2, 1, 0)], 500)
+    passes = list(counting._passes(packed, 20_000))
+    cells = [[len(p.blocks) * math.prod(p.sizes) for p in parts] for parts in passes]
+    assert all(
+        sum(c) <= 20_000 or (len(c) == 1 and len(parts[0].blocks) == 1) for c, parts in zip(cells, passes, strict=True)
+    )
+    assert sum(map(sum, cells)) == sum(len(p.blocks) * math.prod(p.sizes) for p in packed)
+    assert len(passes) < 2 * sum(map(sum, cells)) / 20_000 + 2
+
+
+def test_a_tensor_is_not_handed_out_itself() -> None:
+    domain = plain([3, 4])
+    counts = in_tensor(domain, np.array([[0, 1], [2, 3]]))
+    ((_, _, tables),) = counts.stream([combinations(2, 2)])
+    tables[...] = 7
+    assert int(counts.tensor.sum()) == 2
 
 
 def test_no_records_and_no_sets() -> None:

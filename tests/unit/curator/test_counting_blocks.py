@@ -113,11 +113,19 @@ def test_packing_saves_passes_over_the_records(size: int, count: int, rows: int,
     assert all((a == 1).all() for a in answered)
 
 
-def test_a_large_attribute_is_never_what_a_block_grows_by() -> None:
-    shape = [5000, *[10] * 40]
-    found = pack(shape, [combinations(41, 2)], 100_000)
-    assert check_clusters(shape, [combinations(41, 2)], found) < 820 / 2
-    assert sum(len(c.blocks) for c in found if 5000 in c.sizes) == 40
+def test_blocks_grow_by_small_attributes() -> None:
+    """Mutant: growing by any attribute, which makes 150 blocks more."""
+    shape, sets = [100] * 30 + [5] * 60, [combinations(90, 2)]
+    assert check_clusters(shape, sets, pack(shape, sets, 20_000)) <= 1500
+
+
+def test_no_block_outgrows_the_caches_however_many_records_it_would_save() -> None:
+    shape, sets = [2, 10, 10, 300, 2, 3], [family([(0, 1, 2, 3), (0, 1, 2, 4)], 4)]
+    for rows in (10**6, 10**10):
+        check_clusters(shape, sets, pack(shape, sets, rows))
+    asked, which = packing._merge(6, sets)
+    blocks, home = packing._settle(shape, asked, (np.arange(6)[None], np.zeros(2, dtype=np.int64)), 10**10)
+    check_clusters(shape, sets, packing.clusters(shape, sets, blocks, [home[w] for w in which]))
 
 
 def test_numbers_of_rows_that_do_not_fit_a_word_are_told_apart() -> None:
