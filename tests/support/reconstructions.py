@@ -14,6 +14,9 @@ from sfumato.strategies.base import Strategy
 __all__ = ["check_covariances", "reconstruction"]
 
 
+_UNIT = 2.0**40
+
+
 def reconstruction(strategy: Strategy, block: Block) -> FloatArray:
     """R: the answers to a block as a linear map of what is measured, (rows, measured)."""
     sizes = [b.rows for b in strategy.blocks]
@@ -21,9 +24,9 @@ def reconstruction(strategy: Strategy, block: Block) -> FloatArray:
     def answer(values: FloatArray) -> FloatArray:
         return strategy.answer(strategy.estimate(np.split(values, np.cumsum(sizes)[:-1]), 0), block)
 
-    # what is known from elsewhere moves the answers, not their errors
+    # what is known from elsewhere moves the answers, not their errors; large units drown its rounding
     known = answer(np.zeros(sum(sizes)))
-    return np.stack([answer(unit) - known for unit in np.eye(sum(sizes))], axis=1)
+    return np.stack([answer(unit) - known for unit in _UNIT * np.eye(sum(sizes))], axis=1) / _UNIT
 
 
 def check_covariances(strategy: Strategy, blocks: Sequence[Block], found: Sequence[FloatArray]) -> None:
