@@ -110,7 +110,10 @@ def fields() -> st.SearchStrategy[str]:
 @given(st.data())
 def test_text_agrees_with_the_reference(tmp_path: Path, data: st.DataObject) -> None:
     # levels of two hierarchies may not share their names
-    drawn = data.draw(st.lists(attributes(), min_size=1, max_size=3, unique_by=lambda a: str(getattr(a, "levels", ()) or repr(a))))
+    def name(attribute: Attribute) -> str:
+        return str(getattr(attribute, "levels", ()) or repr(attribute))
+
+    drawn = data.draw(st.lists(attributes(), min_size=1, max_size=3, unique_by=name))
     domain = Domain({f"col {i}": a for i, a in enumerate(drawn)})
     row = st.tuples(*(fields() for _ in domain.names))
     rows = data.draw(st.lists(row, max_size=30))
