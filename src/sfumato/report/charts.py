@@ -18,6 +18,7 @@ _NAMED = 40
 _DOTS = 3_000
 LONGEST = 20
 _STEP = 20
+_LEAST_PAIRS, _MOST_PAIRS = 6, 1_500
 _NARROW, _WIDE = 360, 900
 _COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
 _ACCENT = "var(--series-1)"
@@ -178,6 +179,37 @@ def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
     }
     spec["mark"] = {"type": "circle", "size": 36, "opacity": 0.7, "color": _ACCENT}
     return _coloured(spec, parts)
+
+
+def pair_map(found: Sequence[Family]) -> Spec | None:
+    """The typical error of every table over two attributes, one down and one across; for a picture of 6 to 1,500."""
+    pairs = {f.attributes: f for f in found if len(f.attributes) == 2 and f.rmse > 0}
+    if not _LEAST_PAIRS <= len(pairs) <= _MOST_PAIRS:
+        return None
+    order = list(dict.fromkeys(a for names in pairs for a in names))
+    rows = [
+        r | {"across": f.attributes[1], "down": f.attributes[0]}
+        for f, r in zip(pairs.values(), _rows(list(pairs.values())), strict=True)
+    ]
+    spec = _base(rows, {"step": _STEP})
+    axis: Spec = {"ticks": False, "domain": False, "labelLimit": 160}
+    # a scale between colours of the page's theme cannot be drawn, one of opacity can
+    kind = _size_scale([f.rmse for f in pairs.values()]).get("type", "linear")
+    depth: Spec = {"type": kind, "range": [0.15, 1.0]}
+    spec["encoding"] = {
+        "x": {
+            "field": "across",
+            "type": "nominal",
+            "sort": order,
+            "title": None,
+            "axis": axis | {"labelAngle": -45, "labelOverlap": False},
+        },
+        "y": {"field": "down", "type": "nominal", "sort": order, "title": None, "axis": axis},
+        "opacity": {"field": "rmse", "type": "quantitative", "title": "typical error", "scale": depth},
+        "tooltip": _FAMILY_TIPS,
+    }
+    spec["mark"] = {"type": "rect", "color": _ACCENT}
+    return spec
 
 
 def _coloured(spec: Spec, parts: list[str]) -> Spec:

@@ -17,7 +17,10 @@ __all__ = ["Family", "above_bound", "families", "family_name", "plan_facts", "se
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One table or family of queries with its predicted errors; `order` is its number of attributes."""
+    """One table or family of queries with its predicted errors; `order` is its number of attributes.
+
+    `attributes` are the names of a table's axes, none for queries that are no table.
+    """
 
     name: str
     part: str
@@ -27,6 +30,7 @@ class Family:
     rmse: float
     worst: float
     margin: float
+    attributes: tuple[str, ...] = ()
 
     @property
     def smallest(self) -> int:
@@ -51,17 +55,23 @@ def families(plan: Plan, part: str | None = None) -> list[Family]:
     found: list[Family] = []
     for e in plan.entries:
         item = e.item
-        named = [family_name(item, plan.workload)] if isinstance(item, QueryBlock) else _table_names(plan, item)
+        named = _named(plan, item)
         shared = safe_text(item.part), e.order
-        for name, queries, own in zip(named, e.cells().tolist(), itertools.islice(numbers, len(named)), strict=True):
+        errors = itertools.islice(numbers, len(named))
+        for (name, axes), queries, own in zip(named, e.cells().tolist(), errors, strict=True):
             if part in (None, item.part):
-                found.append(Family(name, *shared, queries, safe_text(item.unit), *own))
+                found.append(Family(name, *shared, queries, safe_text(item.unit), *own, axes))
     return found
 
 
-def _table_names(plan: Plan, item: QueryFamily) -> list[str]:
+def _named(plan: Plan, item: QueryBlock | QueryFamily) -> list[tuple[str, tuple[str, ...]]]:
+    """The name of every table or block of queries, and of a table's axes."""
     domain = plan.workload.domain
-    return [safe_text(" × ".join(names) or "total") for names in family_names(domain, item.family)]
+    if isinstance(item, QueryBlock):
+        axes = (table_names(domain, item.block) or ()) if item.unit == RECORDS else ()
+        return [(family_name(item, plan.workload), tuple(map(safe_text, axes)))]
+    tables = [tuple(map(safe_text, names)) for names in family_names(domain, item.family)]
+    return [(" × ".join(names) or "total", names) for names in tables]
 
 
 def above_bound(plan: Plan) -> float | None:

@@ -80,6 +80,10 @@ def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
             specs[f"errors-{i}"] = spec
             label = f"Typical error of each table or family, in {unit}; point at one for its name and margin."
             error_charts.append((unit, f"errors-{i}", label))
+    spec = charts.pair_map(found)
+    if spec is not None:
+        specs["pairs"] = spec
+        error_charts.append(("", "pairs", "Typical error of the table over every two attributes."))
     caption, worst = sections.worst(found)
     name = safe_text(release.provenance.name) if release is not None else f"Plan: {plan.mechanism}"
     if release is not None and release.part is not None:

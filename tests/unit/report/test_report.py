@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -284,7 +285,7 @@ def test_the_example_can_be_asked(release: Release) -> None:
 
 def test_a_plan_has_no_answers(plan: Plan) -> None:
     page = Page(render(plan))
-    assert not [k for k in page.charts if not k.startswith("errors")]
+    assert {k for k in page.charts if not k.startswith("errors")} == {"pairs"}
     assert "No data were read" in page.text
     assert "sfumato release PLAN" in page.text
     assert 'id="answers"' not in render(plan)
@@ -338,6 +339,18 @@ def test_many_families_become_strips_and_the_worst_is_kept(plan: Plan) -> None:
     assert max(r["rmse"] for r in rows) == 7_000.0
     assert {r["strip"] for r in rows} == {"1 attribute", "2 attributes", "3 attributes"}
     assert all(0 <= r["jitter"] <= 1 for r in rows)
+
+
+def test_every_pair_is_a_square_of_the_map() -> None:
+    space = Domain({f"a{i}": i + 2 for i in range(5)})
+    found = planned(marginals(space, upto=2))
+    rows = Page(render(found)).charts["pairs"]["data"]["values"]
+    assert {(r["down"], r["across"]) for r in rows} == set(itertools.combinations(space.names, 2))
+    table = found.errors()
+    errors = dict(zip(table["attributes"], table["rmse"], strict=True))
+    assert all(r["rmse"] == pytest.approx(errors[f"{r['down']}, {r['across']}"], rel=1e-4) for r in rows)
+    few = planned(marginals(Domain({"a": 2, "b": 3, "c": 4}), order=2))
+    assert "pairs" not in Page(render(few)).charts
 
 
 def test_families_of_one_name_keep_their_own_lines(plan: Plan) -> None:
