@@ -86,8 +86,8 @@ def _residuals(rng: np.random.Generator, tilted: tuple[str, ...], known: tuple[K
 def test_covariances_of_residuals_are_those_of_the_reconstruction(
     seed: int, tilted: tuple[str, ...], public: bool
 ) -> None:
-    """Mutants: n^-1 for n^-2 outside the set, all sets for those of common attributes, 1/n added, tilts of 1/n,
-    axes of the second table in its own order."""
+    """Mutants: n^-1 for n^-2 outside the set, sets beyond those of common attributes, 1/n added, tilts of 1/n,
+    rows of the second block first."""
     rng = np.random.default_rng(seed)
     known = (Known((0, 2), rng.integers(0, 9, (5, 3))), Known((1,), rng.integers(0, 9, 4))) if public else ()
     try:
@@ -96,6 +96,17 @@ def test_covariances_of_residuals_are_those_of_the_reconstruction(
     except PlanError:
         return  # contrasts that do not determine the cells
     blocks = [_block(rng), _block(rng)]
+    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+
+
+@pytest.mark.parametrize("tilted", [(), ("a",), ("b", "c")])
+def test_joined_factors_may_name_their_attributes_in_any_order(tilted: tuple[str, ...]) -> None:
+    """Mutant: the axes of a joined factor in the order of the other block."""
+    rng = np.random.default_rng(3)
+    strategy = _residuals(rng, tilted, ())
+    orders = [("a", "b"), ("b", "a"), ("a", "b", "c"), ("c", "a", "b"), ("b", "c", "a")]
+    blocks = [Block((n,), (Dense(rng.integers(-2, 3, (4, math.prod(SIZES[a] for a in n)))),)) for n in orders]
+    blocks += [Block((("c", "a"), ("b",)), (Dense(rng.integers(-2, 3, (2, 15))), Prefix(4))), _tables("b", "a")]
     check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
 
 

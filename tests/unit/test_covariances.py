@@ -118,6 +118,20 @@ def test_the_compact_form_of_a_table_too_large_to_list() -> None:
         plan.covariance(names)
 
 
+def test_groups_of_cells_are_not_alike() -> None:
+    """Mutant: a level's groups taken for the cells of its attribute."""
+    domain = sf.Domain({"age": sf.Integers(0, 5, levels={"half": [0, 2, 6]}), "sex": sf.Categories(["f", "m"])})
+    plan = _plan(sf.marginals(domain, upto=2))
+    with pytest.raises(sf.PlanError, match="take covariance"):
+        plan.table_covariances(("half",), ("age",))
+    with pytest.raises(sf.PlanError, match="take covariance"):
+        plan.table_covariances(("sex",), ("half", "sex"))
+    cells = plan.covariance(("age",))
+    sums = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+    assert plan.covariance(("half",)) == pytest.approx(sums @ cells @ sums.T)
+    assert plan.covariance(("half",), ("age",)) == pytest.approx(sums @ cells)
+
+
 def test_refusals() -> None:
     plan = _plan()
     with pytest.raises(sf.NotAnswerable, match="age, pay, sex"):
