@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.strategies.optimal import optimize
+from sfumato.strategies.optimum.optimal import optimize
 
 Arguments = dict[str, Any]
 

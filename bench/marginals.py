@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.strategies.incidence import Sets, closure, locate, patterns
-from sfumato.strategies.tables import allocate
+from sfumato.strategies.residual.incidence import Sets, closure, locate, patterns
+from sfumato.strategies.residual.tables import allocate
 
 TABLES = {
     "CPS": [50, 100, 7, 4, 2],

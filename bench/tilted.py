@@ -25,8 +25,8 @@ from sfumato.mechanisms import marginals
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix, Sparse
 from sfumato.plans import Plan, Problem, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.tilted import Product, Union, optimise
-from sfumato.strategies.tilted_max import Largest, optimise_largest
+from sfumato.strategies.tilts.largest import Largest, optimise_largest
+from sfumato.strategies.tilts.tilted import Product, Union, optimise
 from sfumato.workloads import QueryBlock, Workload
 
 TABLES = {

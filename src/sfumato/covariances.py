@@ -13,7 +13,7 @@ from sfumato.frames import Frame
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.base import Strategy
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.residual.covariance import check_size
 from sfumato.workloads import Workload, predicates
 from sfumato.workloads.levels import table_block
 

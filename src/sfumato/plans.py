@@ -26,7 +26,7 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.base import Strategy
 from sfumato.strategies.calibrate import NoiseName, calibrate
-from sfumato.strategies.residuals import Known
+from sfumato.strategies.residual.residuals import Known
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]

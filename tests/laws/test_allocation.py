@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.strategies import tables as module
-from sfumato.strategies.allocation import Effect, least_largest, max_objective, sum_objective
-from sfumato.strategies.incidence import Sets, patterns
-from sfumato.strategies.tables import Allocation, allocate, variances
+from sfumato.strategies.residual import tables as module
+from sfumato.strategies.residual.allocation import Effect, least_largest, max_objective, sum_objective
+from sfumato.strategies.residual.incidence import Sets, patterns
+from sfumato.strategies.residual.tables import Allocation, allocate, variances
 
 Vector = NDArray[np.float64]
 Tables = list[tuple[Sets, Vector]]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.operators.base import FloatArray
-from sfumato.strategies import bounds
-from sfumato.strategies.bounds import union_bound
-from sfumato.strategies.optimal import optimize
-from sfumato.strategies.tilted import Product, Union, optimise
+from sfumato.strategies.optimum.optimal import optimize
+from sfumato.strategies.tilts import bounds
+from sfumato.strategies.tilts.bounds import union_bound
+from sfumato.strategies.tilts.tilted import Product, Union, optimise
 
 Weights = dict[str, FloatArray]
 

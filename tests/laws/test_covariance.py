@@ -26,11 +26,11 @@ from sfumato.operators import (
     Window,
 )
 from sfumato.strategies.base import Strategy
-from sfumato.strategies.components import Lift
 from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
-from sfumato.strategies.incidence import closure
 from sfumato.strategies.product import Product
-from sfumato.strategies.residuals import Known, Residuals
+from sfumato.strategies.residual.components import Lift
+from sfumato.strategies.residual.incidence import closure
+from sfumato.strategies.residual.residuals import Known, Residuals
 from sfumato.strategies.stacked import Stacked
 from support.reconstructions import check_covariances, reconstruction
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.strategies.incidence import Sets, closure, distinct, locate, patterns
-from sfumato.strategies.symmetry import kinds, sorted_kinds
-from sfumato.strategies.tables import Lattice
+from sfumato.strategies.residual.incidence import Sets, closure, distinct, locate, patterns
+from sfumato.strategies.residual.symmetry import kinds, sorted_kinds
+from sfumato.strategies.residual.tables import Lattice
 
 
 def _combinations(attributes: int, order: int) -> Sets:

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from sfumato.errors import WorkloadError
 from sfumato.operators.blas import single_thread
-from sfumato.strategies.blocks import FactorBlock, GramBlock, factor_block, gram_block
-from sfumato.strategies.dual import cold_start, solve
-from sfumato.strategies.optimal import Optimum, optimize
-from sfumato.strategies.reductions import Problem, distinct_columns
+from sfumato.strategies.optimum.blocks import FactorBlock, GramBlock, factor_block, gram_block
+from sfumato.strategies.optimum.dual import cold_start, solve
+from sfumato.strategies.optimum.optimal import Optimum, optimize
+from sfumato.strategies.optimum.reductions import Problem, distinct_columns
 
 
 def workloads(limit: int = 7) -> st.SearchStrategy[np.ndarray]:

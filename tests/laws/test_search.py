@@ -20,9 +20,9 @@ from sfumato.operators import (
     Total,
     Tree,
 )
-from sfumato.privacy import search as search_module
-from sfumato.privacy.pairs import exact_gram
-from sfumato.privacy.search import Patterns, largest_combination
+from sfumato.privacy.distance import search as search_module
+from sfumato.privacy.distance.pairs import exact_gram
+from sfumato.privacy.distance.search import Patterns, largest_combination
 from support.operators import dense, written_out
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

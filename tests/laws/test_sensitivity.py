@@ -24,9 +24,9 @@ from sfumato.operators import (
     Total,
     Tree,
 )
-from sfumato.privacy import changes as changes_module
-from sfumato.privacy import pairs as pairs_module
-from sfumato.privacy import search as search_module
+from sfumato.privacy.distance import changes as changes_module
+from sfumato.privacy.distance import pairs as pairs_module
+from sfumato.privacy.distance import search as search_module
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
-from sfumato.privacy import bounds as bounds_module
-from sfumato.privacy import changes as changes_module
-from sfumato.privacy import elimination as elimination_module
-from sfumato.privacy import pairs as pairs_module
-from sfumato.privacy import search as search_module
-from sfumato.privacy.bounds import largest_change, product_bound
-from sfumato.privacy.changes import Absolute, Changes, Inner, Part, orbit_maximum
-from sfumato.privacy.elimination import eliminated
-from sfumato.privacy.exact import Weights
+from sfumato.privacy.distance import bounds as bounds_module
+from sfumato.privacy.distance import changes as changes_module
+from sfumato.privacy.distance import elimination as elimination_module
+from sfumato.privacy.distance import pairs as pairs_module
+from sfumato.privacy.distance import search as search_module
+from sfumato.privacy.distance.bounds import largest_change, product_bound
+from sfumato.privacy.distance.changes import Absolute, Changes, Inner, Part, orbit_maximum
+from sfumato.privacy.distance.elimination import eliminated
+from sfumato.privacy.distance.exact import Weights
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import simple

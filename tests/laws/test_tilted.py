@@ -22,9 +22,9 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.base import marginalise
-from sfumato.strategies.components import Lift, component_powers
-from sfumato.strategies.residuals import Residuals
-from sfumato.strategies.tilted import Shape, Union, contrast, optimise
+from sfumato.strategies.residual.components import Lift, component_powers
+from sfumato.strategies.residual.residuals import Residuals
+from sfumato.strategies.tilts.tilted import Shape, Union, contrast, optimise
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 

@@ -18,13 +18,13 @@ from sfumato.mechanisms import marginals
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.plans import Plan, Problem, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import tilted_max
-from sfumato.strategies.allocation import Effect
 from sfumato.strategies.base import marginalise
-from sfumato.strategies.bounds import union_bound
-from sfumato.strategies.extremes import corners, extremes
-from sfumato.strategies.tilted import Product, Union, optimise
-from sfumato.strategies.tilted_max import Largest, optimise_largest
+from sfumato.strategies.residual.allocation import Effect
+from sfumato.strategies.residual.extremes import corners, extremes
+from sfumato.strategies.tilts import largest as tilted_max
+from sfumato.strategies.tilts.bounds import union_bound
+from sfumato.strategies.tilts.largest import Largest, optimise_largest
+from sfumato.strategies.tilts.tilted import Product, Union, optimise
 from sfumato.workloads import QueryBlock, Workload
 
 SIZES = {"a": 6, "b": 6, "c": 3}

@@ -12,7 +12,7 @@ from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.optimal import optimize
+from sfumato.strategies.optimum.optimal import optimize
 from sfumato.workloads.builders import as_operator
 
 __all__ = ["Factorization", "factorization", "pair_bound"]

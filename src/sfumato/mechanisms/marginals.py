@@ -16,15 +16,15 @@ from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
-from sfumato.strategies.allocation import Effect, max_objective, sum_objective
-from sfumato.strategies.bounds import union_bound
-from sfumato.strategies.components import Lift, component_powers
-from sfumato.strategies.extremes import extremes
-from sfumato.strategies.incidence import Sets, closure, locate
-from sfumato.strategies.residuals import Residuals
-from sfumato.strategies.tables import Allocation, allocate
-from sfumato.strategies.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
-from sfumato.strategies.tilted_max import Largest, optimise_largest
+from sfumato.strategies.residual.allocation import Effect, max_objective, sum_objective
+from sfumato.strategies.residual.components import Lift, component_powers
+from sfumato.strategies.residual.extremes import extremes
+from sfumato.strategies.residual.incidence import Sets, closure, locate
+from sfumato.strategies.residual.residuals import Residuals
+from sfumato.strategies.residual.tables import Allocation, allocate
+from sfumato.strategies.tilts.bounds import union_bound
+from sfumato.strategies.tilts.largest import Largest, optimise_largest
+from sfumato.strategies.tilts.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
 from sfumato.workloads import QueryFamily
 
 __all__ = ["designs"]

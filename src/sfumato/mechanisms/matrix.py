@@ -23,7 +23,7 @@ from sfumato.operators.blas import single_thread
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
-from sfumato.strategies.optimal import Optimum, optimize
+from sfumato.strategies.optimum.optimal import Optimum, optimize
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain

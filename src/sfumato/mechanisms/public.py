@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray, real_array
-from sfumato.strategies.residuals import Known
+from sfumato.strategies.residual.residuals import Known
 
 __all__ = ["read_public"]
 

@@ -23,9 +23,9 @@ from sfumato.codec import storable
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Family
 from sfumato.operators.base import Numbers
-from sfumato.privacy.pairs import largest_distance
-from sfumato.privacy.search import Patterns, largest_combination
-from sfumato.privacy.terms import Terms, on_axes
+from sfumato.privacy.distance.pairs import largest_distance
+from sfumato.privacy.distance.search import Patterns, largest_combination
+from sfumato.privacy.distance.terms import Terms, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Sensitivity", "sensitivity"]

@@ -15,8 +15,8 @@ from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator, OnMarginal, Scaled, Total
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy, marginalise, row_shape
-from sfumato.strategies.covariance import Part, by_agreement, check_size, combine, form
 from sfumato.strategies.factors import Cells, Factor, TotalOnly
+from sfumato.strategies.residual.covariance import Part, by_agreement, check_size, combine, form
 
 __all__ = ["Product"]
 

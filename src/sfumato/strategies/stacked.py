@@ -13,7 +13,7 @@ from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy
-from sfumato.strategies.covariance import agreements, check_size
+from sfumato.strategies.residual.covariance import agreements, check_size
 
 __all__ = ["Stacked", "shares"]
 

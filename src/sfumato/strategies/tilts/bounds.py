@@ -35,7 +35,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
-from sfumato.strategies.tilted import Product, is_plain
+from sfumato.strategies.tilts.tilted import Product, is_plain
 
 __all__ = ["union_bound"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.allocation import Effect
+from sfumato.strategies.residual.allocation import Effect
 
 __all__ = ["extremes"]
 

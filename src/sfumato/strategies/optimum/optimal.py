@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
-from sfumato.strategies.blocks import IntArray
-from sfumato.strategies.dual import Progress, cold_start, solve, warm_start
-from sfumato.strategies.reductions import Columns, Problem, distinct_columns, read_problem
+from sfumato.strategies.optimum.blocks import IntArray
+from sfumato.strategies.optimum.dual import Progress, cold_start, solve, warm_start
+from sfumato.strategies.optimum.reductions import Columns, Problem, distinct_columns, read_problem
 
 __all__ = ["Optimum", "optimize"]
 

@@ -18,9 +18,9 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.changes import Changes, Inner, Part, Positions, orbit_maximum
-from sfumato.privacy.elimination import eliminated
-from sfumato.privacy.exact import products
+from sfumato.privacy.distance.changes import Changes, Inner, Part, Positions, orbit_maximum
+from sfumato.privacy.distance.elimination import eliminated
+from sfumato.privacy.distance.exact import products
 
 __all__ = ["largest_change", "product_bound"]
 

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from sfumato.operators.base import INT64, Numbers
-from sfumato.privacy.changes import Changes
+from sfumato.privacy.distance.changes import Changes
 
 __all__ = ["eliminated"]
 

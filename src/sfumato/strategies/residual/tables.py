@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.allocation import least_largest, least_sum
-from sfumato.strategies.incidence import Sets, closure, distinct, locate
-from sfumato.strategies.symmetry import kinds, sorted_kinds
+from sfumato.strategies.residual.allocation import least_largest, least_sum
+from sfumato.strategies.residual.incidence import Sets, closure, distinct, locate
+from sfumato.strategies.residual.symmetry import kinds, sorted_kinds
 
 __all__ = ["Allocation", "Lattice", "allocate", "variances"]
 

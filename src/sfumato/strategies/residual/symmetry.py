@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.incidence import Sets, distinct, locate
+from sfumato.strategies.residual.incidence import Sets, distinct, locate
 
 __all__ = ["kinds", "sorted_kinds"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators.base import Numbers
-from sfumato.privacy.exact import IntArray, Weights, number_rows, row_keys, split
+from sfumato.privacy.distance.exact import IntArray, Weights, number_rows, row_keys, split
 
 __all__ = ["Absolute", "Changes", "Columns", "Inner", "Part", "Table", "orbit_maximum"]
 

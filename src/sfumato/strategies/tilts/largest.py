@@ -22,7 +22,7 @@ from sfumato.operators import Dense, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.operators.ordered import Contiguous
-from sfumato.strategies.tilted import Product, Shape, Tilted, basis_of, centred, even, improve
+from sfumato.strategies.tilts.tilted import Product, Shape, Tilted, basis_of, centred, even, improve
 
 __all__ = ["Largest", "optimise_largest", "weighted_gram"]
 

@@ -24,11 +24,11 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.operators import Block, LinearOperator, Sparse
 from sfumato.operators.base import DENSE_LIMIT, FloatArray
-from sfumato.strategies.components import Lift, along, component
+from sfumato.strategies.residual.components import Lift, along, component
 
 if TYPE_CHECKING:
     from sfumato.strategies.base import Strategy
-    from sfumato.strategies.residuals import Residuals
+    from sfumato.strategies.residual.residuals import Residuals
 
 Item = TypeVar("Item")
 

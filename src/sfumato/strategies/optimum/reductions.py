@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.blocks import Block, IntArray, factor_block, gram_block
+from sfumato.strategies.optimum.blocks import Block, IntArray, factor_block, gram_block
 
 __all__ = ["Columns", "Part", "Problem", "distinct_columns", "read_problem"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Family, LinearOperator, Scaled
 from sfumato.operators.base import Numbers
-from sfumato.privacy.exact import Weights, products
+from sfumato.privacy.distance.exact import Weights, products
 
 __all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "on_axes"]
 

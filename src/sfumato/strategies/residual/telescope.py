@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.spool import forget
-from sfumato.strategies.incidence import closure, locate, patterns
+from sfumato.strategies.residual.incidence import closure, locate, patterns
 
 if TYPE_CHECKING:
-    from sfumato.strategies.residuals import Residuals
+    from sfumato.strategies.residual.residuals import Residuals
 
 __all__ = ["Measured", "tables"]
 

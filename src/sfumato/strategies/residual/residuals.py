@@ -24,11 +24,11 @@ from sfumato.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Family, Identity, Residual
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.strategies import telescope
 from sfumato.strategies.base import Estimate, Strategy
-from sfumato.strategies.components import Lift, along, component, component_powers, unit_powers
-from sfumato.strategies.covariance import by_agreement, check_size, residual_covariance
-from sfumato.strategies.incidence import locate, patterns
+from sfumato.strategies.residual import telescope
+from sfumato.strategies.residual.components import Lift, along, component, component_powers, unit_powers
+from sfumato.strategies.residual.covariance import by_agreement, check_size, residual_covariance
+from sfumato.strategies.residual.incidence import locate, patterns
 
 __all__ = ["Known", "Residuals"]
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sfumato.operators import Identity, Kronecker, LinearOperator, OnMarginal, Residual, Total
 from sfumato.operators.base import DENSE_LIMIT, INT64, Numbers
 from sfumato.operators.explicit import integer_products, sum_objects
-from sfumato.privacy.bounds import largest_change
-from sfumato.privacy.changes import Absolute, Changes, Columns, Inner, Part, Table
-from sfumato.privacy.exact import number_rows, products
-from sfumato.privacy.search import MAX_WORK, Patterns, largest_combination
-from sfumato.privacy.terms import Bundle, Inside, Terms, on_axes
+from sfumato.privacy.distance.bounds import largest_change
+from sfumato.privacy.distance.changes import Absolute, Changes, Columns, Inner, Part, Table
+from sfumato.privacy.distance.exact import number_rows, products
+from sfumato.privacy.distance.search import MAX_WORK, Patterns, largest_combination
+from sfumato.privacy.distance.terms import Bundle, Inside, Terms, on_axes
 
 __all__ = ["exact_gram", "largest_distance"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.blocks import Block, IntArray, Spectrum
+from sfumato.strategies.optimum.blocks import Block, IntArray, Spectrum
 
 __all__ = ["Progress", "Solution", "cold_start", "solve", "warm_start"]
 

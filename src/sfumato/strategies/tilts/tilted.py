@@ -27,7 +27,7 @@ from sfumato.operators import Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.strategies.factors import quantise
-from sfumato.strategies.optimal import optimize
+from sfumato.strategies.optimum.optimal import optimize
 
 __all__ = [
     "Product",

@@ -1,0 +1,1 @@
+"""The largest column of an integer strategy, and the largest distance of two."""

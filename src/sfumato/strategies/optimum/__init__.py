@@ -1,0 +1,1 @@
+"""Certified optima of dense workloads."""

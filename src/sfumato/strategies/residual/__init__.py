@@ -1,0 +1,1 @@
+"""Marginal tables by residuals: one measurement per set of attributes."""
