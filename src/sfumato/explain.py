@@ -79,6 +79,8 @@ def _bound(plan: Plan) -> str:
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
     ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
-    weighted = not math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-9)
-    what = f"weighted error {plan.objective_value:,.6g}, " if weighted else ""
+    plain = plan.max_standard_error if plan.objective == "max" else plan.rmse
+    weighted = not math.isclose(plan.objective_value, plain, rel_tol=1e-9)
+    kind = f"{'weighted ' if weighted else ''}{'largest standard error' if plan.objective == 'max' else 'error'}"
+    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}, "
     return f"{what}proved lower bound {plan.lower_bound:,.6g}; this plan is {ratio:.2%} above it"

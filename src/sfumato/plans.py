@@ -90,13 +90,17 @@ class Design:
 @storable
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One line of the comparison: what was considered, what it would give, or why it does not apply."""
+    """One line of the comparison: what was considered, what it would give, or why it does not apply.
+
+    `value` is the plan's objective_value, by which candidates are compared.
+    """
 
     mechanism: str
     strategy: str
     rmse: float | None
     max_standard_error: float | None
     note: str = ""
+    value: float | None = None
 
 
 @storable
@@ -259,13 +263,14 @@ class Plan:
 
     @property
     def candidates(self) -> Frame:
-        """Every mechanism considered: predicted rmse, largest standard error, and why it was not chosen."""
+        """Every mechanism considered: predicted errors, the value compared, and why it was not chosen."""
         return Frame(
             {
                 "mechanism": [c.mechanism for c in self.considered],
                 "strategy": [c.strategy for c in self.considered],
                 "rmse": [c.rmse for c in self.considered],
                 "max_standard_error": [c.max_standard_error for c in self.considered],
+                "objective_value": [c.value for c in self.considered],
                 "note": [c.note for c in self.considered],
             }
         )

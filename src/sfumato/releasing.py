@@ -107,4 +107,9 @@ def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None 
     if zipfile.is_zipfile(path):
         return load_plan(path), None
     spec = read_spec(path)
+    if spec.margins:
+        raise InvalidInput(
+            f"{path} states margins, which a release from its budget would ignore. Make the plan that keeps to them "
+            f"with: sfumato plan {path} --margins -o PLAN, and release PLAN; or take the margins out"
+        )
     return plan_of(spec, progress), spec.source

@@ -73,12 +73,13 @@ def plan(
 
     best = min(plans, key=lambda p: p.objective_value)
     bounds = [p.bound for p in plans if p.bound is not None]
-    table = tuple(_line(p, chosen=p is best) for p in sorted(plans, key=lambda p: p.rmse))
+    table = tuple(_line(p, chosen=p is best) for p in sorted(plans, key=lambda p: p.objective_value))
     return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)
 
 
 def _line(p: Plan, *, chosen: bool) -> Candidate:
-    return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, "chosen" if chosen else "")
+    note = "chosen" if chosen else ""
+    return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, note, p.objective_value)
 
 
 def _problem(

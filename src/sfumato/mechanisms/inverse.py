@@ -25,8 +25,9 @@ __all__ = ["budget_for", "plan_for"]
 
 Margins = float | Mapping[Any, float]
 
+_LEAST_SIZE = Fraction(1, 10**6)
 _KINDS = ("approx", "zcdp", "gdp", "pure")
-_UNBOUNDED = Fraction(1, 10**6)  # weight of what has no margin, relative to the least of the others
+_SLACK = 20  # what has no margin keeps to so many times the widest one: next to nothing in budget, and no ruin
 
 
 def budget_for(
@@ -44,10 +45,11 @@ def budget_for(
 
     A margin is the half-width of an interval of the given confidence. `margin` is one number, in records, or a
     mapping: from a part to a number in the part's unit, from a set of attributes (a tuple) or from a number of
-    attributes to one in records; a set goes before its number of attributes, and that before its part. What is
-    left out is not bounded. `target="worst"` bounds every query, `"rmse"` the query of root-mean-square
-    standard error of each part. `kind` is "approx" (with delta), "zcdp", "gdp" or "pure". Errors scale with
-    the budget, so one plan is enough; the result is rounded up to six digits and verified by planning with it.
+    attributes to one in records; a set goes before its number of attributes, and that before its part. Levels
+    are named like attributes. What is left out is not bounded. `target="worst"` bounds every query, `"rmse"` the
+    query of root-mean-square standard error of each part. `kind` is "approx" (with delta), "zcdp", "gdp" or
+    "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to six digits and
+    verified by planning with it.
     Raises PlanError.
     """
     if target not in ("worst", "rmse"):
@@ -73,10 +75,13 @@ def plan_for(
 ) -> Plan:
     """The plan that keeps to margins at the least budget: noise goes where the margins are wide.
 
-    `margin` and the rest as for `budget_for`, target "worst". The plan minimises the largest weighted standard
+    `margin` and the rest as for `budget_for`, target "worst"; what has no margin keeps to twenty times the
+    widest one, and the plan says so. The plan minimises the largest weighted standard
     error of its workload, whose weights become 1 / margin^2; `plan.budget` is what it costs and
     `plan.lower_bound` says how far that is from the least possible. Raises PlanError.
     """
+    if "objective" in options:
+        raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")
     wanted = _Wanted(workload, margin)
     weighted = wanted.weighted()
 
@@ -84,7 +89,11 @@ def plan_for(
         made = plan(weighted, budget, neighbours=neighbours, objective="max", **options)
         return made, wanted.excess(made, confidence, "worst")
 
-    return _least(kind, delta, found)
+    made = _least(kind, delta, found)
+    if all(np.isfinite(wanted.limits(i)).all() for i in workload.items):
+        return made
+    note = f"queries without a margin keep to {_SLACK} times the widest one; sf.budget_for leaves them to the objective"
+    return replace(made, notes=(*made.notes, note))
 
 
 def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:
@@ -93,6 +102,8 @@ def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]])
         raise PlanError(f"kind must be {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, not {kind!r}")
     _, excess = found(Budget.pure(1) if kind == "pure" else Budget.gdp(1))
     size = Fraction(str(excess))
+    if size < _LEAST_SIZE:
+        raise PlanError("the margins are so wide that hardly any budget is needed; ask for narrower ones")
     for attempt in range(40):
         made, excess = found(_of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta))
         if excess <= 1:
@@ -110,6 +121,8 @@ class _Wanted:
         if not isinstance(margin, Mapping):
             self._refuse_units(parts)
             given = dict.fromkeys(parts, margin)
+        if not given:
+            raise PlanError("no margin is given; name a part, a number of attributes, or a set of them")
         for key, value in given.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise PlanError(f"a margin must be a positive number of records, not {value!r}")
@@ -118,7 +131,7 @@ class _Wanted:
         self._parts = {k: float(v) for k, v in given.items() if isinstance(k, str)}
         self._orders = {k: float(v) for k, v in given.items() if type(k) is int}
         named = {k: float(v) for k, v in given.items() if not isinstance(k, (str, int))}
-        self._sets = {frozenset(workload.domain.check_names(k)): v for k, v in named.items()}
+        self._sets = {frozenset(workload.domain.columns(k)): v for k, v in named.items()}
         tables = (
             {(len(n), frozenset(n)) for i in workload.items for n in _names(workload.domain, i)}
             if self._sets
@@ -189,7 +202,7 @@ def _reweighted(
     """An item cut where the margin changes, with weights relative to the widest margin."""
 
     def weight(limit: float) -> Fraction:
-        return Fraction(largest / limit) ** 2 if math.isfinite(limit) else _UNBOUNDED
+        return Fraction(largest / limit) ** 2 if math.isfinite(limit) else Fraction(1, _SLACK**2)
 
     if isinstance(item, QueryBlock):
         scale = 1.0 if item.unit == RECORDS else max(item.block.operator.max_abs, 1e-300)

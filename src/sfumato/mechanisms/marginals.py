@@ -193,7 +193,14 @@ def residual_design(
     # give up fineness before room
     while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
         bits -= 1
-    return Design("marginals", build, 2.0**bits * coarsest)
+    return Design("marginals", build, 2.0**bits * coarsest, notes=_notes(problem))
+
+
+def _notes(problem: Problem) -> tuple[str, ...]:
+    """What is taken as exact from elsewhere."""
+    names = problem.workload.domain.names
+    tables = [", ".join(names[a] for a in k.axes) or "the total" for k in problem.known]
+    return tuple(f"taken as exact from elsewhere, and not measured: the table of {t}" for t in tables)
 
 
 def _known_sets(problem: Problem) -> tuple[Sets, ...]:

@@ -31,7 +31,14 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
         raise PlanError(f"public= maps sets of attributes to tables of counts, not {type(public).__name__}")
     tables: dict[tuple[int, ...], FloatArray] = {}
     for names, counts in public.items():
-        given = domain.check_names((names,) if isinstance(names, str) else names)
+        asked = (names,) if isinstance(names, str) else tuple(names)
+        levels = [n for n in asked if n in domain.levels]
+        if levels:
+            raise PlanError(
+                f"public= takes tables over the cells of attributes, and {levels[0]} is a level of "
+                f"{domain.owner(levels[0])}; tables over levels are not used as public yet"
+            )
+        given = domain.check_names(asked)
         axes = tuple(sorted(domain.axis(a) for a in given))
         if axes in tables:
             raise PlanError(f"public= holds the table of {', '.join(given) or 'the total'} twice")

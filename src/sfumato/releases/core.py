@@ -16,7 +16,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
-from sfumato.operators import Block, Family, Identity
+from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Plan
 from sfumato.predictions import expand
@@ -25,8 +25,8 @@ from sfumato.releases import statistics
 from sfumato.releases.files import save_release
 from sfumato.releases.tables import Answer, Batch, Intervals, Table
 from sfumato.strategies.base import Estimate
-from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload, predicates
-from sfumato.workloads.levels import family_names, is_table, table_block, table_names
+from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
+from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
 
 __all__ = ["Provenance", "Release"]
 
@@ -98,45 +98,41 @@ class Release:
         return out
 
     def batches(self) -> Iterator[Batch]:
-        """Every marginal table of the workload, a few of one shape at a time; no more of them is in memory."""
-        for item, powers in self._tabled():
-            family = item.family
-            sizes = np.array([f.shape[0] for f in family.factors])
-            every = family_names(self.workload.domain, family)
-            for chosen, rows in self.plan.strategy.answer_family(self.estimate, family):
-                names = tuple(every[i] for i in chosen.tolist())
-                shape = tuple(sizes[family.sets[chosen[0]]].tolist())
-                values = rows.reshape(len(chosen), *shape)
-                if powers is None:
-                    variances = np.stack([np.broadcast_to(self.variances(family.block(i)), shape) for i in chosen])
-                else:
-                    variances = powers[chosen].reshape(-1, *(1,) * family.order) * self.measurement.noise.variance
-                yield Batch(names, values, np.sqrt(variances))
+        """Every table or block of queries of the workload, a few of one shape at a time; no more is in memory.
 
-    def _tabled(self) -> Iterator[tuple[QueryFamily, FloatArray | None]]:
-        """Families of marginal tables with the sums of squares of their rows, where those are one number a table."""
-        domain, names = self.workload.domain, self.workload.domain.names
+        A batch is shaped by its queries along every attribute: cells, or what else was asked of it.
+        """
+        deviation = math.sqrt(self.measurement.noise.variance)
         for item in self.workload.items:
-            family = item
-            if isinstance(item, QueryFamily):
-                if not is_table(domain, item.family):
-                    continue
-            else:
-                if item.unit != RECORDS or table_names(domain, item.block) is None:
-                    continue
-                held = item.block.by_attribute() or {}
-                factors = tuple(held.get(n, Identity(s)) for n, s in zip(names, domain.shape, strict=True))
-                axes = sorted(names.index(a) for a in item.attributes)
-                sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
-                family = QueryFamily(item.part, Family(names, factors, sets), item.weight)
-            assert isinstance(family, QueryFamily)
-            yield family, self.plan.strategy.family_powers(family.family, 2)
+            if isinstance(item, QueryBlock):
+                shape = tuple(f.shape[0] for f in item.block.factors)
+                powers = np.broadcast_to(self.plan.strategy.row_powers(item.block, 2), shape)
+                names = names_asked(self.workload.domain, item.block)
+                yield Batch(
+                    (names,), self.answer_block(item.block).reshape(1, *shape), np.sqrt(powers)[None] * deviation
+                )
+                continue
+            family, every = item.family, family_names(self.workload.domain, item.family)
+            sizes = np.array([f.shape[0] for f in family.factors])
+            squares = self.plan.strategy.family_powers(family, 2)
+            for chosen, rows in self.plan.strategy.answer_family(self.estimate, family):
+                shape = tuple(sizes[family.sets[chosen[0]]].tolist())
+                if squares is None:
+                    own = [self.plan.strategy.row_powers(family.block(i), 2) for i in chosen.tolist()]
+                    powers = np.stack([np.broadcast_to(p, shape) for p in own])
+                else:
+                    powers = squares[chosen].reshape(-1, *(1,) * family.order)
+                held = tuple(every[i] for i in chosen.tolist())
+                yield Batch(held, rows.reshape(len(chosen), *shape), np.sqrt(powers) * deviation)
 
     def tables(self, confidence: float = 0.95) -> Iterator[Table]:
         """Every marginal table of the workload, one at a time."""
-        for batch in self.batches():
-            for names in batch.attributes:
-                yield self.table(*names, confidence=confidence)
+        for item in self.workload.items:
+            blocks = (item.block,) if isinstance(item, QueryBlock) else item.family.blocks()
+            for block in blocks:
+                names = table_names(self.workload.domain, block)
+                if names is not None and item.unit == RECORDS:
+                    yield self.table(*names, confidence=confidence)
 
     def standard_errors(self) -> FloatArray:
         """(k,) standard errors of the answers: those that the plan predicted."""

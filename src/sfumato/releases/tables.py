@@ -33,7 +33,7 @@ class Intervals(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some marginal tables of one shape.
+    """Some tables, or other blocks of queries, of one shape.
 
     attributes: one tuple of names per table; values: (tables, n_1, ..., n_k); standard_errors broadcasts to that.
     """

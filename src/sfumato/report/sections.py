@@ -161,13 +161,12 @@ def measured(plan: Plan) -> Section:
         f"{'is' if values == 1 else 'are'} measured: {safe_text(plan.strategy.summary)}. "
         "Every answer is computed from these, so all answers agree with each other, and further ones cost nothing."
     )
-    applied = [c for c in plan.considered if c.rmse is not None]
-    refused = [c for c in plan.considered if c.rmse is None]
-    equal_weights = math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-6)
-    bound = plan.lower_bound if equal_weights else None
-    widest = max([c.rmse or 0.0 for c in applied] + [bound or 0.0, 1e-300])
+    applied = [c for c in plan.considered if c.value is not None]
+    refused = [c for c in plan.considered if c.value is None]
+    bound = plan.lower_bound
+    widest = max([c.value or 0.0 for c in applied] + [bound or 0.0, 1e-300])
     bars: list[Section] = [
-        _bar(c.mechanism, safe_text(c.strategy), c.rmse or 0.0, widest, chosen=c.note == "chosen") for c in applied
+        _bar(c.mechanism, safe_text(c.strategy), c.value or 0.0, widest, chosen=c.note == "chosen") for c in applied
     ]
     if bars and bound is not None:
         bars.append(
@@ -194,20 +193,26 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _REASON else text[: _REASON - 1] + "…"
 
 
-def _bar(name: str, note: str, rmse: float, widest: float, *, chosen: bool = False, bound: bool = False) -> Section:
-    width = f"{max(0.0, 62 * rmse / widest):.2f}"
-    return {"name": name, "note": note, "rmse": show(rmse, 4), "width": width, "chosen": chosen, "bound": bound}
+def _bar(name: str, note: str, value: float, widest: float, *, chosen: bool = False, bound: bool = False) -> Section:
+    width = f"{max(0.0, 62 * value / widest):.2f}"
+    return {"name": name, "note": note, "value": show(value, 4), "width": width, "chosen": chosen, "bound": bound}
+
+
+def _compared(plan: Plan) -> str:
+    """What plans are compared by, and bounded in."""
+    largest = plan.objective == "max"
+    plain = plan.max_standard_error if largest else plan.rmse
+    weighted = "" if math.isclose(plan.objective_value, plain, rel_tol=1e-6) else "weighted "
+    return f"largest {weighted}standard error" if largest else f"{weighted}root mean squared error"
 
 
 def _choice(plan: Plan, count: int) -> str:
-    unit = safe_text(plan.main_unit)
+    what = f"{_compared(plan)} ({safe_text(plan.main_unit)})"
     if count == 1:
-        return f"One way to measure was considered; its predicted error (root mean squared, {unit}):"
-    goal = "largest standard error" if plan.objective == "max" else "mean squared error"
-    weighted = "" if len({i.weight for i in plan.workload.items}) == 1 else ", with the weights given to the parts"
+        return f"One way to measure was considered. Its predicted {what}:"
     return (
-        f"{plural(count, 'way')} to measure were compared without any data, and the one with the least "
-        f"{goal}{weighted} was taken. Predicted error of each (root mean squared, {unit}):"
+        f"{plural(count, 'way')} to measure were compared without any data, and the one with the least was taken. "
+        f"Predicted {what} of each:"
     )
 
 
@@ -215,11 +220,10 @@ def _distance(plan: Plan) -> str:
     above = above_bound(plan)
     if above is None:
         return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
-    what = "its weighted mean error" if not math.isclose(plan.objective_value, plan.rmse, rel_tol=1e-6) else "its error"
     return (
-        "No unbiased answers made from additive Gaussian noise of any shape can have a smaller error than "
+        f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller {_compared(plan)} than "
         f"{show(plan.lower_bound, 4)} under this guarantee: this is proved. "
-        f"The plan is {share(above)} above it ({what}: {show(plan.objective_value, 4)})."
+        f"The plan is {share(above)} above it, at {show(plan.objective_value, 4)}."
     )
 
 

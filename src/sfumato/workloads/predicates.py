@@ -40,6 +40,7 @@ from sfumato.errors import WorkloadError
 from sfumato.workloads.comparisons import Column, Constant, Mask
 from sfumato.workloads.reading import nearest
 
+_BACKQUOTES = "; a name with odd characters is written in backquotes, as in `income>50K`"
 __all__ = ["CompiledPredicate", "compile_predicate"]
 
 _MAX_TEXT = 10_000
@@ -175,7 +176,7 @@ def _refuse_character(text: str, at: int) -> NoReturn:
     word = _WORD.match(text, at)
     shown = repr(word[0][:40] if word else text[at])
     instead = _INSTEAD.get(text[at : at + 2]) or _INSTEAD.get(text[at])
-    _refuse(text, at, f"{shown} has no meaning here" + (f"; write {instead}" if instead else ""))
+    _refuse(text, at, f"{shown} has no meaning here" + (f"; write {instead}" if instead else _BACKQUOTES))
 
 
 class _Parser:

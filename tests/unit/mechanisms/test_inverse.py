@@ -45,7 +45,20 @@ def test_tables_without_a_margin_are_answered_without_one() -> None:
     plan = sf.plan_for(PAIRS, margin={("a", "b"): 10}, kind="zcdp", neighbours="add-remove")
     found = _margins(plan)
     assert 9.99 < found["a, b"] <= 10
-    assert found["b, c"] > 10
+    assert 10 < found["b, c"] < 200
+    assert any("20 times the widest" in n for n in plan.notes)
+    fixed = sf.plan_for(PAIRS, margin={("a", "b"): 10, 2: 200}, kind="zcdp", neighbours="add-remove")
+    assert plan.budget == fixed.budget
+    assert not fixed.notes
+
+
+def test_margins_of_levels() -> None:
+    domain = sf.Domain({"age": sf.Integers(0, 19, levels={"decade": 10}), "sex": 2})
+    work = sf.marginals(domain, sets=[("decade", "sex"), ("age",)])
+    plan = sf.plan_for(work, margin={("decade", "sex"): 10, ("age",): 30}, kind="zcdp", neighbours="add-remove")
+    found = _margins(plan)
+    assert found["decade, sex"] <= 10
+    assert found["age"] <= 30
 
 
 def test_sums_have_margins_in_their_own_unit() -> None:
@@ -66,9 +79,11 @@ def test_sums_have_margins_in_their_own_unit() -> None:
         ({2: 0}, "positive number"),
         ({2: True}, "positive number"),
         ({2: float("nan")}, "positive number"),
+        ({}, "no margin is given"),
+        (1e9, "hardly any budget"),
     ],
 )
-def test_margins_that_mean_nothing_are_refused(margin: dict, message: str) -> None:
+def test_margins_that_mean_nothing_are_refused(margin: object, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         sf.plan_for(PAIRS, margin=margin, kind="zcdp", neighbours="add-remove")
     with pytest.raises(PlanError, match=message):

@@ -93,6 +93,7 @@ def test_a_plan_with_public_tables_is_stored(tmp_path) -> None:
         ({("a",): [1, 2, 3], ("b",): [1, 2, 3, 4]}, "disagree on the number of records"),
         ({("a",): [1, 2, 3], "a": [1, 2, 3]}, "twice"),
         ({("z",): [1]}, "no attribute is called"),
+        ({("a",): [1, 2]}, "shape"),
         ([1], "maps sets of attributes"),
         (dict.fromkeys(itertools.chain.from_iterable(itertools.combinations("abc", r) for r in [3]), X), "public"),
     ],

@@ -225,8 +225,8 @@ def test_candidates_the_choice_and_the_bound(plan: Plan) -> None:
     text = Page(render(plan)).text
     for candidate in plan.considered:
         assert candidate.mechanism in text
-        if candidate.rmse is not None:
-            assert show(candidate.rmse, 4) in text
+        if candidate.value is not None:
+            assert show(candidate.value, 4) in text
     assert "chosen" in text
     assert plan.lower_bound is not None
     assert show(plan.lower_bound, 4) in text
