@@ -32,6 +32,7 @@ __all__ = [
     "decode",
     "encode",
     "fingerprint",
+    "is_beside",
     "read_document",
     "storable",
     "sync_folder",
@@ -50,7 +51,18 @@ _MAX_ARRAY_BYTES = 4 * 2**30
 _DOCUMENT = "document.json"
 _OUTSIDE = "~outside"
 _BESIDE = re.compile(r"values-[0-9]{1,6}\.npy")
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def storable(cls: T) -> T:
@@ -77,8 +89,11 @@ def encode(value: object) -> tuple[Any, Arrays]:
 def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"a value nested deeper than {_MAX_DEPTH} levels cannot be stored")
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        # a text of a class that derives from str may compare as it likes
+        return "".join((value,))
     if type(value) is int or isinstance(value, np.integer):
         return _encode_integer(int(value))
     if isinstance(value, np.bool_):
@@ -194,13 +209,14 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def write_document(path: str | os.PathLike[str], value: object) -> None:
+def write_document(path: str | os.PathLike[str], value: object, *, beside: bool = False) -> None:
     """Store a value in one file (a zip of one JSON document and plain .npy arrays).
 
-    Arrays that are files of the same folder already stay where they are, and the document names them.
+    With `beside`, arrays that are whole files values-i.npy of the same folder stay there, and are named.
     """
     tree, arrays = encode(value)
-    outside = {k: name for k, a in arrays.items() if (name := _beside(a, Path(path).parent)) is not None}
+    places = {k: is_beside(a, Path(path).parent) for k, a in arrays.items()} if beside else {}
+    outside = {k: name for k, name in places.items() if name is not None}
     if outside:
         tree = {_OUTSIDE: outside, "value": tree}
     inside = {k: _plain(a) for k, a in arrays.items() if k not in outside}
@@ -222,12 +238,14 @@ def write_document(path: str | os.PathLike[str], value: object) -> None:
     write_atomically(Path(path), write)
 
 
-def _beside(array: NDArray[Any], folder: Path) -> str | None:
-    """The name of the file that holds an array, where that lies in the folder."""
+def is_beside(array: NDArray[Any], folder: Path) -> str | None:
+    """The name of the file in a folder that an array is the whole of, or None."""
     name = getattr(array, "filename", None)
-    if not isinstance(array, np.memmap) or name is None or Path(name).parent.resolve() != folder.resolve():
+    if not isinstance(array, np.memmap) or name is None or array.ndim != 1 or not array.flags.c_contiguous:
         return None
-    return Path(name).name
+    path = Path(name)
+    whole = path.is_file() and array.offset + array.nbytes == path.stat().st_size
+    return path.name if whole and _BESIDE.fullmatch(path.name) and folder.samefile(path.parent) else None
 
 
 def _read_beside(folder: Path, name: object) -> NDArray[Any]:
@@ -236,14 +254,19 @@ def _read_beside(folder: Path, name: object) -> NDArray[Any]:
     path = folder / name
     if path.is_symlink() or not path.is_file():
         raise InvalidInput(f"its file {name} is missing")
-    array = np.lib.format.open_memmap(path, mode="r")
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8 or array.ndim != 1:
-        raise InvalidInput(f"its file {name} holds no plain numbers")
-    return array
+    with path.open("rb") as handle:
+        if np.lib.format.read_magic(handle) != (1, 0):
+            raise InvalidInput(f"its file {name} is not in version 1.0 of numpy's format")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(handle)
+        offset = handle.tell()
+    length = path.stat().st_size - offset
+    if dtype != np.dtype("<i8") or len(shape) != 1 or shape[0] * dtype.itemsize != length or length == 0:
+        raise InvalidInput(f"its file {name} holds no plain whole numbers, or is shorter or longer than it says")
+    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
-def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...]) -> Any:
-    """Read what `write_document` wrote; anything else is refused with InvalidInput."""
+def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...], *, beside: bool = False) -> Any:
+    """Read what `write_document` wrote, with the same `beside`; anything else is refused with InvalidInput."""
     try:
         if not Path(path).is_file():
             raise InvalidInput("no regular file is there")
@@ -255,7 +278,10 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
                 m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
             }
         if isinstance(tree, dict) and _OUTSIDE in tree:
-            arrays |= {k: _read_beside(Path(path).parent, name) for k, name in tree[_OUTSIDE].items()}
+            outside = tree[_OUTSIDE]
+            if not beside or not isinstance(outside, dict):
+                raise InvalidInput("it names files beside it")
+            arrays |= {k: _read_beside(Path(path).parent, name) for k, name in outside.items()}
             tree = tree["value"]
         value = decode(tree, arrays)
     except _UNREADABLE as error:

@@ -19,7 +19,7 @@ from sfumato.codec import decode, encode
 from sfumato.curator.counting import Counts, check_countable
 from sfumato.curator.sources import open_source
 from sfumato.domain import Domain
-from sfumato.errors import InvalidInput, NotWritten, PlanError
+from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block, Family
 from sfumato.privacy.accountant import Event
@@ -89,8 +89,12 @@ class Curator:
         self._check(blocks, noise, price, stated)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
-        values = [room(b.rows, None if folder is None else folder / f"values-{i}.npy") for i, b in enumerate(blocks)]
-        receipt = self._ledger.debit(name, plan_hash, price)
+        values = _rooms(blocks, folder)
+        try:
+            receipt = self._ledger.debit(name, plan_hash, price)
+        except BaseException:
+            _remove(values)
+            raise
         measured: Measurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
             measured = self._look(counts, blocks, noise, values)
@@ -152,7 +156,7 @@ class Curator:
         wanting: dict[tuple[int, ...], list[tuple[Block, NDArray[np.int64]]]] = {}
         for block, into in single:
             wanting.setdefault(self._axes(block), []).append((block, into))
-        drawn = 0
+        drawn, missing = 0, sum(b.rows for b in blocks)
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
@@ -161,6 +165,7 @@ class Curator:
                     noisy = exact + noise.sample(exact.size, self._bits).reshape(exact.shape)
                     family.place(chosen[group], noisy, into)
                     drawn += exact.size
+                    missing -= exact.size
                 if drawn > _KEPT:
                     drawn = 0
                     forget(into)
@@ -171,6 +176,9 @@ class Curator:
                     given = [axes.index(self._domain.axis(a)) for a in block.attributes]
                     exact = block.operator.matvec(np.ascontiguousarray(table.transpose(given)).reshape(-1))
                     into[:] = exact + noise.sample(len(exact), self._bits)
+                    missing -= len(exact)
+        if missing:
+            raise SourceError("some tables were not counted")
         total = int(counts.rows) if self._unit.total_is_public else None
         return Measurement(tuple(blocks), tuple(values), noise, total)
 
@@ -190,6 +198,26 @@ def _asked(domain: Domain, blocks: Sequence[Block | Family]) -> list[NDArray[np.
             by_order.setdefault(len(axes), set()).add(axes)
     single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
     return [b.sets for b in blocks if isinstance(b, Family)] + single
+
+
+def _rooms(blocks: Sequence[Block | Family], folder: Path | None) -> list[NDArray[np.int64]]:
+    """Where the noisy values will go, made before the debit. Raises InvalidInput where there is no room."""
+    values: list[NDArray[np.int64]] = []
+    try:
+        for i, block in enumerate(blocks):
+            values.append(room(block.rows, None if folder is None else folder / f"values-{i}.npy"))
+    except (MemoryError, OSError) as error:
+        _remove(values)
+        raise InvalidInput(f"there is no room for {sum(b.rows for b in blocks):,} noisy values: {error}") from error
+    return values
+
+
+def _remove(values: Sequence[NDArray[np.int64]]) -> None:
+    """The files made for values that will not come."""
+    for array in values:
+        name = getattr(array, "filename", None)
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
 
 
 def _own(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -45,6 +45,10 @@ class Family:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "factors", tuple(self.factors))
+        if not all(isinstance(n, str) for n in self.names) or not all(
+            isinstance(f, LinearOperator) for f in self.factors
+        ):
+            raise WorkloadError("a family has names of attributes, and operators as factors")
         if len(self.factors) != len(self.names) or len(set(self.names)) != len(self.names):
             raise WorkloadError("a family needs one factor per attribute, each attribute named once")
         sets = _integers(self.sets, "sets")

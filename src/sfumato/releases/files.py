@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import fingerprint, read_document, sync_folder, write_atomically, write_document
+from sfumato.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
 from sfumato.releases.writing import write_answers, write_measurements, write_tables
 from sfumato.spool import forget, room
@@ -133,7 +133,7 @@ def write_release(release: Release, path: Path) -> None:
     """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
     facts = describe(release)
     release = _settled(release, path)
-    write_document(path / _BUNDLE, release)
+    write_document(path / _BUNDLE, release, beside=True)
     write_measurements(release, path / "measurements.npz")
     if len(release.workload) <= _MAX_LISTED:
         write_answers(release, path / "answers.parquet", facts)
@@ -149,8 +149,7 @@ def _settled(release: Release, path: Path) -> Release:
     """The same release with the values that are too many for memory in files of the folder."""
     values: list[NDArray[np.int64]] = []
     for i, given in enumerate(release.measurement.values):
-        name = getattr(given, "filename", None)
-        if not isinstance(given, np.memmap) or (name is not None and Path(name).parent == path):
+        if not isinstance(given, np.memmap) or is_beside(given, path) is not None:
             values.append(given)
             continue
         copy = room(len(given), path / f"values-{i}.npy", limit=0)
@@ -179,15 +178,15 @@ def load_release(folder: str | os.PathLike[str]) -> Release:
     try:
         path = Path(folder)
         facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
-        needed = {_BUNDLE, *path.glob("values-*.npy")}
-        expected = {path / n: facts["files"][Path(n).name] for n in needed}
+        needed = {_BUNDLE, *(f.name for f in path.glob("values-*.npy"))}
+        expected = {path / name: facts["files"][name] for name in needed}
         changed = [f for f, digest in expected.items() if _sha256(f) != digest]
     except (AttributeError, OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{folder} holds no finished release: {error}") from error
     if changed:
         raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
     # the release's own class, which this module is below of, is found by its stored name
-    stored = read_document(path / _BUNDLE, object)
+    stored = read_document(path / _BUNDLE, object, beside=True)
     if type(stored).__name__ != "Release":
         raise InvalidInput(f"{path / _BUNDLE} holds no release")
     return stored

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sfumato as sf
 from sfumato import spool
-from sfumato.errors import InvalidInput
+from sfumato.codec import fingerprint, read_document, write_document
+from sfumato.curator import Curator
+from sfumato.curator.counting import TensorCounts
+from sfumato.errors import InvalidInput, NotWritten
 
 DOMAIN = sf.Domain({"a": 3, "b": 4, "c": 2, "d": 3})
 WORK = sf.marginals(DOMAIN, upto=3)
@@ -96,3 +101,94 @@ def test_a_room_keeps_what_is_written_when_its_memory_is_given_back(tmp_path: Pa
         assert array.tolist() == list(range(1000))
     spool.forget(np.zeros(3))
     spool.forget(None)
+
+
+@pytest.mark.parametrize("where", ["relative", "linked parent", "absolute"])
+def test_paid_values_survive_any_spelling_of_the_folder(
+    plan: sf.Plan, little_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Mutants: paths compared as texts, so that a file is opened for writing over itself; names joined twice."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "via").symlink_to(tmp_path / "real")
+    out = {"relative": Path("r"), "linked parent": tmp_path / "via" / "r", "absolute": tmp_path / "r"}[where]
+    drawn: list[str] = []
+    look = Curator._look
+
+    def noted(self: Curator, *args: Any) -> Any:
+        found = look(self, *args)
+        drawn.append(fingerprint(found))
+        return found
+
+    monkeypatch.setattr(Curator, "_look", noted)
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(2))
+    release = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
+    assert fingerprint(release.measurement) == drawn[0]
+    assert fingerprint(sf.load_release(out).measurement) == drawn[0]
+    again = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
+    assert (again.answers == release.answers).all()
+    assert len(drawn) == 1
+
+
+def test_no_room_is_refused_before_the_debit(
+    plan: sf.Plan, little_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants: sparse files, whose writing kills the process once the disk is full; the debit before the room."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spool.os, "posix_fallocate", full)
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(2))
+    with pytest.raises(InvalidInput, match="no room"):
+        sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=tmp_path / "r")
+    assert ledger.spent == 0
+    assert {p.name for p in tmp_path.iterdir()} <= {"l.db", "l.db-journal"}
+
+
+def test_another_measurement_does_not_write_over_values(plan: sf.Plan, little_memory: None, tmp_path: Path) -> None:
+    """Mutant: files opened for writing whether they exist or not."""
+    ledger = sf.Ledger.in_memory(sf.gdp(9))
+    curator = Curator(sf.Histogram(X), DOMAIN, plan.unit, ledger)
+    first, _ = curator.measure(plan.strategy.blocks, plan.noise, plan.price, name="a", plan_hash="h", folder=tmp_path)
+    before = fingerprint(first)
+    with pytest.raises(InvalidInput, match="no room"):
+        curator.measure(plan.strategy.blocks, plan.noise, plan.price, name="b", plan_hash="h", folder=tmp_path)
+    assert fingerprint(first) == before
+    assert [e.name for e in ledger.entries()] == ["a"]
+
+
+def test_values_that_were_not_counted_are_never_released(plan: sf.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a source that leaves out a batch; what memory held there would be published without noise."""
+    stream = TensorCounts.stream
+
+    def short(self: TensorCounts, sets: Any) -> Any:
+        return itertools.islice(stream(self, sets), 2)
+
+    monkeypatch.setattr(TensorCounts, "stream", short)
+    with pytest.raises(NotWritten):
+        sf.release(plan, sf.Histogram(X), ledger=None)
+
+
+def test_only_whole_files_of_a_release_are_left_beside_a_document(tmp_path: Path) -> None:
+    """Mutants: a slice stored as its whole file; files beside any document."""
+    whole = spool.room(10, tmp_path / "values-0.npy", limit=0)
+    whole[:] = np.arange(10)
+    whole.flush()
+    write_document(tmp_path / "slice", (whole[4:7],), beside=True)
+    assert read_document(tmp_path / "slice", tuple, beside=True)[0].tolist() == [4, 5, 6]
+    write_document(tmp_path / "whole", (whole,), beside=True)
+    assert read_document(tmp_path / "whole", tuple, beside=True)[0].tolist() == list(range(10))
+    with pytest.raises(InvalidInput, match="files beside"):
+        read_document(tmp_path / "whole", tuple)
+    write_document(tmp_path / "inside", (whole,))
+    assert read_document(tmp_path / "inside", tuple)[0].tolist() == list(range(10))
+
+
+def test_a_fingerprint_leaves_private_changes_alone(tmp_path: Path) -> None:
+    """Mutant: pages of a private mapping given back, and with them what was written there."""
+    np.save(tmp_path / "a.npy", np.ones(2000, dtype=np.int64))
+    private = np.load(tmp_path / "a.npy", mmap_mode="c")
+    private[:] = 5
+    fingerprint((private,))
+    assert set(private.tolist()) == {5}

@@ -45,7 +45,8 @@ class Known:
     counts: FloatArray
 
     def __post_init__(self) -> None:
-        counts = np.asarray(self.counts, dtype=np.float64)
+        counts = np.array(self.counts, dtype=np.float64)
+        counts.flags.writeable = False
         if counts.ndim != len(self.axes) or list(self.axes) != sorted(set(self.axes)):
             raise PlanError("a known table has one axis per attribute, in the domain's order")
         object.__setattr__(self, "axes", tuple(self.axes))
