@@ -16,7 +16,7 @@ from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
-__all__ = ["check_confidence", "margins", "simultaneous"]
+__all__ = ["check_confidence", "margins", "simultaneous", "widest"]
 
 _NODES = np.linspace(0.0, 1.0, 17)
 
@@ -53,6 +53,14 @@ def margins(confidence: float, second: FloatArray, fourth: FloatArray | None, no
         return deviation * _normal_quantile(confidence)
     share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)
     return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
+
+
+def widest(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray:
+    """Half-widths that hold whatever the fourth powers are: the largest that `margins` gives for any."""
+    if not isinstance(noise, DiscreteLaplace):
+        return margins(confidence, second, None, noise)
+    shapes = [margins(confidence, second, share * second**2, noise) for share in _NODES]
+    return np.max(shapes, axis=0)
 
 
 def _normal_quantile(confidence: float) -> float:

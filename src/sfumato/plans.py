@@ -16,7 +16,7 @@ from sfumato.covariances import Question, covariance, table_covariances
 from sfumato.errors import PlanError
 from sfumato.explain import explain_plan
 from sfumato.frames import Frame
-from sfumato.intervals import check_confidence, margins
+from sfumato.intervals import check_confidence, margins, widest
 from sfumato.operators.base import FloatArray
 from sfumato.predictions import Entry, by_order, by_table
 from sfumato.privacy.accountant import Event, events_export
@@ -135,7 +135,7 @@ class Plan:
                     out.append(Entry(item, powers))
                     continue
             blocks = self._blocks(item)
-            out += [Entry(q, self.strategy.row_powers(q.block, 2)) for q in blocks]
+            out += [Entry.of(self.strategy, q) for q in blocks]
         return tuple(out)
 
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
@@ -214,6 +214,8 @@ class Plan:
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals, compact as the entry's powers."""
+        if entry.mean is not None:
+            return widest(confidence, entry.powers, self.noise)
         return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise)
 
     def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:

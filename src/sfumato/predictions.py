@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
+from sfumato.errors import PlanError
 from sfumato.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import NoiseLaw
+from sfumato.strategies.base import Strategy
 from sfumato.workloads import QueryBlock, QueryFamily
 from sfumato.workloads.levels import family_names, names_asked
 
@@ -24,11 +26,22 @@ class Entry:
     """Queries with the sums of squares of their rows of the reconstruction.
 
     For a block one axis per factor, of length 1 where nothing changes; for a family of tables, all of whose
-    cells are alike, one number per table.
+    cells are alike, one number per table. Where the queries are too many to list, `powers` is the largest of
+    the sums and `mean` their mean.
     """
 
     item: QueryBlock | QueryFamily
     powers: FloatArray
+    mean: float | None = None
+
+    @classmethod
+    def of(cls, strategy: Strategy, query: QueryBlock) -> Entry:
+        """The errors of a block of queries under a strategy."""
+        summed = strategy.row_errors(query.block)
+        if summed is None:
+            return cls(query, strategy.row_powers(query.block, 2))
+        mean, largest = summed
+        return cls(query, np.full((1,) * len(query.block.factors), largest), mean)
 
     @property
     def order(self) -> int:
@@ -39,16 +52,21 @@ class Entry:
         """Sum over all queries."""
         if isinstance(self.item, QueryFamily):
             return float(self.powers @ self.item.family.rows_each)
-        return float(self.powers.mean()) * self.item.rows
+        return (float(self.powers.mean()) if self.mean is None else self.mean) * self.item.rows
 
     def expand(self, values: FloatArray) -> FloatArray:
-        """Numbers compact as the powers, spread to one per query."""
+        """Numbers compact as the powers, spread to one per query. Raises PlanError where they are too many."""
+        if self.mean is not None:
+            raise PlanError(f"{self.item.rows:,} queries are too many to list; ask for those you need")
         if isinstance(self.item, QueryFamily):
             return np.repeat(values, self.item.family.rows_each)
         return expand(values, self.item)
 
     def by_table(self, values: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Per table the mean and the largest of numbers compact as the powers (the powers, unless given)."""
+        if self.mean is not None:
+            largest = (self.powers if values is None else values).reshape(-1)
+            return np.array([self.mean]) if values is None else largest, largest
         values = self.powers if values is None else values
         if isinstance(self.item, QueryFamily):
             return values, values

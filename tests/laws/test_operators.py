@@ -66,7 +66,7 @@ def test_every_public_operator_is_generated() -> None:
     """Mutant: an operator is added to the room and to no law."""
     seen: set[type] = set()
 
-    @settings(max_examples=250, deadline=None, database=None, phases=[Phase.generate])
+    @settings(max_examples=1_000, deadline=None, database=None, phases=[Phase.generate])
     @given(operators())
     def collect(operator: LinearOperator) -> None:
         seen.update(kinds(operator))

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import direct, given, marginals, matrix, tree
+from sfumato.mechanisms import direct, given, marginals, matrix, ordered, tree
 from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.calibrate import noise_for
+from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.workloads import Workload
 
 __all__ = ["MECHANISMS", "plan"]
@@ -147,6 +148,10 @@ def _candidates(
             continue
         if problem.known and name != "marginals":
             refused.append(Candidate(name, "", None, None, "makes no use of public tables"))
+            continue
+        wide = asked == "auto" and not problem.unit_lattice and ordered.applies(problem, MAX_DENSE_CELLS)
+        if name == "tree" and wide:
+            refused.append(Candidate(name, "", None, None, "not tried: on so many cells the factorization errs less"))
             continue
         if problem.unit_lattice and name == "factorization":
             refused.append(Candidate(name, "", None, None, "real coefficients need the fine lattice"))

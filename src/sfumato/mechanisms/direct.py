@@ -56,8 +56,9 @@ def total_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) ->
     total = 0.0
     for i in queries:
         q = problem.workload.blocks[i]
-        powers = strategy.row_powers(q.block, 2)
-        total += problem.objective_weight(q) * float(powers.mean()) * q.rows
+        summed = strategy.row_errors(q.block)
+        mean = float(strategy.row_powers(q.block, 2).mean()) if summed is None else summed[0]
+        total += problem.objective_weight(q) * mean * q.rows
     return total
 
 

@@ -12,15 +12,23 @@ from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.optimum.approximate import approximate_optimum
+from sfumato.strategies.optimum.largest import Largest, optimize_largest
+from sfumato.strategies.optimum.largest_swap import swap_largest
 from sfumato.strategies.optimum.optimal import optimize
+from sfumato.strategies.optimum.swap import swap_optimum
 from sfumato.workloads.builders import as_operator
 
 __all__ = ["Factorization", "factorization", "pair_bound"]
 
+MAX_SWAP = 512  # cells up to which the optimum under replace-one takes seconds
+MAX_SWAP_LARGEST = 128  # the same for the largest error
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Factorization:
-    """R M = F + offset 1ᵀ with its certificate; bounds are the rmse at noise multiplier 1.
+    """R M = F + offset 1ᵀ with its certificate; bounds are the rmse at noise multiplier 1, or the largest standard
+    error where that was the objective.
 
     `strategy` M (l, m), `reconstruction` R (k, l), `offset` (k,), `row_variances` (k,) at noise equal to
     the sensitivity of M, `bias_bound` the largest |R M - F - offset|.
@@ -38,12 +46,12 @@ class Factorization:
     @property
     def gap(self) -> float:
         """upper / lower - 1."""
-        return self.upper_bound / self.lower_bound - 1
+        return self.upper_bound / self.lower_bound - 1 if self.upper_bound > 0.0 else 0.0
 
     def __repr__(self) -> str:
         return (
             f"<Factorization {self.reconstruction.shape} x {self.strategy.shape}: "
-            f"rmse {self.upper_bound:.7g}, proved at least {self.lower_bound:.7g}>"
+            f"error {self.upper_bound:.7g}, proved at least {self.lower_bound:.7g}>"
         )
 
 
@@ -55,33 +63,43 @@ def factorization(
     approximate: float | None = None,
     approximate_norm: str = "column",
 ) -> Factorization:
-    """The factorization of F (k, m) of least mean squared error, certified. [NTZ13, ENU20]
+    """The factorization of F (k, m) of least mean squared error, or of least largest error, certified.
 
-    Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k). Replace-one: the same M with the exact
-    largest distance between its columns as sensitivity, and the pair bound beside it.
+    Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k) for the objective "mean" [NTZ13, ENU20] and
+    min ||R||_{2->inf} ||M||_{1->2} for "max", which is gamma_2(F) [LMSS07]. Replace-one: up to
+    512 cells (128 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
+    same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
+    With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
+    entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column"); errors exclude that bias.
     Raises PlanError for what is not offered and WorkloadError for what is no matrix.
     """
     relation = Neighbours.parse(neighbours)
-    if norm != "l2" or objective != "mean" or approximate is not None:
+    biased = approximate is not None and (objective != "mean" or relation is not Neighbours.ADD_REMOVE)
+    if norm != "l2" or objective not in ("mean", "max") or biased:
         raise PlanError(
-            "sf.factorization offers norm='l2', objective='mean' and exact factorizations "
-            f"(approximate=None); asked: norm={norm!r}, objective={objective!r}, approximate={approximate!r}"
+            "sf.factorization offers norm='l2', objective='mean' or 'max', and approximate= for the mean under "
+            f"add-remove; asked: norm={norm!r}, objective={objective!r}, approximate={approximate!r}, {relation.value}"
         )
     operator = as_operator(F)
     dense = np.asarray(operator.dense(), dtype=np.float64)
-    found = optimize(matrix=dense)
+    if approximate is not None:
+        return _approximate(dense, approximate, approximate_norm)
+    if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
+        return _swapped(dense, objective)
+    found = optimize(matrix=dense) if objective == "mean" else optimize_largest(dense)
     strategy = found.strategy
     with single_thread():
         reconstruction = dense @ np.linalg.pinv(strategy)
     rows = (reconstruction**2).sum(axis=1)
-    root = math.sqrt(len(dense))
-    size, lower = 1.0, found.lower_bound / root
+    # by the weights on the queries that make their mean the largest, or by equal ones
+    weights = found.rows if isinstance(found, Largest) else np.full(len(dense), 1 / len(dense))
+    size, lower = 1.0, found.lower_bound / (math.sqrt(len(dense)) if objective == "mean" else 1.0)
     if relation is Neighbours.REPLACE_ONE:
         gram = strategy.T @ strategy
         norms = np.diagonal(gram)
         size = math.sqrt(float((norms[:, None] + norms[None, :] - 2 * gram).max()))
-        lower = pair_bound(dense.T @ dense) / root
-    upper = math.sqrt(float(rows.sum())) * size / root
+        lower = pair_bound((dense.T * weights) @ dense)
+    upper = math.sqrt(float(rows.sum() / len(rows) if objective == "mean" else rows.max())) * size
     return Factorization(
         strategy,
         reconstruction,
@@ -91,6 +109,41 @@ def factorization(
         found.iterations,
         rows * size**2,
         float(np.abs(reconstruction @ strategy - dense).max()),
+    )
+
+
+def _swapped(dense: FloatArray, objective: str) -> Factorization:
+    """The optimum under replace-one; its columns sum to zero, so the offset is minus the mean of each row."""
+    found = swap_optimum(matrix=dense) if objective == "mean" else swap_largest(dense)
+    offset = -dense.mean(axis=1)
+    shifted = dense + offset[:, None]
+    with single_thread():
+        reconstruction = shifted @ np.linalg.pinv(found.strategy)
+    root = math.sqrt(len(dense)) if objective == "mean" else 1.0
+    return Factorization(
+        found.strategy,
+        reconstruction,
+        offset,
+        found.lower_bound / root,
+        found.upper_bound / root,
+        found.iterations,
+        (reconstruction**2).sum(axis=1),
+        float(np.abs(reconstruction @ found.strategy - shifted).max()),
+    )
+
+
+def _approximate(dense: FloatArray, alpha: float, norm: str) -> Factorization:
+    found = approximate_optimum(dense, alpha, norm)
+    root = math.sqrt(len(dense))
+    return Factorization(
+        found.strategy,
+        found.reconstruction,
+        np.zeros(len(dense)),
+        found.lower_bound / root,
+        found.upper_bound / root,
+        found.iterations,
+        (found.reconstruction**2).sum(axis=1),
+        float(np.abs(found.reconstruction @ found.strategy - dense).max()),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.mechanisms import ordered, swap, unions
 from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
 from sfumato.mechanisms.factorize import pair_bound
 from sfumato.mechanisms.tree import is_ordered
@@ -23,7 +24,9 @@ from sfumato.operators.blas import single_thread
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
-from sfumato.strategies.optimum.optimal import Optimum, optimize
+from sfumato.strategies.optimum.largest import optimize_largest
+from sfumato.strategies.optimum.optimal import optimize
+from sfumato.strategies.optimum.pure import optimize_pure
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain
@@ -33,6 +36,8 @@ __all__ = ["designs"]
 MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
 MAX_FAMILIES = 24
+MAX_LARGEST = 2**30  # operations of one look at the largest of dense queries
+MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
 _BITS = 24
 _BASIS_BITS = 28
 _BIAS_BITS = 32
@@ -41,13 +46,18 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """One factor before rounding: an exact integer factor, or real coefficients over an integer basis."""
+    """One factor before rounding: an exact integer factor, or real coefficients over an integer basis.
+
+    `bound` is on the root of the sum of the weighted variances, or of the largest where that is the objective;
+    `weights` are then those of the queries whose weighted mean it bounds.
+    """
 
     factor: Factor | None
     coefficients: FloatArray | None
     basis: LinearOperator | None
     bound: float
     bias: float
+    weights: FloatArray | None = None
 
     def at(self, scale: float) -> Factor:
         if self.factor is not None:
@@ -58,13 +68,21 @@ class _Solved:
 
 def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     """One design: the optimum for each maximal table of the workload, the budget shared between them."""
+    if ordered.applies(problem, MAX_DENSE_ORDERED):
+        return ordered.designs(problem)
+    swapped = swap.design(problem, progress)
+    if swapped is not None:
+        return [swapped]
     power = 1 if problem.noise == "laplace" else 2
     pieces: list[Piece] = []
-    squared, known = 0.0, True
+    bounds: list[float | None] = []
     sets = {frozenset(q.attributes) for q in problem.workload.blocks}
     longest = max(map(len, sets))
     # none of the largest sets lies in another, so each would be optimised by itself
     families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
+    united = unions.design(problem, progress) if len(families) != 1 else None
+    if united is not None:
+        return [united]
     if not 0 < len(families) <= MAX_FAMILIES:
         raise PlanError("too many tables to optimise one by one; marginals serve them together")
     for names, members in families:
@@ -72,17 +90,36 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
         groups, solved = _solve(problem, names, blocks, progress)
         piece, bound = _piece(problem, groups, solved, members if len(families) > 1 else [], power)
         pieces.append(piece)
-        pair_bound = _pair_bound(problem, names, blocks) if problem.unit.total_is_public else None
         if problem.unit.total_is_public:
-            bound = pair_bound
-        known = known and bound is not None
-        squared += (bound or 0.0) ** 2
-    usable = known and (problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public)
-    bound = math.sqrt(squared) if usable else None
-    if bound is not None and problem.objective == "max":
-        # the largest weighted variance is at least their mean over all queries
-        bound /= math.sqrt(len(problem.workload))
-    return [share_design("factorization", "optimal factorizations", pieces, power, bound)]
+            bound = _pair_bound(problem, names, blocks, solved[0].weights if len(solved) == 1 else None)
+        bounds.append(bound)
+    proved = [b for b in bounds if b is not None]
+    bound = None
+    if len(proved) == len(bounds) and (
+        problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public
+    ):
+        bound = max(proved) if problem.objective == "max" else math.hypot(*proved)
+    design = share_design("factorization", "optimal factorizations", pieces, power, bound)
+    if problem.noise == "laplace" and bound is not None:
+        design = replace(design, bound=None, notes=(_laplace_note(problem, bound),))
+    return [design]
+
+
+def _laplace_note(problem: Problem, bound: float) -> str:
+    """What the bound for unit L2 sensitivity proves for Laplace noise.
+
+    Columns and their differences are no longer in L2 than in L1. So a strategy of L1 sensitivity at most
+    epsilon times the noise's scale has R B = W only with ||R||_F at least `bound` over that; and from a scale of
+    2^20 on the variance of the noise is 2 scale^2, up to 1e-13.
+    """
+    root = math.sqrt(2.0) * problem.unit.rows_per_person / float(problem.budget.laplace_epsilon) * bound
+    if problem.objective == "mean":
+        root /= math.sqrt(problem.total_weight)
+    return (
+        f"no strategy with independent Laplace noise on this lattice and unbiased linear reconstruction errs less than "
+        f"{root * (1 - 1e-6):.6g} ({'weighted root mean square' if problem.objective == 'mean' else 'largest'}): "
+        "the L2 optimum, seldom near for L1"
+    )
 
 
 def _families(problem: Problem) -> list[tuple[tuple[str, ...], list[int]]]:
@@ -109,27 +146,32 @@ def _solve(
     problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], progress: Progress | None
 ) -> tuple[tuple[tuple[str, ...], ...], list[_Solved]]:
     """The groups of attributes and the optimum of each."""
-    if len(blocks) == 1:
+    real = sum(not isinstance(f, Identity | Total) for f in blocks[0].block.factors)
+    if len(blocks) == 1 and (real <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE):
         query = blocks[0].block
         weight = math.sqrt(problem.objective_weight(blocks[0]))
         if not query.factors:
             return ((),), [_Solved(Cells(1), None, None, weight, 0.0)]
-        solved = [_factor(f, [(f, 1.0)], progress) for f in query.factors]
+        solved = [_factor(f, [(f, 1.0)], problem, progress) for f in query.factors]
         first = solved[0]
-        solved[0] = _Solved(first.factor, first.coefficients, first.basis, first.bound * weight, first.bias)
+        solved[0] = replace(first, bound=first.bound * weight)
         return query.groups, solved
     domain = Domain({a: problem.workload.domain[a] for a in names})
     operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
     whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
-    return (names,), [_factor(whole, operators, progress)]
+    return (names,), [_factor(whole, operators, problem, progress)]
 
 
 def _factor(
-    whole: LinearOperator, weighted: Sequence[tuple[LinearOperator, float]], progress: Progress | None
+    whole: LinearOperator,
+    weighted: Sequence[tuple[LinearOperator, float]],
+    problem: Problem,
+    progress: Progress | None,
 ) -> _Solved:
-    """The certified optimum of one group of attributes."""
+    """The certified optimum of one group of attributes; for Laplace noise its bound and a strategy of small L1 norm."""
+    objective = problem.objective
     if isinstance(whole, Identity):
-        return _Solved(Cells(whole.n), None, None, math.sqrt(whole.n), 0.0)
+        return _Solved(Cells(whole.n), None, None, 1.0 if objective == "max" else math.sqrt(whole.n), 0.0)
     if isinstance(whole, Total):
         return _Solved(TotalOnly(whole.n), None, None, 1.0, 0.0)
     cells = whole.shape[1]
@@ -144,11 +186,24 @@ def _factor(
     if whole.shape[0] * cells <= 2**22:
         rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
         matrix = np.vstack(rows)
-    found: Optimum = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
-    rank = found.strategy.shape[0]
+    weights = None
+    if objective == "max" and matrix is not None and matrix.size * min(matrix.shape) <= MAX_LARGEST:
+        largest = optimize_largest(matrix, progress=progress)
+        strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
+        reached = largest.upper_bound * math.sqrt(whole.shape[0])
+    else:
+        found = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
+        # the largest variance is at least their mean
+        strategy, bound = found.strategy, found.lower_bound / (math.sqrt(whole.shape[0]) if objective == "max" else 1.0)
+        reached = found.upper_bound
+    if problem.noise == "laplace":
+        found = optimize_pure(gram, ordered=ordered)
+        if found.value < reached * float(np.abs(strategy).sum(axis=0).max(initial=0.0)):
+            return _Solved(None, found.coefficients, found.basis, bound, 0.0, weights)
+    rank = len(strategy)
     basis = row_basis(gram, whole, rank)
-    bias = _rounding_bias(found.strategy, whole) if basis is None and rank < cells else 0.0
-    return _Solved(None, coefficients(found.strategy, basis), basis, found.lower_bound, bias)
+    bias = _rounding_bias(strategy, whole) if basis is None and rank < cells else 0.0
+    return _Solved(None, coefficients(strategy, basis), basis, bound, bias, weights)
 
 
 def _rounding_bias(strategy: FloatArray, whole: LinearOperator) -> float:
@@ -176,7 +231,8 @@ def _piece(
     fixed = [s.at(2.0**bits) for s in solved]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
     names = ", ".join(a for g in groups for a in g) or "the total"
-    title = f"the optimal factorization over {names}" if real else f"noise on every cell of {names}"
+    kind = "an L1" if power == 1 else "the optimal"
+    title = f"{kind} factorization over {names}" if real else f"noise on every cell of {names}"
     bias = sum(s.bias for s in real)
     unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
     fine = 2.0 ** (bits * len(real)) if real else FINE
@@ -185,7 +241,16 @@ def _piece(
     normal = unit.divisor**2
     # (a piece that stands alone takes the whole budget, so its error need not be known yet)
     error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
+    if members and problem.objective == "max":
+        # shares for the least sum of these are those at which the largest errors are equal
+        error = price * (_largest_error(problem, unit, members) * normal) ** (1 + power / 2)
     return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
+
+
+def _largest_error(problem: Problem, strategy: Product, queries: Sequence[int]) -> float:
+    """The largest weighted squared error of some blocks at unit noise on the strategy as it stands."""
+    blocks = [problem.workload.blocks[i] for i in queries]
+    return max(problem.objective_weight(q) * float(strategy.row_powers(q.block, 2).max()) for q in blocks)
 
 
 def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:
@@ -202,14 +267,26 @@ def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Prod
     )
 
 
-def _pair_bound(problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock]) -> float | None:
-    """The pair bound of the family's workload, where its table is small enough."""
+def _pair_bound(
+    problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], weights: FloatArray | None
+) -> float | None:
+    """The pair bound of the family's workload, where its table is small enough.
+
+    For the largest error by the given weights on the queries, which are of sum 1, or by equal ones.
+    """
     cells = math.prod(problem.sizes[a] for a in names)
     if cells > MAX_DENSE_ORDERED or cells < 2:
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
     gram = np.zeros((cells, cells))
+    start, count = 0, sum(q.rows for q in blocks)
     for q in blocks:
         operator = on_domain(domain, q.block)
-        gram += problem.objective_weight(q) * np.asarray(operator.gram().dense(), dtype=np.float64)
+        if weights is None:
+            share = 1 / count if problem.objective == "max" else 1.0
+            gram += problem.objective_weight(q) * share * np.asarray(operator.gram().dense(), dtype=np.float64)
+        else:
+            rows = np.asarray(operator.dense(), dtype=np.float64)
+            gram += problem.objective_weight(q) * (rows.T * weights[start : start + q.rows]) @ rows
+        start += q.rows
     return pair_bound(gram)

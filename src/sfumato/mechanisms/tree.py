@@ -9,6 +9,7 @@ from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, t
 from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
 from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS, Cells, Factor, Matrix
+from sfumato.strategies.ordered.trees import TreeSums
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 
@@ -34,9 +35,6 @@ def designs(problem: Problem) -> list[Design]:
     }
     if not ordered:
         raise PlanError("a tree helps prefixes, ranges and windows of an ordered attribute; none is asked")
-    wide = [a for a in ordered if problem.sizes[a] > MAX_DENSE_CELLS]
-    if wide:
-        raise PlanError(f"{wide[0]} has more than {MAX_DENSE_CELLS:,} cells, the limit of dense least squares")
     families: dict[tuple[str, ...], list[int]] = {}
     for i, q in enumerate(problem.workload.blocks):
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
@@ -57,7 +55,7 @@ def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: 
         error, price = total_error(problem, unit, members), column_price(unit, power)
         if best is None or error * price ** (2 / power) < best[0]:
             best = (error * price ** (2 / power), unit, error)
-        if not any(isinstance(f, Matrix) for f in factors):
+        if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
             break
     assert best is not None
     _, chosen, error = best
@@ -65,7 +63,7 @@ def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: 
 
 
 def _branchings(n: int, power: int) -> tuple[int, ...]:
-    """What is worth trying: on wide domains only what wins there, as each try costs a dense inverse."""
+    """What is worth trying: on wide domains only what wins there."""
     if n <= WIDE:
         return BRANCHINGS
     return (2,) if power == 2 else (8, 16)
@@ -74,7 +72,8 @@ def _branchings(n: int, power: int) -> tuple[int, ...]:
 def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:
     asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
     if n > 2 and any(is_ordered(f) for f in asked):
-        return Matrix(Tree(n, branching, root))
+        tree = Tree(n, branching, root)
+        return Matrix(tree) if n <= MAX_DENSE_CELLS else TreeSums(tree)
     return Cells(n)
 
 

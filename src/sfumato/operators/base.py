@@ -82,6 +82,11 @@ class LinearOperator(ABC):
         return False
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether it is known that no entry is negative."""
+        return self.binary
+
+    @property
     @abstractmethod
     def max_abs(self) -> float:
         """Largest absolute entry, or an upper bound of it (an exact int for integral operators)."""

@@ -83,8 +83,11 @@ class Release:
     def answers(self) -> FloatArray:
         """(k,) unbiased answers in the order of the workload. Above 200 million take `batches()`."""
         count = len(self.workload)
-        if count > _MAX_ANSWERS:
-            raise PlanError(f"{count:,} answers are too many for one array; take release.batches() or release.table()")
+        if count > _MAX_ANSWERS or any(e.mean is not None for e in self.plan.entries):
+            raise PlanError(
+                f"{count:,} answers are too many for one array; take release.batches() or release.table() for tables, "
+                "release.ask() for single queries"
+            )
         out = np.empty(count)
         start = 0
         for item in self.workload.items:

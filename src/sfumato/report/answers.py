@@ -24,6 +24,7 @@ __all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "di
 CONFIDENCE = 0.95
 _MAX_TABLES = 30
 _MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
+_MAX_POINTS = 4_096
 _MAX_SINGLES = 200
 _TOO_WIDE = 0.5
 
@@ -173,6 +174,8 @@ def distributions(release: Release) -> list[Distribution]:
     found: list[Distribution] = []
     for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, _others(release)))):
         domain = release.plan.workload.domain
+        if domain[attribute].size > _MAX_POINTS:
+            continue  # more points than a picture has, and every interval of a share is a row of that length
         whole = domain[attribute].kind == "integer"
         ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
         try:

@@ -43,6 +43,10 @@ class Strategy(ABC):
         An axis along which nothing changes has length 1, so large tables stay small.
         """
 
+    def row_errors(self, query: Block) -> tuple[float, float] | None:
+        """(mean, largest) sum of squares of the rows of R where they are too many to list; None where they are not."""
+        return None
+
     def source(self, query: Block) -> Strategy:
         """What answers a query by itself: this strategy, or a piece of it. Raises NotAnswerable as `check` does."""
         self.check(query)

@@ -15,7 +15,7 @@ from sfumato.operators import Compose, Dense, Identity, LinearOperator, Sparse, 
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Cells", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
+__all__ = ["Cells", "Contrasts", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
 
 MAX_DENSE_CELLS = 6_000
 _SPAN_TOLERANCE = 1e-8
@@ -142,16 +142,18 @@ class Matrix(Factor):
     @functools.cached_property
     def _solved(self) -> tuple[FloatArray, FloatArray | None]:
         """((AᵀA)^+, projector onto the row space or None where that is everything)."""
+        return _pseudo_inverse(self._gram())
+
+    def _gram(self) -> FloatArray:
+        """AᵀA, (n, n)."""
         if self.operator.shape[1] > MAX_DENSE_CELLS:
             raise NotAnswerable(
                 f"dense least squares over {self.operator.shape[1]:,} cells is above the limit of {MAX_DENSE_CELLS:,}"
             )
         if isinstance(self.operator, (Compose, Dense)):
             dense = np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor
-            gram = dense.T @ dense
-        else:
-            gram = np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
-        return _pseudo_inverse(gram)
+            return dense.T @ dense
+        return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
 
     @property
     def covariance(self) -> FloatArray:
@@ -189,6 +191,23 @@ class Matrix(Factor):
         return rows @ self.covariance
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class Contrasts(Matrix):
+    """An integer operator that need not measure the total of its n cells, which is known besides.
+
+    The Gram is that of the operator and some measurement of the total; the strategy replaces the latter by the known
+    total, so its precision cancels. Only for strategies with a public total, and for one factor.
+    """
+
+    def _gram(self) -> FloatArray:
+        gram = super()._gram()
+        return gram + float(np.trace(gram)) / len(gram) ** 2
+
+    def spread_ones(self) -> FloatArray:
+        return self.covariance.sum(axis=1)
+
+
 def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
 
@@ -223,14 +242,18 @@ def coefficients(strategy: FloatArray, basis: LinearOperator | None) -> FloatArr
         return np.asarray(lstsq(dense.T, strategy.T, lapack_driver="gelsy")[0]).T
 
 
-def quantise(coefficient: FloatArray, basis: LinearOperator | None, scale: float) -> Matrix:
+def quantise(
+    coefficient: FloatArray, basis: LinearOperator | None, scale: float, *, known_total: bool = False
+) -> Matrix:
     """round(scale C) Q: a real strategy C Q rounded over an integer basis Q, so that its row space is kept exactly.
 
-    From here on the rounded strategy is the strategy: its sensitivity is the one that is priced.
+    From here on the rounded strategy is the strategy: its sensitivity is the one that is priced. With `known_total`
+    it need not measure the total.
     """
+    kind = Contrasts if known_total else Matrix
     if basis is None:
-        return Matrix(Dense(_round_columns(coefficient * scale)), float(scale))
-    return Matrix(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
+        return kind(Dense(_round_columns(coefficient * scale)), float(scale))
+    return kind(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
 
 
 def _round_columns(values: FloatArray) -> NDArray[np.int64]:

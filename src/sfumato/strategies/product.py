@@ -16,9 +16,12 @@ from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator,
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy, marginalise, row_shape
 from sfumato.strategies.factors import Cells, Factor, TotalOnly
+from sfumato.strategies.ordered.ranges import Ordered
 from sfumato.strategies.residual.covariance import Part, by_agreement, check_size, combine, form
 
 __all__ = ["Product"]
+
+_LISTED = 2**24
 
 
 @storable
@@ -118,6 +121,14 @@ class Product(Strategy):
         if ones is not None:
             sums = np.maximum(sums - lines**2 / math.prod(float(o.sum()) for o in ones), 0.0)
         return sums * self.divisor ** (-power)
+
+    def row_errors(self, query: Block) -> tuple[float, float] | None:
+        factor = self.factors[0] if len(self.factors) == 1 else None
+        if query.rows <= _LISTED or not isinstance(factor, Ordered) or query.groups != self.groups:
+            return None
+        ones = self._spread_ones()
+        mean, largest = factor.range_errors(query.factors[0], None if ones is None else ones[0])
+        return mean * self.divisor**-2, largest * self.divisor**-2
 
     def _joint_powers(self, part: _Component, power: int) -> FloatArray:
         out = np.empty(part.operator.shape[0])

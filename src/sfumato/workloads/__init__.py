@@ -14,15 +14,19 @@ from sfumato.workloads.builders import (
     windows,
 )
 from sfumato.workloads.core import RECORDS, QueryBlock, QueryFamily, Workload
+from sfumato.workloads.subsets import conjunctions, disjunctions, parities
 
 __all__ = [
     "RECORDS",
     "QueryBlock",
     "QueryFamily",
     "Workload",
+    "conjunctions",
+    "disjunctions",
     "hierarchy",
     "identity",
     "marginals",
+    "parities",
     "predicates",
     "prefix",
     "queries",

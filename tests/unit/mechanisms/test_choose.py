@@ -106,9 +106,9 @@ def test_weights_divide_the_variance_under_the_largest_error() -> None:
 
 
 def test_replace_one_uses_the_distance_of_columns_and_the_public_total() -> None:
-    """Mutant: twice the column norm, which gives 2.989 here, or the distance alone, which gives 2.035."""
+    """Mutant: twice the column norm, which gives 2.989 here, or the best for add-remove, which gives 1.610."""
     found = plan(prefix(line(8), "cell"), UNIT, neighbours="replace-one", mechanism="factorization")
-    assert found.rmse < 1.62
+    assert found.rmse == pytest.approx(1.4777, abs=1e-4)
     cells = plan(identity(line(8)), UNIT, neighbours="replace-one")
     assert cells.rmse == pytest.approx(math.sqrt(2 * 7 / 8), rel=1e-6)
     assert cells.lower_bound == pytest.approx(math.sqrt(2 * 7 / 8), rel=1e-6)
@@ -122,10 +122,11 @@ def test_the_factorization_of_researchers_matches_the_documented_constants() -> 
     assert np.allclose(exact.reconstruction @ exact.strategy, triangle)
     assert exact.upper_bound == pytest.approx(plan(queries(triangle), UNIT, neighbours="add-remove").rmse, rel=1e-6)
     swap = factorization(triangle, neighbours="replace-one")
-    assert swap.upper_bound == pytest.approx(2.035, abs=1e-3)
-    assert swap.lower_bound <= 1.478
-    with pytest.raises(PlanError, match=r"approximate=0\.1"):
-        factorization(triangle, approximate=0.1)
+    assert swap.upper_bound == pytest.approx(1.478, abs=1e-3)
+    assert swap.gap <= 1e-6
+    assert np.allclose(swap.reconstruction @ swap.strategy, triangle + swap.offset[:, None])
+    with pytest.raises(PlanError, match="norm='l1'"):
+        factorization(triangle, norm="l1")
 
 
 def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:

@@ -28,7 +28,7 @@ SHARP = sf.gdp(1000)
 
 
 def make(budget: sf.Budget = SHARP, work: sf.Workload = WORK, **options: object) -> sf.Release:
-    plan = sf.plan(work, budget, neighbours="add-remove")
+    plan = sf.plan(work, budget, neighbours="add-remove", mechanism="marginals")
     return sf.release(plan, sf.Histogram(COUNTS), ledger=None, **options)  # type: ignore[arg-type]
 
 

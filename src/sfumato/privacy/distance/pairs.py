@@ -38,7 +38,7 @@ def largest_distance(terms: Terms, sizes: Sizes, column: int) -> tuple[int, bool
             return value
         found += [value] if value is not None else []
     # |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for entries that are not negative
-    return min((2 if terms.binary else 2**terms.power) * column, *(v for v, _ in found)), False
+    return min((2 if terms.nonnegative else 2**terms.power) * column, *(v for v, _ in found)), False
 
 
 def _methods(
@@ -84,7 +84,7 @@ def _changed_l2(terms: Terms, sizes: Sizes, alike: Sequence[bool], column: int) 
 
 def _least_inner(inside: Inside, group: tuple[str, ...], sizes: Sizes, top: int) -> int:
     """The least inner product of two columns, or less."""
-    floor = 0 if all(f.binary for _, f in inside) else -top
+    floor = 0 if all(f.nonnegative for _, f in inside) else -top
     cells = math.prod(sizes[a] for a in group)
     gram = _joint_gram(inside, group, sizes) if cells <= _MAX_CELLS_JOINT else None
     return floor if gram is None else int(gram.min())

@@ -84,6 +84,11 @@ class Terms:
         """Whether all entries are 0 or 1, but for the multiples."""
         return all(f.binary for s in self.slots for f in s.factors)
 
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no entry is negative."""
+        return all(f.nonnegative for s in self.slots for f in s.factors)
+
     def of_group(self, group: int) -> list[int]:
         """The slots of a group."""
         return [i for i, s in enumerate(self.slots) if s.group == group]

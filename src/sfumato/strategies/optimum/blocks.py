@@ -10,6 +10,7 @@ roots s spread so widely that squares lose their digits, the singular values of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -20,7 +21,17 @@ from numpy.typing import NDArray
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Block", "FactorBlock", "GramBlock", "IntArray", "Spectrum", "factor_block", "gram_block"]
+__all__ = [
+    "Block",
+    "FactorBlock",
+    "GramBlock",
+    "IntArray",
+    "Spectrum",
+    "factor_block",
+    "gram_block",
+    "squared",
+    "units",
+]
 
 IntArray = NDArray[np.intp]
 
@@ -36,7 +47,7 @@ def _lapack() -> ModuleType:
     return scipy.linalg
 
 
-def _units(size: int) -> float:
+def units(size: int) -> float:
     """Units of rounding, of the trace or the norm, that a decomposition or a sum over `size` terms may be off by.
 
     Worst cases grow with the size and are not met; errors of random sign grow with its root. This takes the root
@@ -62,6 +73,21 @@ class Spectrum:
         """The diagonal of S^(1/2), (p,)."""
         return np.einsum("ij,ij->i", self.vectors * self.roots, self.vectors)
 
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        """The map x -> diag(V (K o V^T diag(x) V) V^T), K_kl = s_k s_l / (s_k + s_l), computed in the type `kind`.
+
+        Minus twice this is how `diagonal` bends along a step x of log v, beside its growth in proportion.
+        """
+        vectors = self.vectors.astype(kind, copy=False)
+        kernel = (self.roots[:, None] * self.roots / (self.roots[:, None] + self.roots)).astype(kind)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = (vectors.T * x.astype(kind)) @ vectors
+            inner *= kernel
+            return np.einsum("ij,ij->i", vectors @ inner, vectors).astype(np.float64)
+
+        return image
+
 
 def _positive(values: FloatArray) -> FloatArray:
     """Values below rounding are raised to it: any positive numbers give a valid strategy."""
@@ -81,9 +107,9 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
     return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
 
 
-def _squared(square: FloatArray, roundings: float) -> Spectrum:
+def squared(square: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
-    doubt = (roundings + _units(len(square))) * _EPS * float(np.trace(square))
+    doubt = (roundings + units(len(square))) * _EPS * float(np.trace(square))
     eigenvalues, vectors = _lapack().eigh(square, overwrite_a=True, check_finite=False, driver="evd")
     proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
     return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
@@ -93,7 +119,7 @@ def _singular(scaled: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
     _, singular, rows = _lapack().svd(scaled, full_matrices=False, check_finite=False)
     norm = float(np.linalg.norm(singular))
-    proved = _proved(singular, roundings * _EPS * norm**2, _units(sum(scaled.shape)) * _EPS * norm)
+    proved = _proved(singular, roundings * _EPS * norm**2, units(sum(scaled.shape)) * _EPS * norm)
     return Spectrum(rows.T, _positive(singular), proved)
 
 
@@ -149,13 +175,13 @@ class GramBlock:
 
     @property
     def _roundings(self) -> float:
-        return 0.0 if self.factor is None else _units(len(self.factor))
+        return 0.0 if self.factor is None else units(len(self.factor))
 
     def decompose(self, v: FloatArray) -> Spectrum:
         root, p = np.sqrt(v[self.index]), len(self.index)
         scaled = self.gram * root
         scaled *= root[:, None]
-        quick = _squared(scaled, self._roundings)
+        quick = squared(scaled, self._roundings)
         if quick.clear:
             return quick
         if self.factor is not None:
@@ -164,8 +190,8 @@ class GramBlock:
         correlations = self.gram / norms / norms[:, None]
         found = _singular(_lapack().cholesky(correlations, check_finite=False) * (norms * root), 0.0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
-        least = float(_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - _units(p) * _EPS
-        relative = 2 * _units(p) * _EPS / least if least > 0.0 else 1.0
+        least = float(_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - units(p) * _EPS
+        relative = 2 * units(p) * _EPS / least if least > 0.0 else 1.0
         return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
@@ -203,8 +229,8 @@ class FactorBlock:
 
     def decompose(self, v: FloatArray) -> Spectrum:
         scaled = self.factor * np.sqrt(v[self.index])
-        roundings = 0.0 if self.gram is None else 2 * _units(len(self.gram))
-        quick = _squared(scaled @ scaled.T, roundings + _units(sum(scaled.shape)))
+        roundings = 0.0 if self.gram is None else 2 * units(len(self.gram))
+        quick = squared(scaled @ scaled.T, roundings + units(sum(scaled.shape)))
         if quick.clear:
             return Spectrum((scaled.T @ quick.vectors) / quick.roots, quick.roots, quick.proved)
         return _singular(scaled, roundings)

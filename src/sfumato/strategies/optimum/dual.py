@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.optimum.blocks import Block, IntArray, Spectrum
+from sfumato.strategies.optimum.blocks import Block, Spectrum
 
 __all__ = ["Progress", "Solution", "cold_start", "solve", "warm_start"]
 
@@ -117,20 +116,13 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float)
     precision until late: an error of 1e-6 in the direction is repaired by the next step.
     """
     kind = np.float32 if point.energy > _SINGLE else np.float64
-    parts: list[tuple[IntArray, NDArray[np.floating], NDArray[np.floating]]] = []
-    for block, spectrum in zip(blocks, point.spectra, strict=True):
-        s = spectrum.roots / point.total
-        kernel = (s[:, None] * s / (s[:, None] + s)).astype(kind)
-        parts.append((block.index, spectrum.vectors.astype(kind, copy=False), kernel))
+    bends = [(block.index, spectrum.bend(kind)) for block, spectrum in zip(blocks, point.spectra, strict=True)]
     excess, metric = point.excess, point.metric
 
     def hessian(x: FloatArray) -> FloatArray:
         out = excess * x
-        for index, vectors, kernel in parts:
-            inner = (vectors.T * x[index].astype(kind)) @ vectors
-            inner *= kernel
-            diagonal = np.einsum("ij,ij->i", vectors @ inner, vectors).astype(np.float64)
-            out += np.bincount(index, weights=diagonal, minlength=len(x))
+        for index, bend in bends:
+            out += np.bincount(index, weights=bend(x[index]) / point.total, minlength=len(x))
         return out
 
     residual = point.share - point.v

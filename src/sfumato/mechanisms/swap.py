@@ -1,0 +1,79 @@
+"""The factorization mechanism where one record is replaced by another: the certified optimum of one dense table.
+
+The number of records is public there, so that only differences of columns are priced, and the answers are those of
+least squares from what was measured and the known total. [mathematics S5]
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.operators import Identity, LinearOperator, Stack, Total
+from sfumato.operators.base import FloatArray
+from sfumato.plans import Design, Problem
+from sfumato.strategies.factors import coefficients, quantise, row_basis
+from sfumato.strategies.optimum.swap import swap_optimum
+from sfumato.strategies.product import Product
+from sfumato.workloads.core import on_domain
+
+__all__ = ["MAX_SWAP", "design"]
+
+MAX_SWAP = 256
+_TOLERANCE = 1e-5
+_GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
+_BITS = 24
+_MAX_ENTRIES = 2**22
+Progress = Callable[[int, float], None]
+
+
+def design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The optimum over the one table that all queries lie in; None where it does not apply.
+
+    It does for the mean squared error under Gaussian noise and a public total, for at most MAX_SWAP cells that are
+    not simply asked for one by one: noise on every cell is then the optimum, and its integers are small.
+    """
+    names = _table(problem)
+    blocks = problem.workload.blocks
+    if names is None or (len(blocks) == 1 and all(isinstance(f, Identity) for f in blocks[0].block.factors)):
+        return None
+    domain = Domain({a: problem.workload.domain[a] for a in names})
+    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    gram = np.zeros((domain.size, domain.size))
+    for operator, weight in operators:
+        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+    matrix = None
+    if sum(operator.shape[0] for operator, _ in operators) * domain.size <= _MAX_ENTRIES:
+        matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
+    found = swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=_TOLERANCE, progress=progress)
+    rank = len(found.strategy)
+    # what is measured and the total span the workload; either may have a part of the total
+    whole = Stack((*(operator for operator, _ in operators), Total(domain.size)))
+    basis = row_basis(gram + float(np.trace(gram)) / domain.size, whole, rank + 1)
+    if rank == 0 or found.gap > _GAP or (basis is None and rank + 1 < domain.size):
+        return None
+    build = functools.partial(_build, names, domain.shape, coefficients(found.strategy, basis), basis)
+    return Design("factorization", build, 2.0**_BITS, found.lower_bound)
+
+
+def _table(problem: Problem) -> tuple[str, ...] | None:
+    """The attributes of the one table that all queries lie in, where its optimum is offered."""
+    offered = problem.unit.total_is_public and problem.noise == "gaussian" and problem.objective == "mean"
+    if not offered:
+        return None
+    names = max((q.attributes for q in problem.workload.blocks), key=len)
+    if any(not set(q.attributes) <= set(names) for q in problem.workload.blocks):
+        return None
+    cells = math.prod(problem.sizes[a] for a in names)
+    return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= MAX_SWAP else None
+
+
+def _build(
+    names: tuple[str, ...], shape: tuple[int, ...], real: FloatArray, basis: LinearOperator | None, s: float
+) -> Product:
+    title = f"the optimal factorization over {', '.join(names)} for a known total"
+    return Product((names,), (shape,), (quantise(real, basis, s, known_total=True),), 1, True, title=title)

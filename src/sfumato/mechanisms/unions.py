@@ -1,0 +1,97 @@
+"""The optimum for unions of Kronecker products whose factors repeat themselves. [ENU20, MMHM18]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sfumato.errors import PlanError
+from sfumato.plans import Design, Problem
+from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.unions.axes import Axis
+from sfumato.strategies.unions.reduced import Piece, Product, SmallUnion, solve_union
+from sfumato.strategies.unions.strategy import Group, Measured, Orbits
+
+__all__ = ["design"]
+
+MAX_CELLS = 4_000_000
+_BITS = 16  # of the largest number of a piece, where there is room
+_FILL_BITS = 6  # of the least singular value of a matrix
+_MOST_BITS = 33  # leaves room for half a billion records
+_SIDE_BITS = 9  # of the largest number of a piece of other groups than the first
+_TRIALS = 2_000
+Progress = Callable[[int, float], None]
+
+
+def design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The least mean squared error under add-remove, proved; None where it does not apply or is no small problem."""
+    gaussian = problem.unit.neighbours is Neighbours.ADD_REMOVE and problem.noise != "laplace"
+    # of marginal tables alone residuals are the optimum
+    if not gaussian or problem.objective != "mean" or all(i.is_marginal for i in problem.workload.items):
+        return None
+    products: list[Product] = []
+    for q in problem.workload.blocks:
+        factors = q.block.by_attribute()
+        if factors is None:
+            return None
+        products.append((problem.objective_weight(q), factors))
+    names = {a for _, factors in products for a in factors}
+    if len(names) < 2 or math.prod(problem.sizes[a] for a in names) > MAX_CELLS:
+        return None
+    try:
+        found = solve_union(products, problem.sizes, progress=progress)
+    except PlanError:
+        return None
+    bound = math.prod(u.lower for u in found)
+    fixed = [_side_scale(u) for u in found[1:]]
+    wanted = _scale(found[0], _BITS) * math.prod(fixed)
+    if wanted > 2.0 ** (_MOST_BITS + _FILL_BITS):
+        return None
+    fine = min(wanted, 2.0**_MOST_BITS)
+
+    def build(s: float) -> Orbits:
+        scales = [s / math.prod(fixed), *fixed]
+        return Orbits(tuple(_group(u, scale) for u, scale in zip(found, scales, strict=True)))
+
+    return Design("factorization", build, fine, bound)
+
+
+def _group(union: SmallUnion, scale: float) -> Group:
+    return Group(union.names, union.axes, tuple(_rounded(union.axes, p, scale) for p in union.pieces))
+
+
+def _rounded(axes: Sequence[Axis], piece: Piece, scale: float) -> Measured:
+    real = piece.matrix * (scale / _length(axes, piece))
+    rounded = np.rint(real).astype(np.int64)
+    if len(rounded) == 1:
+        rounded = np.maximum(rounded, 1) if real[0, 0] > 0 else np.minimum(rounded, -1)
+    return Measured(piece.kinds, rounded)
+
+
+def _length(axes: Sequence[Axis], piece: Piece) -> float:
+    """How much longer the integer contrasts are than isometries."""
+    return math.sqrt(math.prod(a.square(k) for a, k in zip(axes, piece.kinds, strict=True)))
+
+
+def _scale(union: SmallUnion, bits: int) -> float:
+    """The scale at which the largest number of every piece has so many bits, and none is nearly singular."""
+    out = 0.0
+    for piece in union.pieces:
+        norms = np.linalg.svd(piece.matrix, compute_uv=False)
+        largest = 2.0**bits / float(np.abs(piece.matrix).max())
+        out = max(out, _length(union.axes, piece) * max(largest, 2.0**_FILL_BITS / float(norms[-1])))
+    return out
+
+
+def _side_scale(union: SmallUnion) -> float:
+    """A scale for a group beside the first one; where all pieces are numbers, one that rounds them well at few bits."""
+    if any(len(p.matrix) > 1 for p in union.pieces):
+        return _scale(union, _SIDE_BITS)
+    least = _scale(union, 0) / 2.0**_FILL_BITS
+    real = np.array([abs(p.matrix[0, 0]) / _length(union.axes, p) for p in union.pieces])
+    trials = least * np.linspace(1.0, 2.0 ** (_SIDE_BITS - 3), _TRIALS)
+    values = trials[:, None] * real
+    off = np.abs(np.rint(values) / values - 1).max(axis=1)
+    return float(trials[off.argmin()])

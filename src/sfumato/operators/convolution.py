@@ -1,0 +1,127 @@
+"""Convolutions of integers modulo 2^64, exact by floating-point transforms whose error is proved below 1/4.
+
+Let u = 2^-53 and N = 2^L the length of the transform. In the 2-norm a fast Fourier transform errs by at most
+L eta relative, with eta = mu + 4 u (sqrt 2 + mu) / (1 - 4 u) for twiddle factors that err by mu [Hig02, Theorem
+24.2]; a pass of radix 4 or 8 counts as the two or three passes of radix 2 that it joins. ETA = 16 u is more than
+twice what correctly rounded twiddle factors need. For a kernel c whose computed transform is at most M' in size
+let M = M' + L eta sqrt(N) |c|_2, which bounds the true transform too. The circular convolution of c and y then
+errs in every entry by at most
+
+    L eta M |y|_2        through the transform of y,
+  + L eta |c|_2 |y|_2    through the transform of c (an inverse transform is at most the 1-norm over N),
+  + L eta M |y|_2        in the inverse transform, and 5 u M |y|_2 in the products,
+
+and by at most 1.01 times their sum with all terms of higher order. Both factors are cut into limbs, those of y
+so short that this sum is at most 1/4 whatever y is; then each entry, rounded to the nearest integer, is exact.
+N is at least twice the length of the operands, so nothing wraps around.
+
+What is transformed is the kernel's differences c_k - c_(k-1); the integer sums of the result, taken modulo 2^64,
+are those of the kernel itself. A slowly falling kernel has a large transform at low frequencies alone, which its
+differences have not, so longer limbs do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray, Numbers
+
+__all__ = ["causal", "causal_exact"]
+
+ETA = 16 * 2.0**-53
+_KERNEL_BITS = 18
+_ERROR = 0.25
+
+
+def _length(n: int) -> int:
+    return 1 << max(1, (2 * n - 1).bit_length())
+
+
+def causal(kernel: FloatArray, vectors: FloatArray) -> FloatArray:
+    """sum_j kernel_j vectors_(i-j) along the last axis, for i below its length n, in float64; kernel (n,)."""
+    n = vectors.shape[-1]
+    size = _length(n)
+    product = np.fft.rfft(vectors, size, axis=-1) * np.fft.rfft(kernel[:n], size)
+    return np.fft.irfft(product, size, axis=-1)[..., :n]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limb:
+    """One limb of a kernel: its transform, its weight 2^shift, and M and |c|_2 of the proof."""
+
+    transform: Numbers
+    shift: int
+    peak: float
+    norm: float
+
+
+def _kernel_limbs(kernel: Numbers, size: int) -> list[_Limb]:
+    bits = max(1, int(np.abs(kernel).max(initial=0)).bit_length() + 1)
+    count = -(-bits // _KERNEL_BITS)
+    width = -(-bits // count)
+    out: list[_Limb] = []
+    for shift, values in enumerate(_balanced(kernel, width, count + 1)):
+        if not values.any():
+            continue
+        transform = np.fft.rfft(values, size)
+        norm = math.sqrt(float(values @ values)) * (1 + 1e-9)
+        peak = float(np.abs(transform).max()) * (1 + 1e-9)
+        peak += (size.bit_length() - 1) * ETA * math.sqrt(size) * norm
+        out.append(_Limb(transform, shift * width, peak, norm))
+    return out
+
+
+def _balanced(values: Numbers, width: int, count: int) -> list[FloatArray]:
+    """Signed digits in base 2^width, least first, each within 2^(width - 1); what is left after `count` is dropped.
+
+    Modulo 2^64 nothing is lost where count * width >= 64; else nothing where values fit.
+    """
+    half, base = 1 << (width - 1), 1 << width
+    rest = values
+    out: list[FloatArray] = []
+    for _ in range(count):
+        digit = (rest & (base - 1)).astype(np.int64)
+        digit[digit >= half] -= base
+        out.append(digit.astype(np.float64))
+        # rest - digit is a multiple of the base, so the shift is exact; it may wrap past 2^63 by one digit alone
+        rest = (rest >> width) + (digit < 0)
+    return out
+
+
+def _width(limbs: list[_Limb], n: int, size: int) -> int:
+    """The largest number of bits of a digit of y for which the proved error is at most 1/4."""
+    levels = size.bit_length() - 1
+    worst = max((levels * ETA * (2 * k.peak + k.norm) + 5 * 2.0**-53 * k.peak for k in limbs), default=0.0)
+    room = _ERROR / max(1.01 * worst * math.sqrt(n), 2.0**-20)
+    width = math.floor(math.log2(room)) + 1
+    if width < 2:
+        raise WorkloadError(f"an exact convolution of {n:,} numbers is beyond double precision")
+    return min(width, 16)
+
+
+def causal_exact(kernel: Numbers, vectors: Numbers, bits: int = 64) -> Numbers:
+    """sum_j kernel_j vectors_(i-j) modulo 2^64 along the last axis, for i below its length n; int64 throughout.
+
+    kernel (n,) below 2^62 in size; vectors (..., n) any int64, or of at most `bits` bits with sign where that is
+    known in public. The work depends on shapes, the kernel and `bits` alone. Proof of exactness: see the module.
+    """
+    n = vectors.shape[-1]
+    size = _length(n)
+    limbs = _kernel_limbs(np.diff(kernel[:n], prepend=0), size)
+    out = np.zeros(vectors.shape, dtype=np.int64)
+    if not limbs:
+        return out
+    width = _width(limbs, n, size)
+    count = -(-64 // width) if bits >= 64 else bits // width + 1
+    for i, digits in enumerate(_balanced(vectors, width, count)):
+        transform = np.fft.rfft(digits, size, axis=-1)
+        for limb in limbs:
+            shift = i * width + limb.shift
+            if shift < 64:
+                part = np.fft.irfft(transform * limb.transform, size, axis=-1)[..., :n]
+                out += np.rint(part).astype(np.int64) << shift
+    return np.cumsum(out, axis=-1, dtype=np.int64)

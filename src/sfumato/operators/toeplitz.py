@@ -1,0 +1,89 @@
+"""Lower-triangular Toeplitz matrices of integers with a multiple for every row, applied exactly by convolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.codec import storable
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
+from sfumato.operators.convolution import causal, causal_exact
+
+__all__ = ["Toeplitz"]
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Toeplitz(LinearOperator):
+    """Entry (i, j) is multiples_i coefficients_(i - j) for j <= i and 0 above: (n, n).
+
+    coefficients and multiples (n,) int64, neither negative. Raises WorkloadError where the largest multiple and
+    the coefficients allow a column whose sum of squares reaches 2^63, so that column sums are exact in int64.
+    """
+
+    coefficients: NDArray[np.int64]
+    multiples: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        given = (self.coefficients, self.multiples)
+        if any(g.dtype != np.int64 or g.ndim != 1 for g in given) or len({len(g) for g in given}) != 1:
+            raise WorkloadError("a Toeplitz operator takes one int64 coefficient and one int64 multiple per row")
+        if not len(self.coefficients) or min(int(g.min()) for g in given) < 0:
+            raise WorkloadError("coefficients and multiples of a Toeplitz operator are at least one and not negative")
+        largest = int(self.coefficients.max())
+        if largest**2 * len(self.coefficients) >= INT64:
+            raise WorkloadError("the coefficients of a Toeplitz operator are too large for exact column sums")
+        if int((self.coefficients**2).sum()) * int(self.multiples.max()) ** 2 >= INT64:
+            raise WorkloadError("the multiples of a Toeplitz operator are too large for exact column sums")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (len(self.coefficients), len(self.coefficients))
+
+    @property
+    def integral(self) -> bool:
+        return True
+
+    @property
+    def nonnegative(self) -> bool:
+        return True
+
+    @property
+    def max_abs(self) -> int:
+        return int(self.coefficients.max()) * int(self.multiples.max())
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        if vectors.dtype.kind == "f":
+            out = causal(self.coefficients.astype(np.float64), vectors.T)
+        else:
+            out = causal_exact(self.coefficients, vectors.T)
+        return np.ascontiguousarray((out * self.multiples).T)
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        turned: Numbers = (vectors.T * self.multiples)[:, ::-1]
+        if vectors.dtype.kind == "f":
+            out = causal(self.coefficients.astype(np.float64), turned)
+        else:
+            out = causal_exact(self.coefficients, turned)
+        return np.ascontiguousarray(out[:, ::-1].T)
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        lag = np.arange(start, stop)[:, None] - np.arange(self.shape[1])
+        entries = self.coefficients[np.maximum(lag, 0)] * self.multiples[start:stop, None]
+        return np.where(lag >= 0, entries, 0).astype(np.float64)
+
+    def dense(self) -> Numbers:
+        n = self.shape[0]
+        check_dense(n, n)
+        lag = np.arange(n)[:, None] - np.arange(n)
+        return np.where(lag >= 0, self.coefficients[np.maximum(lag, 0)] * self.multiples[:, None], 0)
+
+    def column_sums(self, power: int) -> Numbers:
+        # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones
+        weights = (self.multiples**power)[::-1]
+        bits = int(weights.max()).bit_length() + 1
+        return causal_exact(self.coefficients**power, weights, bits)[::-1].astype(object)

@@ -1,0 +1,144 @@
+"""Laws of the approximate factorization: certificates by other means, brute force, published constants, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.linalg import hadamard
+from scipy.optimize import minimize
+
+import sfumato as sf
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.strategies.optimum.approximate import Approximate, approximate_optimum
+from sfumato.strategies.optimum.optimal import optimize
+
+NORMS = pytest.mark.parametrize("norm", ["entry", "column"])
+
+
+def matrices(limit: int = 5) -> st.SearchStrategy[np.ndarray]:
+    entries = st.integers(-2, 2).map(float)
+    shapes = st.tuples(st.integers(1, limit), st.integers(1, limit))
+    return shapes.flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=entries)).filter(np.any)
+
+
+def prefix(n: int) -> np.ndarray:
+    return np.tril(np.ones((n, n)))
+
+
+def bias(F: np.ndarray, found: Approximate, norm: str) -> float:
+    off = found.reconstruction @ found.strategy - F
+    if norm == "entry":
+        return float(np.abs(off).max())
+    return float(np.linalg.norm(off, axis=0).max()) / math.sqrt(len(F))
+
+
+def assert_attained(F: np.ndarray, alpha: float, norm: str, found: Approximate) -> None:
+    assert bias(F, found, norm) <= alpha * (1 + 1e-7)
+    assert np.linalg.norm(found.strategy, axis=0).max() <= 1.0
+    size = np.linalg.norm(found.strategy, axis=0).max()
+    assert found.upper_bound == pytest.approx(np.linalg.norm(found.reconstruction) * size, rel=1e-9)
+    assert 0.0 < found.lower_bound <= found.upper_bound
+
+
+@NORMS
+@settings(max_examples=15, deadline=None)
+@given(F=matrices(), alpha=st.sampled_from([0.05, 0.2]))
+def test_certificates(norm: str, F: np.ndarray, alpha: float) -> None:
+    found = approximate_optimum(F, alpha, norm)
+    assert_attained(F, alpha, norm, found)
+    exact = optimize(matrix=F)
+    assert found.lower_bound <= exact.upper_bound * (1 + 1e-9)
+    # the strategy of the approximate optimum answers Z exactly, so Z's own optimum is no larger
+    Z = found.reconstruction @ found.strategy
+    assert optimize(matrix=Z).lower_bound <= found.upper_bound * (1 + 1e-9)
+
+
+@NORMS
+def test_brute_force_over_answers_is_no_better(norm: str) -> None:
+    """The factorization norm of Z itself, over Z near F from several starts."""
+    rng = np.random.default_rng(0)
+    F, alpha = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]), 0.2
+
+    def near(x: np.ndarray) -> np.ndarray:
+        off = np.tanh(x.reshape(F.shape))
+        if norm == "column":
+            off = off * math.sqrt(len(F)) / np.maximum(1.0, np.linalg.norm(off, axis=0))
+            off = off / np.maximum(1.0, np.linalg.norm(off, axis=0) / math.sqrt(len(F)))
+        return F + alpha * off
+
+    best = min(
+        minimize(
+            lambda x: optimize(matrix=near(x)).upper_bound,
+            rng.standard_normal(F.size),
+            method="Nelder-Mead",
+            options={"maxiter": 600},
+        ).fun
+        for _ in range(2)
+    )
+    found = approximate_optimum(F, alpha, norm, tolerance=1e-3)
+    assert found.gap <= 1e-3
+    assert found.lower_bound <= best * (1 + 1e-9)
+    assert found.upper_bound <= best * (1 + 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("F", "alpha", "norm", "value"),
+    [
+        (prefix(64), 0.1, "column", 1.374),
+        (prefix(32), 0.1, "column", 1.359),
+        (prefix(32), 0.2, "column", 0.986),
+        (prefix(32), 0.1, "entry", 1.600),
+        (prefix(256), 0.1, "entry", 2.107),
+        (prefix(256), 0.2, "entry", 1.696),
+        (prefix(256), 0.3, "entry", 1.284),
+        (hadamard(16), 0.1, "column", 3.6),
+        (hadamard(16), 0.1, "entry", 3.6),
+        (np.asarray(sf.disjunctions(4).operator.dense()), 0.05, "column", 1.621),
+        (np.asarray(sf.disjunctions(4).operator.dense()), 0.3, "column", 0.824),
+        (np.asarray(sf.disjunctions(4).operator.dense()), 0.1, "entry", 1.524),
+        (np.asarray(sf.conjunctions(4).operator.dense()), 0.1, "entry", 1.409),
+        (np.asarray(sf.disjunctions(6).operator.dense())[1:], 0.3, "entry", 1.2554),
+    ],
+)
+def test_published_constants(F: np.ndarray, alpha: float, norm: str, value: float) -> None:
+    found = approximate_optimum(F, alpha, norm)
+    root = math.sqrt(len(F))
+    assert_attained(F, alpha, norm, found)
+    assert found.gap <= 0.01
+    assert found.upper_bound / root <= value * 1.01
+    assert found.lower_bound / root <= value * 1.001
+
+
+def test_the_factorization_of_researchers() -> None:
+    F = prefix(16)
+    found = sf.factorization(F, approximate=0.1, approximate_norm="entry")
+    assert found.bias_bound == pytest.approx(np.abs(found.reconstruction @ found.strategy - F).max())
+    assert found.bias_bound <= 0.1 + 1e-9
+    assert found.upper_bound == pytest.approx(math.sqrt(found.row_variances.mean()), rel=1e-9)
+    assert found.upper_bound == pytest.approx(1.440, rel=0.01)
+    assert found.gap <= 0.01
+    assert sf.factorization(F, approximate=0.1).upper_bound == pytest.approx(1.312, rel=0.01)
+    for refused in ({"neighbours": "replace-one"}, {"objective": "max"}, {"norm": "l1"}):
+        with pytest.raises(PlanError, match="approximate"):
+            sf.factorization(F, approximate=0.1, **refused)
+
+
+@pytest.mark.parametrize(
+    ("F", "alpha", "norm", "message"),
+    [
+        (prefix(3), 0.0, "entry", "positive"),
+        (prefix(3), math.nan, "entry", "positive"),
+        (prefix(3), 0.1, "row", "'column' or by 'entry'"),
+        (prefix(3), 1.0, "entry", "answered by 0"),
+        (np.zeros((2, 2)), 0.1, "column", "answered by 0"),
+        (np.zeros(2), 0.1, "column", "shape"),
+    ],
+)
+def test_refusals(F: np.ndarray, alpha: float, norm: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        approximate_optimum(F, alpha, norm)

@@ -1,0 +1,208 @@
+"""Square-root Toeplitz and tree strategies against dense linear algebra, and exact convolutions against integers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import WorkloadError
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Identity,
+    LinearOperator,
+    Padded,
+    Prefix,
+    Tree,
+    Window,
+    convolution,
+)
+from sfumato.operators.convolution import causal_exact
+from sfumato.operators.toeplitz import Toeplitz
+from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.ordered.ranges import Ordered
+from sfumato.strategies.ordered.roots import FINE_ROOT, Roots, rooted
+from sfumato.strategies.ordered.series import prefix_bound, range_bound
+from sfumato.strategies.ordered.trees import TreeSums
+
+WORDS = st.integers(-(2**63), 2**63 - 1)
+
+
+def modular(values: Any) -> list[int]:
+    return [int(v) % 2**64 for v in np.asarray(values, dtype=object).reshape(-1)]
+
+
+def roots(n: int) -> Roots:
+    coefficients, weights = rooted(n)
+    return Roots(Toeplitz(coefficients, np.floor(weights * FINE_ROOT).astype(np.int64)))
+
+
+def asked(n: int) -> list[LinearOperator]:
+    padded: list[LinearOperator] = [Padded(AllRange(n - 1)), Padded(Prefix(n - 1))] if n > 1 else []
+    windows: list[LinearOperator] = [Window(n, 1), Window(n, (n + 1) // 2), Window(n, n)]
+    return [Prefix(n), AllRange(n), Identity(n), Dense(np.arange(n)[None, :] - 1), *windows, *padded]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data(), st.integers(1, 40))
+def test_convolutions_are_exact_modulo_2_64(data: st.DataObject, n: int) -> None:
+    kernel = data.draw(st.lists(st.integers(-(2**61), 2**61), min_size=n, max_size=n))
+    given_ = data.draw(st.lists(WORDS, min_size=n, max_size=n))
+    exact = [sum(kernel[j] * given_[i - j] for j in range(i + 1)) for i in range(n)]
+    assert modular(causal_exact(np.array(kernel), np.array(given_))) == modular(exact)
+
+
+@pytest.mark.parametrize("n", [3_000, 2**14 + 1])
+def test_long_convolutions_of_extreme_words_are_exact(n: int) -> None:
+    """All words at the ends of int64, against a sum modulo 2^64 that never leaves integers."""
+    coefficients, _ = rooted(n)
+    words = np.random.default_rng().choice(np.array([-(2**63), 2**63 - 1, -1, 2**62]), n)
+    found = causal_exact(coefficients, words)
+    for i in [*np.random.default_rng().integers(0, n, 20).tolist(), n - 1]:
+        # int64 wraps around: exact modulo 2^64
+        assert found[i] == np.dot(coefficients[: i + 1][::-1], words[: i + 1])
+
+
+@pytest.mark.parametrize("top", [2**16, 2**61])
+def test_digits_are_short_enough_for_the_proved_error(top: int) -> None:
+    """At the length of 2^21: the bound of the module's docstring, written again, is at most 1/4 for any data."""
+    module: Any = convolution
+    n, size = 2**20, 2**21
+    kernel = np.random.default_rng().integers(-top, top, n)
+    limbs = module._kernel_limbs(kernel, size)
+    width = module._width(limbs, n, size)
+    longest = math.sqrt(n) * 2 ** (width - 1)
+    for limb in limbs:
+        peak = np.abs(limb.transform).max() + 21 * 2.0**-49 * math.sqrt(size) * limb.norm
+        error = 21 * 2.0**-49 * (2 * peak + limb.norm) + 5 * 2.0**-53 * peak
+        assert 1.01 * error * longest <= 0.25
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(1, 24))
+def test_toeplitz_operators_are_their_matrices(data: st.DataObject, n: int) -> None:
+    numbers = st.lists(st.integers(0, 2**12), min_size=n, max_size=n)
+    operator = Toeplitz(np.array(data.draw(numbers)), np.array(data.draw(numbers)))
+    written = [
+        [int(operator.multiples[i] * operator.coefficients[i - j]) if j <= i else 0 for j in range(n)] for i in range(n)
+    ]
+    matrix = np.array(written, dtype=object)
+    assert (operator.dense() == matrix).all()
+    assert (operator.rows(0, n) == matrix.astype(float)).all()
+    x = np.array(data.draw(st.lists(WORDS, min_size=2 * n, max_size=2 * n))).reshape(n, 2)
+    assert modular(operator.matvec(x)) == modular(matrix @ x.astype(object))
+    assert modular(operator.rmatvec(x)) == modular(matrix.T @ x.astype(object))
+    for power in (1, 2):
+        assert operator.column_sums(power).tolist() == (matrix**power).sum(axis=0).tolist()
+    assert operator.max_abs >= matrix.max()
+    real = matrix.astype(float) @ (x / 2**40)
+    assert np.abs(operator.matvec(x / 2**40) - real).max() <= 1e-13 * n * 2.0**47
+
+
+def test_toeplitz_operators_refuse_what_is_not_exact() -> None:
+    one = np.ones(2, dtype=np.int64)
+    for given_ in ((one, one[:1]), (one, -one), (-one, one), (one.astype(float), one), (one * 2**31, one * 2**20)):
+        with pytest.raises(WorkloadError):
+            Toeplitz(*given_)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 50])
+def test_the_sensitivity_of_the_root_is_that_of_its_matrix(n: int) -> None:
+    operator = roots(n).operator
+    matrix = operator.dense().astype(object)
+    block = Block((("t",),), (operator,))
+    add = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), 2)
+    assert add.value == (matrix**2).sum(axis=0).max()
+    swap = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
+    pairs = [((matrix[:, i] - matrix[:, j]) ** 2).sum() for i in range(n) for j in range(n)]
+    assert swap.value >= max(pairs)
+
+
+def test_a_large_root_is_bounded_by_twice_a_column_where_a_row_is_replaced() -> None:
+    n = 5_500
+    block = Block((("t",),), (roots(n).operator,))
+    column = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), 2).value
+    found = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
+    dense = block.factors[0].dense()
+    far = int(((dense[:, 0] - dense[:, -1]) ** 2).sum())
+    assert far <= found.value <= 2 * column
+    assert not found.exact
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 64, 129])
+def test_columns_of_the_root_have_one_length(n: int) -> None:
+    sums = roots(n).operator.column_sums(2)
+    assert max(sums) / min(sums) < 1.001
+
+
+STRATEGIES = [(n, "root") for n in (1, 2, 3, 7, 40, 101)] + [
+    (n, Tree(n, b, root)) for n in (1, 2, 3, 8, 9, 17, 30, 64, 100) for b in (2, 3, 4, 16) for root in (True, False)
+]
+
+
+def made(n: int, given_: Any) -> tuple[Ordered, Any]:
+    factor: Ordered = TreeSums(given_) if isinstance(given_, Tree) else roots(n)
+    return factor, np.linalg.pinv(factor.measured.dense().astype(float))
+
+
+@pytest.mark.parametrize(("n", "kind"), STRATEGIES, ids=lambda v: repr(v) if isinstance(v, int) else str(v))
+def test_reconstruction_and_errors_are_those_of_the_pseudo_inverse(n: int, kind: Any) -> None:
+    factor, inverse = made(n, kind)
+    scale = np.abs(inverse).max()
+    assert np.abs(factor.cells(np.eye(inverse.shape[1])) - inverse).max() <= 1e-10 * scale
+    assert np.abs(factor.spread(np.eye(n)) - inverse).max() <= 1e-10 * scale
+    assert np.abs(factor.cells_of_rows(np.eye(n)) - inverse @ inverse.T).max() <= 1e-9 * scale**2
+    for query in asked(n):
+        rows = query.dense() @ inverse
+        for power in (2, 4):
+            exact = (rows**power).sum(axis=1)
+            np.testing.assert_allclose(factor.row_powers(query, power), exact, rtol=1e-9, atol=1e-12 * scale**power)
+
+
+@pytest.mark.parametrize(("n", "kind"), STRATEGIES, ids=lambda v: repr(v) if isinstance(v, int) else str(v))
+def test_errors_of_all_ranges_together_are_those_one_by_one(n: int, kind: Any) -> None:
+    factor, inverse = made(n, kind)
+    ones = factor.spread_ones()
+    assert ones is not None
+    cases: list[LinearOperator] = [AllRange(n), *([Padded(AllRange(n - 1))] if n > 1 else [])]
+    for query in cases:
+        variances = ((query.dense() @ inverse) ** 2).sum(axis=1)
+        for known in (None, ones):
+            exact = variances if known is None else variances - (query.dense() @ ones) ** 2 / ones.sum()
+            mean, largest = factor.range_errors(query, known)
+            assert math.isclose(mean, exact.mean(), rel_tol=1e-9, abs_tol=1e-9 * variances.max())
+            assert 0.9 * exact.max() - 1e-9 <= largest <= exact.max() * (1 + 1e-9) + 1e-9 * variances.max()
+
+
+def test_tree_least_squares_at_512_equals_the_pseudo_inverse() -> None:
+    tree = Tree(512)
+    inverse = np.linalg.pinv(tree.dense().astype(float))
+    assert np.abs(TreeSums(tree).cells(np.eye(tree.shape[0])) - inverse).max() < 1e-10
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 33])
+def test_bounds_are_the_singular_values(n: int) -> None:
+    for operator, bound in ((Prefix(n), prefix_bound(n)), (AllRange(n), range_bound(n))):
+        values = np.linalg.svd(operator.dense().astype(float), compute_uv=False)
+        assert math.isclose(values.sum() / math.sqrt(n), bound, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(("operator", "bound"), [(Prefix, prefix_bound), (AllRange, range_bound)])
+def test_the_root_is_close_to_the_bound(operator: Any, bound: Any) -> None:
+    """Errors of the rounded integers at their own price: 1.4 % above the bound for prefixes of 2^17 cells."""
+    n = 2**17
+    factor = roots(n)
+    top = float(max(factor.operator.column_sums(2)))
+    if operator is Prefix:
+        total = float(factor.prefix_powers(n, 2).sum()) * top
+    else:
+        total = factor.range_errors(AllRange(n))[0] * top * (n * (n + 1) / 2)
+    ratio = math.sqrt(total) / bound(n)
+    assert 1.0 < ratio < (1.02 if operator is Prefix else 1.045)

@@ -1,0 +1,223 @@
+"""Laws of unions by symmetry: spectra and optima of dense matrices, R B = W, errors and prices by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.codec import decode, encode
+from sfumato.domain import Domain, Integers
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.mechanisms import unions
+from sfumato.mechanisms.choose import plan
+from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Sparse, Stack, Total
+from sfumato.operators.base import FloatArray
+from sfumato.plans import Problem, price_design
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.base import marginalise
+from sfumato.strategies.optimum.optimal import optimize
+from sfumato.strategies.unions.axes import reduce_axis
+from sfumato.strategies.unions.reduced import Product, solve_union
+from sfumato.strategies.unions.strategy import Orbits
+from sfumato.workloads import QueryBlock, Workload
+from support.reconstructions import check_covariances, reconstruction
+
+SIZES = {"a": 6, "b": 4, "c": 2}
+DOMAIN = Domain({n: Integers(0, k - 1) for n, k in SIZES.items()})
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+
+
+def _factor(n: int, rng: np.random.Generator) -> LinearOperator:
+    groups = max(1, n // 2)
+    options: list[LinearOperator] = [
+        Identity(n),
+        Total(n),
+        Grouping(np.arange(n) // 2, (n + 1) // 2),
+        Grouping(rng.integers(0, groups, n), groups),
+        Grouping(np.arange(n) % 2 - 1, 1),
+        Sparse.from_cells([[0], list(range(n))], n),
+        Stack((Grouping(np.arange(n) // 2, (n + 1) // 2), Identity(n))),
+        Prefix(n),
+    ]
+    return options[rng.integers(len(options))]
+
+
+def _products(rng: np.random.Generator) -> list[Product]:
+    """A few products over some of the attributes each, from few factors, so that they repeat themselves."""
+    few = {a: [_factor(n, rng) for _ in range(2)] for a, n in SIZES.items()}
+    out: list[Product] = []
+    for _ in range(rng.integers(2, 5)):
+        names = [a for a in SIZES if rng.random() < 0.7] or ["a"]
+        out.append((float(rng.integers(1, 5)), {a: few[a][rng.integers(2)] for a in names}))
+    return out
+
+
+def _dense(products: list[Product], names: list[str]) -> FloatArray:
+    def one(factors: Mapping[str, LinearOperator]) -> FloatArray:
+        parts = [np.asarray((factors.get(a) or Total(SIZES[a])).dense(), dtype=np.float64) for a in names]
+        return np.asarray(reduce(np.kron, parts), dtype=np.float64)
+
+    return np.concatenate([math.sqrt(w) * one(f) for w, f in products])
+
+
+def _named(products: list[Product]) -> list[str]:
+    return [a for a in SIZES if any(a in f for _, f in products)]
+
+
+def _problem(products: list[Product]) -> Problem:
+    blocks = [
+        QueryBlock(f"part {i}", Block(tuple((a,) for a in f), tuple(f.values())), weight=Fraction(w))
+        for i, (w, f) in enumerate(products)
+    ]
+    return Problem(Workload(DOMAIN, tuple(blocks)), Budget.gdp(1), UNIT, "gaussian")
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_symmetries_keep_every_spectrum(seed: int) -> None:
+    """Mutants: twins of other sizes; other histories; multiplicities off by one; contrasts of one orbit for all."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 11))
+    factors = [_factor(n, rng) for _ in range(3)]
+    found = reduce_axis(factors)
+    axis, weights = found.axis, rng.random(3)
+    gram = sum(w * np.asarray(f.gram().dense(), dtype=np.float64) for w, f in zip(weights, factors, strict=True))
+    first = [int(np.flatnonzero(axis.cells == i)[0]) for i in range(len(axis.orbits))]
+    roots = np.sqrt(axis.sizes)
+    whole = np.einsum("p,pij->ij", weights, found.means) * roots * roots[:, None]
+    values = [np.linalg.eigvalsh(whole)]
+    for number, contrast in zip(found.numbers.T, axis.contrasts, strict=True):
+        values.append(np.full(contrast.multiplicity, weights @ number))
+    inside = np.asarray(gram)[np.ix_(first, first)]
+    np.testing.assert_allclose(np.sort(np.concatenate(values)), np.linalg.eigvalsh(inside), atol=1e-9)
+    # the maps of all kinds are orthogonal, and together they are everything
+    maps = [np.asarray(axis.measured(k).dense(), dtype=np.float64)[:, first] for k in axis.kinds]
+    for one, other in itertools.combinations(maps, 2):
+        assert not (one @ np.diag(1.0 * np.ones(len(first))) @ other.T).any()
+    np.testing.assert_allclose(
+        sum(axis.back[k] @ m for k, m in zip(axis.kinds, maps, strict=True)), np.eye(len(first)), atol=1e-12
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_optimum_is_that_of_the_dense_problem(seed: int) -> None:
+    products = _products(np.random.default_rng(seed))
+    names = _named(products)
+    wanted = optimize(matrix=_dense(products, names), tolerance=1e-6)
+    found = solve_union(products, SIZES, tolerance=1e-6)
+    lower, upper = math.prod(u.lower for u in found), math.prod(u.upper for u in found)
+    assert lower <= upper <= lower * (1 + 1e-4)
+    assert lower <= wanted.upper_bound * (1 + 1e-12)
+    assert wanted.lower_bound <= upper * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: int) -> None:
+    """Mutants: the inverse of the real matrix; sizes left out of means; groups of pieces in another order."""
+    products = _products(np.random.default_rng(seed))
+    problem = _problem(products)
+    design = unions.design(problem)
+    if design is None:
+        return
+    made = price_design(design, problem)
+    strategy = made.strategy
+    assert isinstance(strategy, Orbits)
+    names = list(strategy.names)
+    measured = np.concatenate([_matrix(b, names) for b in strategy.blocks])
+    found: list[FloatArray] = []
+    blocks = [q.block for q in problem.workload.blocks]
+    for block in blocks:
+        back = reconstruction(strategy, block)
+        wanted = _matrix(block, names)
+        size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()
+        assert np.abs(back @ measured - wanted).max() <= 1e-12 * size + 1e-9
+        for power in (2, 4):
+            shown = np.broadcast_to(strategy.row_powers(block, power), [f.shape[0] for f in block.factors]).reshape(-1)
+            np.testing.assert_allclose(shown, (back**power).sum(axis=1), rtol=1e-6)
+        found.append(back)
+    check_covariances(strategy, blocks[:2], found[:2])
+    # the price, by looking at every column
+    integers = measured.astype(np.int64).astype(object)
+    assert made.sensitivity.value == max((integers**2).sum(axis=0))
+    assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
+    # an optimum, up to the rounding of its integers
+    assert design.bound is not None
+    assert design.bound <= made.objective_value * math.sqrt(problem.total_weight) <= design.bound * (1 + 1e-4)
+    again = decode(*encode(strategy))
+    assert isinstance(again, Orbits)
+    np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
+
+
+def _matrix(block: Block, names: list[str]) -> FloatArray:
+    """A block over all cells of the named attributes, (rows, cells), by feeding unit tables."""
+    shape = [SIZES[a] for a in names]
+    units = np.eye(math.prod(shape), dtype=np.int64)
+    return np.stack([np.asarray(marginalise(u.reshape(shape), names, block), dtype=np.float64) for u in units], axis=1)
+
+
+def test_queries_outside_the_span_are_refused() -> None:
+    """Mutants: cells that are the same told apart; kinds that are not measured taken for zero."""
+    halves = Grouping(np.arange(6) // 3, 2)
+    products: list[Product] = [(1.0, {"a": halves, "b": Identity(4)}), (1.0, {"a": halves, "c": Identity(2)})]
+    design = unions.design(_problem(products))
+    assert design is not None
+    strategy = design.build(design.fine)
+    for bad in (
+        Block((("a",),), (Identity(6),)),
+        Block((("b",), ("c",)), (Identity(4), Identity(2))),
+        Block((("b", "c"),), (Identity(8),)),
+        Block((("z",),), (Identity(3),)),
+    ):
+        with pytest.raises(NotAnswerable):
+            strategy.check(bad)
+    strategy.check(Block((("b",),), (Prefix(4),)))
+    strategy.check(Block((), ()))
+
+
+def test_what_does_not_repeat_itself_is_left_to_others() -> None:
+    sizes = {"a": 100, "b": 100}
+    products: list[Product] = [
+        (1.0, {"a": Prefix(100), "b": Identity(100)}),
+        (1.0, {"a": Identity(100), "b": Prefix(100)}),
+    ]
+    with pytest.raises(PlanError, match="joint orbits"):
+        solve_union(products, sizes)
+
+
+def test_the_chooser_takes_it_where_it_errs_least() -> None:
+    domain = Domain({"a": Integers(0, 63), "b": Integers(0, 39), "c": Integers(0, 1)})
+    groups = Grouping(np.repeat(np.arange(8), 8), 8)
+    parts = [
+        Block((("a",), ("b",)), (groups, Identity(40))),
+        Block((("a",), ("c",)), (Identity(64), Identity(2))),
+        Block((("b",), ("c",)), (Grouping(np.arange(40) // 10, 4), Identity(2))),
+    ]
+    workload = Workload(domain, tuple(QueryBlock(f"part {i}", b) for i, b in enumerate(parts)))
+    made = plan(workload, Budget.gdp(1), neighbours="add-remove")
+    assert isinstance(made.strategy, Orbits)
+    assert made.lower_bound is not None
+    assert made.rmse <= made.lower_bound * (1 + 1e-5)
+
+
+def test_cells_of_unlike_histories_stay_apart() -> None:
+    """Two classes of four cells, of equal sums: pairs in the one, none in the other.
+
+    Mutants: histories left out of what makes twins.
+    """
+    rows = [[0], [1], [2], [3], [0, 1], [2, 3], *([c] for c in (4, 5, 6, 7) for _ in range(3))]
+    factor = Sparse.from_cells([np.array(r) for r in rows], 8)
+    assert len(reduce_axis([factor]).axis.sizes) == 2
+    (found,) = solve_union([(1.0, {"a": factor})], {"a": 8})
+    wanted = optimize(matrix=np.asarray(factor.dense(), dtype=np.float64))
+    assert found.lower == pytest.approx(wanted.upper_bound, rel=1e-6)

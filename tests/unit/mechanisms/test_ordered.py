@@ -1,0 +1,125 @@
+"""Plans and releases for one ordered attribute of more cells than dense algebra takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.errors import PlanError
+
+N = 9_000
+BUDGET = sf.approx(1, "1e-6")
+
+
+def domain(n: int = N, **kinds: Any) -> sf.Domain:
+    return sf.Domain({"t": sf.Integers(0, n - 1, **kinds)})
+
+
+def counts(n: int = N) -> Any:
+    return np.random.default_rng().integers(0, 9, n)
+
+
+def test_prefixes_are_planned_within_two_percent_of_the_bound() -> None:
+    plan = sf.plan(sf.prefix(domain(), "t"), BUDGET, neighbours="add-remove")
+    assert plan.mechanism == "factorization"
+    assert plan.lower_bound is not None
+    assert 1.0 < plan.rmse / plan.lower_bound < 1.025
+    assert "tree" in plan.candidates["mechanism"]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("mechanism", ["factorization", "tree"])
+def test_released_prefixes_err_as_predicted(neighbours: str, mechanism: str) -> None:
+    work, x = sf.prefix(domain(), "t"), counts()
+    plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism=mechanism)
+    total = np.zeros(3)
+    for _ in range(3):
+        made = sf.release(plan, sf.Histogram(x), ledger=None)
+        errors = made.answers - work.answer(x)
+        if neighbours == "replace-one":
+            assert abs(errors[-1]) < 1e-6 * x.sum()
+        total += [(np.diff(errors) ** 2).mean(), (errors**2).mean(), 1]
+    # neighbouring prefixes share their noise, so the mean square over them is far less certain than over cells
+    assert 0.2 < np.sqrt(total[1] / total[2]) / plan.rmse < 3
+    steps = plan.strategy.row_powers(sf.identity(domain(), "t").blocks[0].block, 2)[1:].mean() * plan.noise.variance
+    assert abs(total[0] / total[2] / steps - 1) < 0.1
+
+
+def test_all_ranges_are_planned_and_asked_without_listing_them(tmp_path: Path) -> None:
+    work, x = sf.ranges(domain(), "t"), counts()
+    plan = sf.plan(work, BUDGET, neighbours="add-remove")
+    assert plan.mechanism == "factorization"
+    assert plan.lower_bound is not None
+    assert 1.0 < plan.rmse / plan.lower_bound < 1.06
+    assert plan.rmse < plan.max_standard_error < 1.2 * plan.rmse
+    assert plan.objective_value == pytest.approx(plan.rmse)
+    assert "ranges t" in plan.explain()
+    frame = plan.errors()
+    assert frame["rmse"] == [pytest.approx(plan.rmse)]
+    assert frame["worst_standard_error"] == [pytest.approx(plan.max_standard_error)]
+    plan.save(tmp_path / "p.plan")
+    assert sf.load_plan(tmp_path / "p.plan").fingerprint == plan.fingerprint
+    made = sf.release(plan, sf.Histogram(x), ledger=None)
+    found = made.ask("t >= 100 and t < 5000")
+    assert abs(found.value - x[100:5000].sum()) < 6 * found.standard_error
+    assert found.standard_error <= plan.max_standard_error
+    windows = made.ask(sf.windows(domain(), "t", 500))
+    assert len(windows["answer"]) == N - 499
+    with pytest.raises(PlanError, match=r"release\.ask"):
+        _ = made.answers
+
+
+def test_errors_of_too_many_queries_are_not_listed() -> None:
+    plan = sf.plan(sf.ranges(domain(), "t"), BUDGET, neighbours="add-remove")
+    with pytest.raises(PlanError, match="too many"):
+        plan.standard_errors()
+
+
+def test_ranges_listed_and_summed_up_agree() -> None:
+    """5,000 cells are listed; the same strategy sums them up to the same errors."""
+    n = 5_000
+    plan = sf.plan(sf.ranges(domain(n), "t"), BUDGET, neighbours="add-remove", mechanism="factorization")
+    listed = plan.entries[0].powers
+    assert plan.entries[0].mean is None
+    strategy: Any = plan.strategy
+    mean, largest = strategy.factors[0].range_errors(plan.workload.blocks[0].block.factors[0])
+    assert listed.mean() == pytest.approx(mean, rel=1e-9)
+    assert listed.max() == pytest.approx(largest, rel=1e-3)
+
+
+@pytest.mark.parametrize("ask", [sf.prefix, sf.ranges])
+def test_pure_budgets_are_spent_on_trees(ask: Any) -> None:
+    plan = sf.plan(ask(domain(), "t"), sf.pure(1), neighbours="add-remove")
+    assert plan.mechanism == "tree"
+    assert plan.lower_bound is None
+    assert plan.errors()["margin"][0] >= 1.9 * plan.max_standard_error
+
+
+def test_replaced_records_cost_no_more_than_twice_the_square() -> None:
+    one, other = (
+        sf.plan(sf.ranges(domain(), "t"), BUDGET, neighbours=n, mechanism="factorization")
+        for n in ("add-remove", "replace-one")
+    )
+    assert other.rmse < one.rmse * np.sqrt(2)
+    assert other.lower_bound is None
+
+
+def test_a_cell_for_everything_else_is_left_out_of_ranges() -> None:
+    plain = domain(outside="other")
+    plan = sf.plan(sf.ranges(plain, "t"), BUDGET, neighbours="add-remove", mechanism="factorization")
+    assert plan.lower_bound is not None
+    assert 1.0 < plan.rmse / plan.lower_bound < 1.06
+
+
+def test_mixed_blocks_and_the_largest_error() -> None:
+    work = sf.stack(sf.prefix(domain(), "t"), sf.windows(domain(), "t", 30))
+    mean = sf.plan(work, BUDGET, neighbours="add-remove", mechanism="factorization")
+    assert mean.lower_bound is not None
+    assert mean.lower_bound < mean.objective_value
+    largest = sf.plan(sf.prefix(domain(), "t"), BUDGET, neighbours="add-remove", objective="max")
+    assert largest.lower_bound is not None
+    assert 1.0 < largest.objective_value / largest.lower_bound < 1.2
