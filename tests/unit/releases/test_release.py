@@ -27,15 +27,15 @@ WORK = sf.stack(
 SHARP = sf.gdp(1000)
 
 
-def make(budget: sf.Budget = SHARP, work: sf.Workload = WORK, **options: object) -> sf.Release:
-    plan = sf.plan(work, budget, neighbours="add-remove", mechanism="marginals")
+def make(budget: sf.Budget = SHARP, work: sf.Workload = WORK, mechanism: str = "auto", **options: object) -> sf.Release:
+    plan = sf.plan(work, budget, neighbours="add-remove", mechanism=mechanism)
     return sf.release(plan, sf.Histogram(COUNTS), ledger=None, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def sharp() -> sf.Release:
     """A release so precise that every answer is the truth but for hundredths."""
-    return make()
+    return make(mechanism="marginals")
 
 
 def test_answers_are_those_of_the_workload(sharp: sf.Release) -> None:

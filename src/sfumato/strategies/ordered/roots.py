@@ -1,4 +1,4 @@
-"""The square root of the prefix sums as an integer strategy of columns of one length. [FHU23, HU23]
+"""The square root of the prefix sums as an integer strategy of columns of one length. [FHU23]
 
 B = diag(d) T(c) with c near the coefficients of (1 - z)^(-1/2) and d such that all columns have one length. Then
 L = R B for the prefix sums L with R = T(r) diag(1/d), r the series of L / c: both are Toeplitz but for a
