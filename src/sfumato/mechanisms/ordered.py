@@ -21,12 +21,13 @@ __all__ = ["applies", "designs"]
 
 def applies(problem: Problem, limit: int) -> bool:
     """Whether all that is asked are ranges of one attribute of more than `limit` cells, under Gaussian noise."""
+    asked = {a for i in problem.workload.items for a in i.attributes}
+    if problem.noise == "laplace" or len(asked) != 1:
+        return False
+    name = tuple(asked)
     blocks = [q.block for q in problem.workload.blocks]
-    name = blocks[0].attributes
     return (
-        problem.noise != "laplace"
-        and len(name) == 1
-        and all(b.groups == (name,) and contiguous(b.factors[0]) is not None for b in blocks)
+        all(b.groups == (name,) and contiguous(b.factors[0]) is not None for b in blocks)
         and any(is_ordered(b.factors[0]) for b in blocks)
         and problem.sizes[name[0]] > limit
     )

@@ -305,3 +305,18 @@ def test_the_unit_lattice_measures_plain_counts() -> None:
     assert found.rmse == pytest.approx(math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1)), rel=1e-9)
     wide = plan(identity(line(4)), UNIT, neighbours="add-remove", lattice="unit", mechanism="gaussian")
     assert wide.lower_bound is None
+
+
+def test_more_tables_than_objects_are_planned_and_released() -> None:
+    """Mutant: a mechanism that asks every table whether it applies."""
+    domain = Domain({f"a{i}": 2 for i in range(70)})
+    work = marginals(domain, upto=3)
+    assert work.tables > 50_000
+    found = plan(work, UNIT, neighbours="add-remove")
+    assert found.mechanism == "marginals"
+    assert found.lower_bound is not None
+    assert found.objective_value < found.lower_bound * 1.001
+    assert "not tried" in " ".join(found.candidates["note"])
+    assert "54,740" in str(found)
+    with pytest.raises(PlanError, match="too many"):
+        plan(work, UNIT, neighbours="add-remove", mechanism="factorization")
