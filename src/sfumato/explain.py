@@ -1,18 +1,19 @@
-"""A plan in words."""
+"""A plan in words, and in facts."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sfumato.privacy.accountant import GaussianEvent
+from sfumato.codec import fingerprint
+from sfumato.privacy.accountant import GaussianEvent, events_export
 from sfumato.privacy.budget import readable
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
     from sfumato.plans import Plan
 
-__all__ = ["explain_plan", "noise_name"]
+__all__ = ["bias_text", "explain_plan", "noise_name", "plan_facts"]
 
 _SHOWN = 24
 
@@ -32,7 +33,6 @@ def explain_plan(plan: Plan) -> str:
     few = plan.workload.tables <= _SHOWN
     errors = plan.errors() if few else plan.errors_by_order()
     shown = "table" if few else "number of attributes; plan.errors() has every table"
-    unit = plan.main_unit
     lines = [
         f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
         f"  protects   {plan.unit.describe()}",
@@ -40,11 +40,13 @@ def explain_plan(plan: Plan) -> str:
         f"  measures   {plan.strategy.summary} ({sum(b.rows for b in plan.strategy.blocks):,} noisy values)",
         f"  noise      {noise_name(plan)}; sensitivity {_sensitivity(plan)}",
         f"  price      {_price(plan)}",
-        f"  error      rmse {plan.rmse:,.5g} {unit}, largest standard error {plan.max_standard_error:,.5g}",
+        f"  error      {_error(plan)}, largest standard error {plan.max_standard_error:,.5g}",
         f"  best       {_bound(plan)}",
         f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
     ]
-    if plan.bias_bound > 0:
+    if plan.bias_records is not None:
+        lines.append(f"  bias       {bias_text(plan)}")
+    elif plan.bias_bound > 0:
         lines.append(
             f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
         )
@@ -55,8 +57,77 @@ def explain_plan(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """See `Plan.facts`."""
+    noise, found = plan.noise, plan.sensitivity
+    return {
+        "privacy": {
+            "neighbours": plan.unit.neighbours.value,
+            "person": plan.unit.person,
+            "rows_per_person": plan.unit.rows_per_person,
+            "unit": plan.unit.describe(),
+            "budget": plan.budget.to_json(),
+            "statement": str(plan.budget),
+            "events": list(events_export([plan.price])),
+        },
+        "mechanism": {
+            "name": plan.mechanism,
+            "strategy": plan.strategy.summary,
+            "noise": {
+                "law": type(noise).__name__,
+                "scale": str(getattr(noise, "sigma", None) or getattr(noise, "scale", None)),
+            },
+            "sensitivity": {
+                "norm": "L1" if found.power == 1 else "L2 squared",
+                "value": str(found.value),
+                "exact": found.exact,
+            },
+            "record_limit": plan.record_limit,
+        },
+        "error": {
+            "rmse": plan.rmse,
+            "max_standard_error": plan.max_standard_error,
+            "objective": plan.objective,
+            "objective_value": plan.objective_value,
+            "lower_bound": plan.lower_bound,
+            "bias_bound_per_record": plan.bias_bound,
+            "bias": _bias_facts(plan),
+            "unit": plan.main_unit,
+        },
+        "hashes": {
+            "plan": plan.fingerprint,
+            "workload": fingerprint(plan.workload),
+            "strategy": fingerprint(plan.strategy),
+            "domain": fingerprint(plan.workload.domain),
+        },
+    }
+
+
+def _bias_facts(plan: Plan) -> dict[str, Any] | None:
+    """What is known of biases that answers have on purpose."""
+    if plan.bias_records is None:
+        return None
+    return {"records": plan.bias_records, "largest": float(plan.bias_bounds().max()), "rmse": plan.bias_rmse}
+
+
 def _table(frame: object) -> str:
     return "\n".join(str(frame).splitlines()[: _SHOWN + 2])
+
+
+def bias_text(plan: Plan) -> str:
+    """How far answers may be off on purpose, and for which tables that is bounded."""
+    largest = float(plan.bias_bounds().max())
+    return (
+        f"answers are off by up to {largest:,.4g} besides the noise, for tables of at most {plan.bias_records:,} "
+        "records; errors and intervals include it and hold for those alone, standard errors are of the noise"
+    )
+
+
+def _error(plan: Plan) -> str:
+    if plan.bias_records is None:
+        return f"rmse {plan.rmse:,.5g} {plan.main_unit}"
+    noise = math.sqrt(max(0.0, plan.rmse**2 - plan.bias_rmse**2))
+    return f"rmse at most {plan.rmse:,.5g} {plan.main_unit} (noise {noise:,.5g}, bias at most {plan.bias_rmse:,.5g})"
 
 
 def _sensitivity(plan: Plan) -> str:
@@ -76,6 +147,8 @@ def _price(plan: Plan) -> str:
 
 
 def _bound(plan: Plan) -> str:
+    if plan.bias_records is not None:
+        return "no lower bound: those that are known are for unbiased answers"
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
     ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)

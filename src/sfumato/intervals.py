@@ -28,22 +28,34 @@ def check_confidence(confidence: object) -> float:
     return float(confidence)
 
 
-def simultaneous(confidence: float, count: int, noise: NoiseLaw) -> float:
+def simultaneous(confidence: float, count: int, noise: NoiseLaw, *, biased: bool = False) -> float:
     """The pointwise confidence at which `count` intervals hold together with `confidence`.
 
-    Gaussian noise: Šidák's inequality, which holds for any correlation. Other laws: the union bound.
+    Gaussian noise: Šidák's inequality, which holds for any correlation. Other laws, and answers off by a bias, for
+    which that inequality fails: the union bound.
     """
     count = max(1, count)
-    if isinstance(noise, DiscreteLaplace):
+    if biased or isinstance(noise, DiscreteLaplace):
         return 1 - (1 - confidence) / count
     return math.exp(math.log(confidence) / count)
 
 
-def margins(confidence: float, second: FloatArray, fourth: FloatArray | None, noise: NoiseLaw) -> FloatArray:
+def margins(
+    confidence: float,
+    second: FloatArray,
+    fourth: FloatArray | None,
+    noise: NoiseLaw,
+    bias: FloatArray | None = None,
+) -> FloatArray:
     """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
 
-    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only.
+    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only. With `bias`,
+    which bounds what answers may be off by besides, the intervals hold for every bias within.
     """
+    if bias is not None and bias.any():
+        if noise.variance < 64.0 or isinstance(noise, DiscreteLaplace):
+            return bias + margins(confidence, second, fourth, noise)
+        return _off_centre(confidence, np.sqrt(second * noise.variance), bias)
     deviation = np.sqrt(second * noise.variance)
     single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9, atol=0.0)
     if single or (fourth is None and noise.variance < 64.0):
@@ -61,6 +73,20 @@ def widest(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray
         return margins(confidence, second, None, noise)
     shapes = [margins(confidence, second, share * second**2, noise) for share in _NODES]
     return np.max(shapes, axis=0)
+
+
+def _off_centre(confidence: float, deviation: FloatArray, bias: FloatArray) -> FloatArray:
+    """h with P(|b + Z| <= h) >= confidence for normal Z and all |b| <= bias: it is least at b = bias."""
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415
+
+    unit = np.maximum(deviation, 1e-300)
+    off = np.minimum(bias / unit, 1e150)
+    low, high = np.maximum(off + ndtri(confidence), 0.0), off + _normal_quantile(confidence)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = ndtr(middle - off) - ndtr(-middle - off) >= confidence
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.where(deviation > 0, high * unit, bias)
 
 
 def _normal_quantile(confidence: float) -> float:

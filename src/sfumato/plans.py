@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -13,78 +13,25 @@ import numpy as np
 
 from sfumato.codec import fingerprint, read_document, storable, write_document
 from sfumato.covariances import Question, covariance, table_covariances
+from sfumato.designs import Design, Problem
 from sfumato.errors import PlanError
-from sfumato.explain import explain_plan
+from sfumato.explain import explain_plan, plan_facts
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, widest
 from sfumato.operators.base import FloatArray
-from sfumato.predictions import Entry, by_order, by_table
-from sfumato.privacy.accountant import Event, events_export
+from sfumato.predictions import Entry, by_order, by_table, worst_bias
+from sfumato.privacy.accountant import Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.base import Strategy
-from sfumato.strategies.calibrate import NoiseName, calibrate
-from sfumato.strategies.residual.residuals import Known
+from sfumato.strategies.calibrate import calibrate
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]
 
 _MAX_ERRORS = 200_000_000
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a mechanism is asked to plan for; all of it public."""
-
-    workload: Workload
-    budget: Budget
-    unit: PrivacyUnit
-    noise: NoiseName
-    objective: str = "mean"
-    records: int | None = None
-    unit_lattice: bool = False
-    known: tuple[Known, ...] = ()
-
-    def is_known(self, names: Iterable[str]) -> bool:
-        """Whether the joint table of these attributes is public."""
-        axes = {self.workload.domain.axis(a) for a in names}
-        return any(axes <= set(k.axes) for k in self.known)
-
-    @functools.cached_property
-    def sizes(self) -> dict[str, int]:
-        """Number of cells of every attribute."""
-        return {n: a.size for n, a in self.workload.domain.attributes.items()}
-
-    @property
-    def total_weight(self) -> float:
-        """Weights of all queries: by how much the sum of weighted variances exceeds their mean."""
-        return sum(self.objective_weight(i) * i.rows for i in self.workload.items)
-
-    def objective_weight(self, query: QueryBlock | QueryFamily) -> float:
-        """The weight of a block's squared errors; sums are measured in their largest value, so that units agree."""
-        weight = float(query.weight)
-        if isinstance(query, QueryFamily) or query.unit == RECORDS:
-            return weight
-        return weight / max(query.block.operator.max_abs, 1e-300) ** 2
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A way to answer a workload before it is scaled to a budget.
-
-    `build(s)` gives the integer strategy with coefficients multiplied by s; `fine` is the s from which
-    rounding does no harm; `bound` a proved lower bound at noise multiplier 1 for any unbiased
-    reconstruction from additive Gaussian noise, if one is known: on sqrt(sum of weighted variances) for
-    the objective "mean", on sqrt(largest weighted variance) for "max".
-    """
-
-    mechanism: str
-    build: Callable[[float], Strategy]
-    fine: float
-    bound: float | None = None
-    notes: tuple[str, ...] = ()
 
 
 @storable
@@ -162,10 +109,31 @@ class Plan:
 
     @functools.cached_property
     def rmse(self) -> float:
-        """Root mean squared error over all queries in records (over all queries, if none counts records)."""
+        """Root mean squared error over all queries in records (over all queries, if none counts records).
+
+        Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
+        """
         chosen = [e for e in self.entries if e.item.unit == self.main_unit]
-        mean = sum(e.sum() for e in chosen) / max(1, sum(e.item.rows for e in chosen))
-        return math.sqrt(mean * self.noise.variance)
+        rows = max(1, sum(e.item.rows for e in chosen))
+        mean = sum(e.sum() for e in chosen) / rows
+        return math.sqrt(mean * self.noise.variance + worst_bias(chosen) / rows)
+
+    @functools.cached_property
+    def bias_rmse(self) -> float:
+        """The root mean squared bias, at most, of the queries that `rmse` is over: 0 where answers are unbiased."""
+        chosen = [e for e in self.entries if e.item.unit == self.main_unit]
+        return math.sqrt(worst_bias(chosen) / max(1, sum(e.item.rows for e in chosen)))
+
+    @property
+    def bias_records(self) -> int | None:
+        """The number of records up to which biases are bounded; None where answers are unbiased but for rounding."""
+        return self.strategy.records
+
+    def bias_bounds(self, part: str | None = None) -> FloatArray:
+        """(k,) bounds on what answers are off by on purpose, for tables of at most `bias_records` records."""
+        return np.concatenate(
+            [e.expand(np.zeros_like(e.powers) if e.bias is None else e.bias) for e in self._listed(part)]
+        )
 
     @functools.cached_property
     def max_standard_error(self) -> float:
@@ -201,6 +169,7 @@ class Plan:
         if self.objective == "max":
             return math.sqrt(max(w * float(e.powers.max()) for w, e in weighted) * self.noise.variance)
         total = sum(w * e.sum() for w, e in weighted) * self.noise.variance
+        total += worst_bias([e for _, e in weighted], [w for w, _ in weighted])
         return math.sqrt(total / problem.total_weight)
 
     @property
@@ -208,7 +177,7 @@ class Plan:
         """A proved bound on `objective_value`, or None where none is known.
 
         No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget. There is none for Laplace noise or for a coarse lattice.
+        this budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
         """
         return self.bound
 
@@ -216,7 +185,7 @@ class Plan:
         """Half-widths of pointwise intervals, compact as the entry's powers."""
         if entry.mean is not None:
             return widest(confidence, entry.powers, self.noise)
-        return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise)
+        return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise, entry.bias)
 
     def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:
         """Sums of fourth powers of the reconstruction's rows where the noise's shape matters, else None."""
@@ -279,7 +248,7 @@ class Plan:
 
     @functools.cached_property
     def bias_bound(self) -> float:
-        """Largest bias of an answer per record, from rounding real numbers to integers; 0 where there is none."""
+        """Largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
         blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
         return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
 
@@ -300,47 +269,7 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
-        noise, found = self.noise, self.sensitivity
-        return {
-            "privacy": {
-                "neighbours": self.unit.neighbours.value,
-                "person": self.unit.person,
-                "rows_per_person": self.unit.rows_per_person,
-                "unit": self.unit.describe(),
-                "budget": self.budget.to_json(),
-                "statement": str(self.budget),
-                "events": list(events_export([self.price])),
-            },
-            "mechanism": {
-                "name": self.mechanism,
-                "strategy": self.strategy.summary,
-                "noise": {
-                    "law": type(noise).__name__,
-                    "scale": str(getattr(noise, "sigma", None) or getattr(noise, "scale", None)),
-                },
-                "sensitivity": {
-                    "norm": "L1" if found.power == 1 else "L2 squared",
-                    "value": str(found.value),
-                    "exact": found.exact,
-                },
-                "record_limit": self.record_limit,
-            },
-            "error": {
-                "rmse": self.rmse,
-                "max_standard_error": self.max_standard_error,
-                "objective": self.objective,
-                "objective_value": self.objective_value,
-                "lower_bound": self.lower_bound,
-                "bias_bound_per_record": self.bias_bound,
-                "unit": self.main_unit,
-            },
-            "hashes": {
-                "plan": self.fingerprint,
-                "workload": fingerprint(self.workload),
-                "strategy": fingerprint(self.strategy),
-                "domain": fingerprint(self.workload.domain),
-            },
-        }
+        return plan_facts(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to one file (no pickle)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.frames import Frame
+from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import NoiseLaw
-from sfumato.strategies.base import Strategy
+from sfumato.strategies.base import Strategy, row_shape
 from sfumato.workloads import QueryBlock, QueryFamily
 from sfumato.workloads.levels import family_names, names_asked
 
-__all__ = ["Entry", "by_order", "by_table", "expand"]
+__all__ = ["Entry", "biases", "by_order", "by_table", "expand", "worst_bias"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,22 @@ class Entry:
 
     For a block one axis per factor, of length 1 where nothing changes; for a family of tables, all of whose
     cells are alike, one number per table. Where the queries are too many to list, `powers` is the largest of
-    the sums and `mean` their mean.
+    the sums and `mean` their mean. Where answers are biased on purpose, `bias` bounds that of each query, and `off`
+    holds per cell the sum of squared biases if all records are in it.
     """
 
     item: QueryBlock | QueryFamily
     powers: FloatArray
     mean: float | None = None
+    bias: FloatArray | None = None
+    off: FloatArray | None = None
 
     @classmethod
     def of(cls, strategy: Strategy, query: QueryBlock) -> Entry:
         """The errors of a block of queries under a strategy."""
         summed = strategy.row_errors(query.block)
         if summed is None:
-            return cls(query, strategy.row_powers(query.block, 2))
+            return cls(query, strategy.row_powers(query.block, 2), None, *biases(strategy, query.block))
         mean, largest = summed
         return cls(query, np.full((1,) * len(query.block.factors), largest), mean)
 
@@ -85,6 +90,24 @@ class Entry:
         return np.array([self.item.rows])
 
 
+def biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatArray | None]:
+    """`bias` and `off` of an entry: of answers that are biased on purpose, else None."""
+    off, records = strategy.deviations(block), strategy.records
+    if off is None or records is None:
+        return None, None
+    return records * off.max(axis=1).reshape(row_shape(block)), float(records) ** 2 * (off**2).sum(axis=0)
+
+
+def worst_bias(entries: Iterable[Entry], weights: Iterable[float] | None = None) -> float:
+    """The largest (weighted) sum of squared biases of all queries: that of all records in one cell.
+
+    The sum is convex in the counts, so no table of as many records has a larger one.
+    """
+    weighted = zip(itertools.repeat(1.0) if weights is None else weights, entries)  # noqa: B905  (endless)
+    sums = [w * e.off for w, e in weighted if e.off is not None]
+    return float(np.sum(sums, axis=0).max()) if sums else 0.0
+
+
 def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
     """A compact array of a block, spread to one value per query."""
     shape = tuple(f.shape[0] for f in query.block.factors)
@@ -92,12 +115,15 @@ def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
 
 
 def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
-    """One row per table or block of queries."""
+    """One row per table or block of queries; where answers are biased, with the largest bound on it."""
     names = ("part", "attributes", "cells", "unit", "rmse", "worst_standard_error", "margin")
     columns: dict[str, list[Any]] = {name: [] for name in names}
+    largest: list[float] = []
     for e, margin in zip(entries, margins, strict=True):
         mean, worst = e.by_table()
         count = len(mean)
+        largest += [0.0 if e.bias is None else float(e.bias.max())] * count
+        mean = mean + worst_bias([e]) / e.item.rows / noise.variance
         found = (
             [e.item.part] * count,
             [", ".join(held) or "(total)" for held in e.names(domain)],
@@ -109,19 +135,20 @@ def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins:
         )
         for column, values in zip(columns.values(), found, strict=True):
             column += values
-    return Frame(columns)
+    return Frame(columns | {"bias": largest} if any(largest) else columns)
 
 
 def by_order(entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
     """One row per part, unit and number of attributes."""
     rows: dict[tuple[str, int, str], list[float]] = {}
     for e, margin in zip(entries, margins, strict=True):
-        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 5)
+        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 6)
         row[0] += len(e.cells())
         row[1] += e.item.rows
-        row[2] += e.sum()
+        row[2] += e.sum() + worst_bias([e]) / noise.variance
         row[3] = max(row[3], float(e.powers.max()))
         row[4] = max(row[4], float(margin.max()))
+        row[5] = max(row[5], 0.0 if e.bias is None else float(e.bias.max()))
     columns: dict[str, list[Any]] = {
         "part": [part for part, _, _ in rows],
         "attributes": [order for _, order, _ in rows],
@@ -132,4 +159,5 @@ def by_order(entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatA
         "worst_standard_error": [float(np.sqrt(r[3] * noise.variance)) for r in rows.values()],
         "margin": [r[4] for r in rows.values()],
     }
-    return Frame(columns)
+    largest = [r[5] for r in rows.values()]
+    return Frame(columns | {"bias": largest} if any(largest) else columns)

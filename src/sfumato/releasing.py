@@ -77,9 +77,12 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: choose.Progress | None = None) -> Plan:
-    """The plan that a spec asks for. No data are read. Raises PlanError or BudgetError."""
-    return choose.plan(spec.workload, spec.budget, progress=progress, **_options(spec))
+def plan_of(spec: Spec, progress: choose.Progress | None = None, *, compare: bool = False) -> Plan:
+    """The plan that a spec asks for, compared with every mechanism or with those that may be best.
+
+    No data are read. Raises PlanError or BudgetError.
+    """
+    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:

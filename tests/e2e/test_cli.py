@@ -102,8 +102,13 @@ def test_a_plan_in_json(run: Run) -> None:
 
 def test_all_candidates(run: Run) -> None:
     out = run("plan", "spec.toml", "--all").out
-    for candidate in releasing.plan_of(read_spec("spec.toml")).considered:
+    compared = releasing.plan_of(read_spec("spec.toml"), compare=True)
+    for candidate in compared.considered:
         assert candidate.mechanism in out
+        assert candidate.note in out
+    assert "noise on every query" in out
+    assert "a tree helps prefixes" in out
+    assert compared.fingerprint == releasing.plan_of(read_spec("spec.toml")).fingerprint
 
 
 def test_the_least_budget_for_a_margin(run: Run) -> None:
@@ -244,7 +249,7 @@ def test_the_library_warns_of_a_page_that_is_missing(run: Run, monkeypatch: pyte
 
 
 def test_a_bug_is_not_dressed_up_as_a_refusal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bug(*_: object) -> None:
+    def bug(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(releasing, "plan_of", bug)

@@ -154,7 +154,7 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
     """Mutants: no dry run; no limit to cells or values: counting, operators or memory then refuse after the debit."""
     wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
     ledger = sf.Ledger.in_memory(sf.gdp(100))
-    ranges = sf.plan(sf.ranges(wide, "a"), sf.gdp(1), neighbours="add-remove", mechanism="gaussian")
+    ranges = sf.plan(sf.ranges(wide, "a"), sf.gdp(1), neighbours="add-remove", strategy="queries")
     with pytest.raises(sf.WorkloadError, match="above the limit"):
         sf.release(ranges, Untouchable(), ledger=ledger)
     holder = Curator(Untouchable(), wide, ADD_REMOVE, ledger)

@@ -30,6 +30,7 @@ from sfumato.operators import (
     Sparse,
     Stack,
     Sum,
+    Toeplitz,
     Total,
     Tree,
     Window,
@@ -285,6 +286,7 @@ def structure(operator: LinearOperator) -> Any:
         Padded: lambda o: o.extra,
         Tree: lambda o: (o.n, o.branching, o.root),
         Window: lambda o: (o.n, o.width),
+        Toeplitz: lambda o: (o.coefficients.tolist(), o.multiples.tolist()),
     }.get(type(operator), lambda o: o.shape)(operator)
     return type(operator).__name__, repr(own), [structure(c) for c in children(operator)]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from fractions import Fraction
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -18,68 +15,18 @@ from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms import unions
 from sfumato.mechanisms.choose import plan
-from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Sparse, Stack, Total
+from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Problem, price_design
+from sfumato.plans import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.base import marginalise
 from sfumato.strategies.optimum.optimal import optimize
 from sfumato.strategies.unions.axes import reduce_axis
 from sfumato.strategies.unions.reduced import Product, solve_union
 from sfumato.strategies.unions.strategy import Orbits
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
-
-SIZES = {"a": 6, "b": 4, "c": 2}
-DOMAIN = Domain({n: Integers(0, k - 1) for n, k in SIZES.items()})
-UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
-
-
-def _factor(n: int, rng: np.random.Generator) -> LinearOperator:
-    groups = max(1, n // 2)
-    options: list[LinearOperator] = [
-        Identity(n),
-        Total(n),
-        Grouping(np.arange(n) // 2, (n + 1) // 2),
-        Grouping(rng.integers(0, groups, n), groups),
-        Grouping(np.arange(n) % 2 - 1, 1),
-        Sparse.from_cells([[0], list(range(n))], n),
-        Stack((Grouping(np.arange(n) // 2, (n + 1) // 2), Identity(n))),
-        Prefix(n),
-    ]
-    return options[rng.integers(len(options))]
-
-
-def _products(rng: np.random.Generator) -> list[Product]:
-    """A few products over some of the attributes each, from few factors, so that they repeat themselves."""
-    few = {a: [_factor(n, rng) for _ in range(2)] for a, n in SIZES.items()}
-    out: list[Product] = []
-    for _ in range(rng.integers(2, 5)):
-        names = [a for a in SIZES if rng.random() < 0.7] or ["a"]
-        out.append((float(rng.integers(1, 5)), {a: few[a][rng.integers(2)] for a in names}))
-    return out
-
-
-def _dense(products: list[Product], names: list[str]) -> FloatArray:
-    def one(factors: Mapping[str, LinearOperator]) -> FloatArray:
-        parts = [np.asarray((factors.get(a) or Total(SIZES[a])).dense(), dtype=np.float64) for a in names]
-        return np.asarray(reduce(np.kron, parts), dtype=np.float64)
-
-    return np.concatenate([math.sqrt(w) * one(f) for w, f in products])
-
-
-def _named(products: list[Product]) -> list[str]:
-    return [a for a in SIZES if any(a in f for _, f in products)]
-
-
-def _problem(products: list[Product]) -> Problem:
-    blocks = [
-        QueryBlock(f"part {i}", Block(tuple((a,) for a in f), tuple(f.values())), weight=Fraction(w))
-        for i, (w, f) in enumerate(products)
-    ]
-    return Problem(Workload(DOMAIN, tuple(blocks)), Budget.gdp(1), UNIT, "gaussian")
+from support.unions import SIZES, UNIT, dense, factor_of, matrix_of, named, problem_of, random_products
 
 
 @settings(deadline=None, max_examples=60)
@@ -88,7 +35,7 @@ def test_symmetries_keep_every_spectrum(seed: int) -> None:
     """Mutants: twins of other sizes; other histories; multiplicities off by one; contrasts of one orbit for all."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 11))
-    factors = [_factor(n, rng) for _ in range(3)]
+    factors = [factor_of(n, rng) for _ in range(3)]
     found = reduce_axis(factors)
     axis, weights = found.axis, rng.random(3)
     gram = sum(w * np.asarray(f.gram().dense(), dtype=np.float64) for w, f in zip(weights, factors, strict=True))
@@ -112,9 +59,9 @@ def test_symmetries_keep_every_spectrum(seed: int) -> None:
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_optimum_is_that_of_the_dense_problem(seed: int) -> None:
-    products = _products(np.random.default_rng(seed))
-    names = _named(products)
-    wanted = optimize(matrix=_dense(products, names), tolerance=1e-6)
+    products = random_products(np.random.default_rng(seed))
+    names = named(products)
+    wanted = optimize(matrix=dense(products, names), tolerance=1e-6)
     found = solve_union(products, SIZES, tolerance=1e-6)
     lower, upper = math.prod(u.lower for u in found), math.prod(u.upper for u in found)
     assert lower <= upper <= lower * (1 + 1e-4)
@@ -125,8 +72,8 @@ def test_the_optimum_is_that_of_the_dense_problem(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(16))
 def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: int) -> None:
     """Mutants: the inverse of the real matrix; sizes left out of means; groups of pieces in another order."""
-    products = _products(np.random.default_rng(seed))
-    problem = _problem(products)
+    products = random_products(np.random.default_rng(seed))
+    problem = problem_of(products)
     design = unions.design(problem)
     if design is None:
         return
@@ -134,12 +81,12 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: in
     strategy = made.strategy
     assert isinstance(strategy, Orbits)
     names = list(strategy.names)
-    measured = np.concatenate([_matrix(b, names) for b in strategy.blocks])
+    measured = np.concatenate([matrix_of(b, names) for b in strategy.blocks])
     found: list[FloatArray] = []
     blocks = [q.block for q in problem.workload.blocks]
     for block in blocks:
         back = reconstruction(strategy, block)
-        wanted = _matrix(block, names)
+        wanted = matrix_of(block, names)
         size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()
         assert np.abs(back @ measured - wanted).max() <= 1e-12 * size + 1e-9
         for power in (2, 4):
@@ -159,18 +106,11 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: in
     np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
 
 
-def _matrix(block: Block, names: list[str]) -> FloatArray:
-    """A block over all cells of the named attributes, (rows, cells), by feeding unit tables."""
-    shape = [SIZES[a] for a in names]
-    units = np.eye(math.prod(shape), dtype=np.int64)
-    return np.stack([np.asarray(marginalise(u.reshape(shape), names, block), dtype=np.float64) for u in units], axis=1)
-
-
 def test_queries_outside_the_span_are_refused() -> None:
     """Mutants: cells that are the same told apart; kinds that are not measured taken for zero."""
     halves = Grouping(np.arange(6) // 3, 2)
     products: list[Product] = [(1.0, {"a": halves, "b": Identity(4)}), (1.0, {"a": halves, "c": Identity(2)})]
-    design = unions.design(_problem(products))
+    design = unions.design(problem_of(products))
     assert design is not None
     strategy = design.build(design.fine)
     for bad in (

@@ -26,6 +26,7 @@ from sfumato.operators import (
     Sparse,
     Stack,
     Sum,
+    Toeplitz,
     Total,
     Tree,
     Window,
@@ -69,6 +70,13 @@ def grouping(draw: st.DrawFn, rows: int, columns: int) -> Grouping:
 
 
 @st.composite
+def toeplitz(draw: st.DrawFn, n: int) -> Toeplitz:
+    coefficients = draw(st.lists(SMALL, min_size=n, max_size=n))
+    multiples = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    return Toeplitz(np.array(coefficients), np.array(multiples))
+
+
+@st.composite
 def simple(draw: st.DrawFn, n: int, entry: st.SearchStrategy[Any]) -> LinearOperator:
     """An operator over n cells that is made of no other."""
     rows = draw(st.integers(1, 4))
@@ -80,6 +88,7 @@ def simple(draw: st.DrawFn, n: int, entry: st.SearchStrategy[Any]) -> LinearOper
             dense(rows, n, entry),
             sparse(rows, n, entry),
             grouping(rows, n),
+            toeplitz(n),
         )
     )
 
@@ -194,6 +203,9 @@ def written_out(operator: LinearOperator) -> Matrix:
             return operator.matrix.astype(object)
         case Grouping():
             return _array([[int(c == i) for c in operator.codes.tolist()] for i in range(operator.groups)])
+        case Toeplitz():
+            c, d = operator.coefficients.tolist(), operator.multiples.tolist()
+            return _array([[d[i] * c[i - j] if j <= i else 0 for j in range(len(c))] for i in range(len(c))])
         case Sparse():
             rows = [[0] * operator.columns for _ in range(operator.shape[0])]
             ends = operator.indptr.tolist()

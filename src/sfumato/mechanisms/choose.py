@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import direct, given, marginals, matrix, ordered, tree
+from sfumato.mechanisms import approximate, classic, direct, given, marginals, matrix, ordered, tree, weighted
 from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
@@ -24,14 +24,16 @@ _DESIGNS: dict[str, Callable[[Problem, Progress | None], list[Design]]] = {
     "direct": lambda problem, _: direct.designs(problem),
     "tree": lambda problem, _: tree.designs(problem),
     "factorization": matrix.designs,
-    "marginals": lambda problem, _: marginals.designs(problem),
+    "marginals": lambda problem, _: [*marginals.designs(problem), *weighted.designs(problem)],
+    "approximate": approximate.designs,
 }
-MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals")
+MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals", "approximate")
 """What `mechanism=` accepts."""
 
 _OBJECTIVES = ("mean", "max")
 _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3
+_ALIKE = 5e-4
 
 
 def plan(
@@ -49,6 +51,7 @@ def plan(
     reconstruction: Any = None,
     noise: str | None = None,
     lattice: str = "fine",
+    compare: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Everything decided before a row is read: what to measure, the noise, the price, the error of each query.
@@ -56,9 +59,11 @@ def plan(
     `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS; the
     objective is the "mean" squared error or the "max" standard error. `public` maps sets of attributes to
     tables of counts known from elsewhere: they are used as exact and not measured. `strategy` (l, m) and
-    `reconstruction` (k, l) are a researcher's own. `noise` asks for "gaussian", "laplace" or
-    "discrete-gaussian"; `lattice="unit"` measures plain integer counts. No data, no budget is touched.
-    Raises PlanError (with what is allowed) or BudgetError.
+    `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or "tree-4"
+    and so on), "square-root" and "normalised-square-root", with "least-squares" or "canonical" sums of fewest values.
+    `compare` lists the plans of all of these in `candidates`; the choice does not change. `noise` asks for
+    "gaussian", "laplace" or "discrete-gaussian"; `lattice="unit"` measures plain integer counts. No data, no budget
+    is touched. Raises PlanError (with what is allowed) or BudgetError.
     """
     problem = _problem(
         workload, budget, neighbours, person, rows_per_person, objective, records, public, mechanism, noise, lattice
@@ -66,6 +71,8 @@ def plan(
     if strategy is not None or reconstruction is not None:
         if strategy is None:
             raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
+        if isinstance(strategy, str):
+            return price_design(classic.named(problem, strategy, reconstruction), problem)
         return price_design(given.design(problem, strategy, reconstruction), problem)
     plans, considered = _candidates(problem, mechanism, progress)
     if not plans:
@@ -74,12 +81,40 @@ def plan(
 
     best = min(plans, key=lambda p: p.objective_value)
     bounds = [p.bound for p in plans if p.bound is not None]
-    table = tuple(_line(p, chosen=p is best) for p in sorted(plans, key=lambda p: p.objective_value))
+    if compare:
+        plans, considered = _compared(problem, mechanism, plans, considered, progress)
+    table = tuple(_line(p, best) for p in sorted(plans, key=lambda p: p.objective_value))
     return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)
 
 
-def _line(p: Plan, *, chosen: bool) -> Candidate:
-    note = "chosen" if chosen else ""
+def _compared(
+    problem: Problem, mechanism: str, plans: list[Plan], considered: tuple[Candidate, ...], progress: Progress | None
+) -> tuple[list[Plan], tuple[Candidate, ...]]:
+    """The plans and reasons of all mechanisms, asked for or not, and of those of the textbooks, each once."""
+    plans = list(plans)
+    # of these the textbooks' lines say more
+    lines = [c for c in considered if c.mechanism not in ("direct", "tree")]
+    others = ("approximate",) if mechanism == "auto" else ("factorization", "marginals", "approximate")
+    for name in (n for n in others if n != mechanism):
+        found, refused = _candidates(problem, name, progress)
+        plans += found
+        lines += refused
+    seen = {p.strategy.summary for p in plans}
+    for made in classic.compared(problem):
+        if isinstance(made, Candidate):
+            lines.append(made)
+        elif made.strategy.summary not in seen:
+            seen.add(made.strategy.summary)
+            plans.append(made)
+    return plans, tuple(lines)
+
+
+def _line(p: Plan, best: Plan) -> Candidate:
+    note = "chosen"
+    if p is not best:
+        ratio = p.objective_value / max(best.objective_value, 1e-300)
+        note = f"errs {ratio:.3g} times as much" if ratio >= 1 else "errs less, but was not asked for"
+        note = "errs as much" if abs(ratio - 1) < _ALIKE else note
     return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, note, p.objective_value)
 
 
@@ -141,7 +176,7 @@ def _candidates(
     # of many tables residuals are likely the best, and proved to be so
     for name in sorted(_DESIGNS, key=lambda n: many and n != "marginals"):
         make = _DESIGNS[name]
-        if asked not in ("auto", name):
+        if asked != name and (asked != "auto" or name == "approximate"):
             continue
         if many and any(_is_best(p) for p in plans):
             refused.append(Candidate(name, "", None, None, "not tried: the chosen plan meets its proved lower bound"))

@@ -9,17 +9,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import PlanError
-from sfumato.operators import Block, Dense, Identity, LinearOperator, Total
+from sfumato.operators import Block, Dense, Identity, LinearOperator, Total, Tree
 from sfumato.plans import Design, Problem
 from sfumato.strategies.base import Strategy
 from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
+from sfumato.strategies.ordered.trees import TreeSums
 from sfumato.strategies.product import Product
 from sfumato.strategies.stacked import Stacked, shares
 
-__all__ = ["MAX_CELLS", "Piece", "column_price", "designs", "factor_for", "share_design", "total_error"]
+__all__ = [
+    "MAX_CELLS",
+    "Piece",
+    "column_price",
+    "designs",
+    "factor_for",
+    "on_cells",
+    "on_queries",
+    "share_design",
+    "total_error",
+]
 
 MAX_CELLS = 20_000_000
 FINE = 2.0**22
+_LISTED = 2**24
+_FLAT = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +88,20 @@ def share_design(mechanism: str, title: str, pieces: Sequence[Piece], power: int
 
 def designs(problem: Problem) -> list[Design]:
     """The direct designs; named after the noise."""
-    name = {"gaussian": "gaussian", "laplace": "laplace", "discrete-gaussian": "gaussian"}[problem.noise]
-    out = [_rows(problem, name)]
-    cells = _cells(problem, name)
-    return [*out, cells] if cells is not None else out
+    out = [on_queries(problem)]
+    names, cells = _joint(problem)
+    return [*out, on_cells(problem)] if names and cells <= MAX_CELLS else out
 
 
-def _rows(problem: Problem, name: str) -> Design:
+def _name(problem: Problem) -> str:
+    return "laplace" if problem.noise == "laplace" else "gaussian"
+
+
+def on_queries(problem: Problem) -> Design:
+    """Noise on every query, the budget shared between the blocks of queries."""
     power = 1 if problem.noise == "laplace" else 2
     pieces = [_row_piece(problem, q.block, problem.objective_weight(q), power) for q in problem.workload.blocks]
-    return share_design(name, "noise on every query", pieces, power, None)
+    return share_design(_name(problem), "noise on every query", pieces, power, None)
 
 
 def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Piece:
@@ -113,22 +130,39 @@ def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Pie
     return Piece(build, weight * block.rows, max(column_price(one, power), 1e-300), FINE if divisor == 1.0 else divisor)
 
 
-def _cells(problem: Problem, name: str) -> Design | None:
-    """Noise on every cell of the joint table of all attributes that are asked about."""
-    names = problem.workload.domain.ordered({a for q in problem.workload.blocks for a in q.attributes})
+def _joint(problem: Problem) -> tuple[tuple[str, ...], int]:
+    """All attributes that are asked about, and the cells of their joint table."""
+    names = problem.workload.domain.ordered({a for i in problem.workload.items for a in i.attributes})
+    return names, math.prod(problem.sizes[a] for a in names)
+
+
+def on_cells(problem: Problem, *, plain: bool = False) -> Design:
+    """Noise on every cell of the joint table of all attributes that are asked about.
+
+    Queries are sums of its noisy cells; a public total enters too, unless the sums are to be `plain`.
+    Raises PlanError where the table is too large or there is none.
+    """
+    names, cells = _joint(problem)
+    if cells > MAX_CELLS or not names:
+        what = f"{', '.join(names)} have {cells:,} cells together" if names else "no attribute is asked about"
+        raise PlanError(f"{what}; noise on every cell takes one to {MAX_CELLS:,}")
     sizes = tuple(problem.sizes[a] for a in names)
-    if math.prod(sizes) > MAX_CELLS or not names:
-        return None
+    public_total = problem.unit.total_is_public and not plain
+    summed = ", each query a plain sum" if plain else ""
     groups = tuple((a,) for a in names)
+    factors = tuple(Cells(n) for n in sizes)
+    if len(names) == 1 and max(q.rows for q in problem.workload.blocks) > _LISTED and cells <= _FLAT:
+        # the errors of all ranges together are known to trees, of which cells are one
+        factors = (TreeSums(Tree(cells, cells, root=False)),)
 
     def build(s: float) -> Product:
         return Product(
             groups,
             tuple((n,) for n in sizes),
-            tuple(Cells(n) for n in sizes),
+            factors,
             max(1, round(s)),
-            public_total=problem.unit.total_is_public,
-            title=f"noise on every cell of {', '.join(names)}",
+            public_total=public_total,
+            title=f"noise on every cell of {', '.join(names)}{summed}",
         )
 
-    return Design(name, build, FINE)
+    return Design(_name(problem), build, FINE)

@@ -14,15 +14,18 @@ from sfumato.operators.blas import single_thread
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.optimum.approximate import approximate_optimum
 from sfumato.strategies.optimum.largest import Largest, optimize_largest
+from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
 from sfumato.strategies.optimum.largest_swap import swap_largest
 from sfumato.strategies.optimum.optimal import optimize
+from sfumato.strategies.optimum.rows import Queries
 from sfumato.strategies.optimum.swap import swap_optimum
 from sfumato.workloads.builders import as_operator
 
 __all__ = ["Factorization", "factorization", "pair_bound"]
 
-MAX_SWAP = 512  # cells up to which the optimum under replace-one takes seconds
-MAX_SWAP_LARGEST = 128  # the same for the largest error
+MAX_SWAP = 1_024  # cells up to which the optimum under replace-one takes some 20 CPU-s
+QUICK = 256  # cells above which it is certified to 1e-4 only
+MAX_SWAP_LARGEST = 256  # the same for the largest error
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -67,7 +70,7 @@ def factorization(
 
     Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k) for the objective "mean" [NTZ13, ENU20] and
     min ||R||_{2->inf} ||M||_{1->2} for "max", which is gamma_2(F) [LMSS07]. Replace-one: up to
-    512 cells (128 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
+    1,024 cells (256 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
     same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
     With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
     entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column"); errors exclude that bias.
@@ -86,7 +89,7 @@ def factorization(
         return _approximate(dense, approximate, approximate_norm)
     if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
         return _swapped(dense, objective)
-    found = optimize(matrix=dense) if objective == "mean" else optimize_largest(dense)
+    found = optimize(matrix=dense) if objective == "mean" else _largest(dense)
     strategy = found.strategy
     with single_thread():
         reconstruction = dense @ np.linalg.pinv(strategy)
@@ -112,9 +115,16 @@ def factorization(
     )
 
 
+def _largest(dense: FloatArray) -> Largest:
+    """The optimum of the largest error; where queries are many, by what they look like together."""
+    found = optimize_largest_rows(Queries.of(dense)) if len(dense) > 4 * dense.shape[1] else None
+    return optimize_largest(dense) if found is None else found
+
+
 def _swapped(dense: FloatArray, objective: str) -> Factorization:
     """The optimum under replace-one; its columns sum to zero, so the offset is minus the mean of each row."""
-    found = swap_optimum(matrix=dense) if objective == "mean" else swap_largest(dense)
+    tolerance = 1e-6 if dense.shape[1] <= QUICK else 1e-4
+    found = swap_optimum(matrix=dense, tolerance=tolerance) if objective == "mean" else swap_largest(dense)
     offset = -dense.mean(axis=1)
     shifted = dense + offset[:, None]
     with single_thread():

@@ -54,6 +54,7 @@ def budget_for(
     """
     if target not in ("worst", "rmse"):
         raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
+    _refuse_biased(options)
     wanted = _Wanted(workload, margin)
 
     def found(budget: Budget) -> tuple[Plan, float]:
@@ -82,6 +83,7 @@ def plan_for(
     """
     if "objective" in options:
         raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")
+    _refuse_biased(options)
     wanted = _Wanted(workload, margin)
     weighted = wanted.weighted()
 
@@ -94,6 +96,11 @@ def plan_for(
         return made
     note = f"queries without a margin keep to {_SLACK} times the widest one; sf.budget_for leaves them to the objective"
     return replace(made, notes=(*made.notes, note))
+
+
+def _refuse_biased(options: Mapping[str, Any]) -> None:
+    if options.get("mechanism") == "approximate":
+        raise PlanError("margins of biased answers do not scale with the budget: sf.plan says them for a given one")
 
 
 def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms import ordered, swap, unions
+from sfumato.mechanisms import descent, ordered, swap, unions
 from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
 from sfumato.mechanisms.factorize import pair_bound
 from sfumato.mechanisms.tree import is_ordered
@@ -24,9 +24,11 @@ from sfumato.operators.blas import single_thread
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
-from sfumato.strategies.optimum.largest import optimize_largest
+from sfumato.strategies.optimum.largest import Largest, optimize_largest
+from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
 from sfumato.strategies.optimum.optimal import optimize
 from sfumato.strategies.optimum.pure import optimize_pure
+from sfumato.strategies.optimum.rows import Queries
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain
@@ -37,6 +39,7 @@ MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
 MAX_FAMILIES = 24
 MAX_LARGEST = 2**30  # operations of one look at the largest of dense queries
+MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
 MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
 _BITS = 24
 _BASIS_BITS = 28
@@ -67,7 +70,7 @@ class _Solved:
 
 
 def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
-    """One design: the optimum for each maximal table of the workload, the budget shared between them."""
+    """The optimum for each maximal table, the budget shared between them; of several tables also one product."""
     if ordered.applies(problem, MAX_DENSE_ORDERED):
         return ordered.designs(problem)
     swapped = swap.design(problem, progress)
@@ -80,7 +83,9 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     longest = max(map(len, sets))
     # none of the largest sets lies in another, so each would be optimised by itself
     families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
-    united = unions.design(problem, progress) if len(families) != 1 else None
+    # one table takes its own optimum, unless it is a product of too many factors to be rounded one by one
+    many = len(problem.workload.blocks) == 1 and _real(problem.workload.blocks[0]) > MAX_REAL
+    united = unions.design(problem, progress) if many or len(families) != 1 else None
     if united is not None:
         return [united]
     if not 0 < len(families) <= MAX_FAMILIES:
@@ -102,7 +107,9 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     design = share_design("factorization", "optimal factorizations", pieces, power, bound)
     if problem.noise == "laplace" and bound is not None:
         design = replace(design, bound=None, notes=(_laplace_note(problem, bound),))
-    return [design]
+    # tables that share attributes may be better answered from one product than from strategies of their own
+    shared = descent.design(problem) if len(families) > 1 else None
+    return [design] if shared is None else [design, shared]
 
 
 def _laplace_note(problem: Problem, bound: float) -> str:
@@ -142,12 +149,16 @@ def _families(problem: Problem) -> list[tuple[tuple[str, ...], list[int]]]:
     return sorted(out)
 
 
+def _real(query: QueryBlock) -> int:
+    """Factors of a block whose optimum has real coefficients."""
+    return sum(not isinstance(f, Identity | Total) for f in query.block.factors)
+
+
 def _solve(
     problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], progress: Progress | None
 ) -> tuple[tuple[tuple[str, ...], ...], list[_Solved]]:
     """The groups of attributes and the optimum of each."""
-    real = sum(not isinstance(f, Identity | Total) for f in blocks[0].block.factors)
-    if len(blocks) == 1 and (real <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE):
+    if len(blocks) == 1 and (_real(blocks[0]) <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE):
         query = blocks[0].block
         weight = math.sqrt(problem.objective_weight(blocks[0]))
         if not query.factors:
@@ -187,8 +198,8 @@ def _factor(
         rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
         matrix = np.vstack(rows)
     weights = None
-    if objective == "max" and matrix is not None and matrix.size * min(matrix.shape) <= MAX_LARGEST:
-        largest = optimize_largest(matrix, progress=progress)
+    largest = _largest(Queries(tuple(weighted)), matrix, progress) if objective == "max" else None
+    if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached = largest.upper_bound * math.sqrt(whole.shape[0])
     else:
@@ -204,6 +215,17 @@ def _factor(
     basis = row_basis(gram, whole, rank)
     bias = _rounding_bias(strategy, whole) if basis is None and rank < cells else 0.0
     return _Solved(None, coefficients(strategy, basis), basis, bound, bias, weights)
+
+
+def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
+    """The certified optimum of the largest error; None where it takes too long."""
+    k, cells = queries.shape
+    found = None
+    if k > 4 * cells and queries.work <= MAX_LARGEST and cells <= MAX_IMPLICIT:
+        found = optimize_largest_rows(queries, progress=progress)
+    if found is None and matrix is not None and matrix.size * min(matrix.shape) <= MAX_LARGEST:
+        found = optimize_largest(matrix, progress=progress)
+    return found
 
 
 def _rounding_bias(strategy: FloatArray, whole: LinearOperator) -> float:
@@ -278,15 +300,11 @@ def _pair_bound(
     if cells > MAX_DENSE_ORDERED or cells < 2:
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
+    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    if weights is not None:
+        return pair_bound(Queries(tuple(operators)).gram(weights))
+    share = 1 / sum(q.rows for q in blocks) if problem.objective == "max" else 1.0
     gram = np.zeros((cells, cells))
-    start, count = 0, sum(q.rows for q in blocks)
-    for q in blocks:
-        operator = on_domain(domain, q.block)
-        if weights is None:
-            share = 1 / count if problem.objective == "max" else 1.0
-            gram += problem.objective_weight(q) * share * np.asarray(operator.gram().dense(), dtype=np.float64)
-        else:
-            rows = np.asarray(operator.dense(), dtype=np.float64)
-            gram += problem.objective_weight(q) * (rows.T * weights[start : start + q.rows]) @ rows
-        start += q.rows
+    for operator, weight in operators:
+        gram += weight * share * np.asarray(operator.gram().dense(), dtype=np.float64)
     return pair_bound(gram)

@@ -1,4 +1,4 @@
-"""One ordered attribute beyond dense optimisation: the square-root Toeplitz strategy. [FHU23]"""
+"""One ordered attribute beyond dense optimisation: square-root Toeplitz strategies. [FHU23]"""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from sfumato.mechanisms.tree import is_ordered
-from sfumato.operators import AllRange, LinearOperator, Padded, Prefix
-from sfumato.operators.toeplitz import Toeplitz
+from sfumato.operators import AllRange, Identity, LinearOperator, Padded, Prefix, Toeplitz, Total, Window
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.ordered.ranges import contiguous
 from sfumato.strategies.ordered.roots import FINE_ROOT, Roots, rooted
-from sfumato.strategies.ordered.series import prefix_bound, range_bound
+from sfumato.strategies.ordered.series import prefix_bound, range_bound, window_bound
 from sfumato.strategies.product import Product
 
 __all__ = ["applies", "designs"]
@@ -33,26 +32,47 @@ def applies(problem: Problem, limit: int) -> bool:
     )
 
 
-def designs(problem: Problem) -> list[Design]:
-    """One design: columns of one length, the errors exact, within a few percent of the lower bound."""
+def designs(problem: Problem, *, normalised: bool = True) -> list[Design]:
+    """The root of the prefix sums, and those of the narrowest and the widest windows that are asked.
+
+    Columns have one length; errors are exact, and within a few percent of the lower bound in most cases.
+    Without `normalised` it is the root of the prefix sums as it is, whose first column is the longest.
+    """
+    widths = sorted({f.width for f in _factors(problem) if isinstance(f, Window)})
+    asked = dict.fromkeys([None, *widths[:1], *widths[-1:]] if normalised else [None])
+    bound = _bound(problem)
+    return [_design(problem, width, bound, normalised=normalised) for width in asked]
+
+
+def _factors(problem: Problem) -> list[LinearOperator]:
+    """What each block asks of the attribute, without the cells that no query counts."""
+    asked = (q.block.factors[0] for q in problem.workload.blocks)
+    return [f.operator if isinstance(f, Padded) else f for f in asked]
+
+
+def _design(problem: Problem, width: int | None, bound: float | None, *, normalised: bool) -> Design:
     (name,) = problem.workload.blocks[0].attributes
     n = problem.sizes[name]
-    coefficients, weights = rooted(n)
+    coefficients, weights = rooted(n, width)
+    weights = weights if normalised else np.ones(n)
+    of = "the prefix sums" if width is None else f"windows of {width:,} cells"
+    kind = ", all columns of one length" if normalised else ""
 
     def build(s: float) -> Product:
         multiples = np.maximum(np.floor(s * weights), 1).astype(np.int64)
         factor = Roots(Toeplitz(coefficients, multiples))
-        title = f"the square root of the prefix sums over {name}, all columns of one length"
+        title = f"the square root of {of} over {name}{kind}"
         return Product(((name,),), ((n,),), (factor,), 1, problem.unit.total_is_public, title=title)
 
-    return [Design("factorization", build, FINE_ROOT, _bound(problem))]
+    return Design("factorization", build, FINE_ROOT, bound)
 
 
 def _bound(problem: Problem) -> float | None:
-    """The singular values' bound; errors of several blocks add up, and so do the squares of their bounds."""
+    """The bound by weights on cells; errors of several blocks add up, and so do the squares of their bounds."""
     if problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         return None
-    squared = sum(problem.objective_weight(q) * _block_bound(q.block.factors[0]) ** 2 for q in problem.workload.blocks)
+    asked = zip(problem.workload.blocks, _factors(problem), strict=True)
+    squared = sum(problem.objective_weight(q) * _block_bound(f) ** 2 for q, f in asked)
     if problem.objective == "max":
         # the largest weighted variance is at least their mean over all queries
         squared /= len(problem.workload)
@@ -60,7 +80,14 @@ def _bound(problem: Problem) -> float | None:
 
 
 def _block_bound(operator: LinearOperator) -> float:
-    inner = operator.operator if isinstance(operator, Padded) else operator
-    if isinstance(inner, Prefix):
-        return prefix_bound(inner.n)
-    return range_bound(inner.n) if isinstance(inner, AllRange) else 0.0
+    match operator:
+        case Prefix(n=n):
+            return prefix_bound(n)
+        case AllRange(n=n):
+            return range_bound(n)
+        case Window(n=n, width=width):
+            return window_bound(n, width)
+        case Identity(n=n):
+            return math.sqrt(n)
+        case _:
+            return 1.0 if isinstance(operator, Total) else 0.0

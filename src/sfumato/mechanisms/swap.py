@@ -17,25 +17,31 @@ from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import coefficients, quantise, row_basis
-from sfumato.strategies.optimum.swap import swap_optimum
+from sfumato.strategies.optimum.largest_swap import swap_largest
+from sfumato.strategies.optimum.rows import Queries
+from sfumato.strategies.optimum.swap import SwapOptimum, swap_optimum
 from sfumato.strategies.product import Product
 from sfumato.workloads.core import on_domain
 
 __all__ = ["MAX_SWAP", "design"]
 
 MAX_SWAP = 256
+MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
 _TOLERANCE = 1e-5
+_ROUGH = 1e-4  # above MAX_SWAP cells
 _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
 _BITS = 24
 _MAX_ENTRIES = 2**22
+_MAX_WORK = 2**29  # operations of one look at all queries
 Progress = Callable[[int, float], None]
 
 
 def design(problem: Problem, progress: Progress | None = None) -> Design | None:
-    """The optimum over the one table that all queries lie in; None where it does not apply.
+    """The optimum over the joint table of all that is asked; None where it does not apply.
 
-    It does for the mean squared error under Gaussian noise and a public total, for at most MAX_SWAP cells that are
-    not simply asked for one by one: noise on every cell is then the optimum, and its integers are small.
+    It does under Gaussian noise and a public total, for at most MAX_SWAP cells, or MAX_ALONE of a table that is asked
+    for as a whole, that are not simply asked for one by one: noise on every cell is then the optimum, and its integers
+    are small. No strategy for parts of the table errs less.
     """
     names = _table(problem)
     blocks = problem.workload.blocks
@@ -46,10 +52,13 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     gram = np.zeros((domain.size, domain.size))
     for operator, weight in operators:
         gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
-    matrix = None
-    if sum(operator.shape[0] for operator, _ in operators) * domain.size <= _MAX_ENTRIES:
-        matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
-    found = swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=_TOLERANCE, progress=progress)
+    if problem.objective == "max":
+        queries = Queries(tuple(operators))
+        if queries.work > _MAX_WORK:
+            return None
+        found = swap_largest(queries, progress=progress)
+    else:
+        found = _least_mean(operators, gram, progress)
     rank = len(found.strategy)
     # what is measured and the total span the workload; either may have a part of the total
     whole = Stack((*(operator for operator, _ in operators), Total(domain.size)))
@@ -60,16 +69,25 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     return Design("factorization", build, 2.0**_BITS, found.lower_bound)
 
 
+def _least_mean(
+    operators: list[tuple[LinearOperator, float]], gram: FloatArray, progress: Progress | None
+) -> SwapOptimum:
+    matrix = None
+    if sum(operator.shape[0] for operator, _ in operators) * len(gram) <= _MAX_ENTRIES:
+        matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
+    tolerance = _TOLERANCE if len(gram) <= MAX_SWAP else _ROUGH
+    return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
+
+
 def _table(problem: Problem) -> tuple[str, ...] | None:
-    """The attributes of the one table that all queries lie in, where its optimum is offered."""
-    offered = problem.unit.total_is_public and problem.noise == "gaussian" and problem.objective == "mean"
-    if not offered:
+    """The attributes of the joint table of all queries, where its optimum is offered."""
+    if not problem.unit.total_is_public or problem.noise != "gaussian":
         return None
-    names = max((q.attributes for q in problem.workload.blocks), key=len)
-    if any(not set(q.attributes) <= set(names) for q in problem.workload.blocks):
-        return None
+    names = {a for q in problem.workload.blocks for a in q.attributes}
     cells = math.prod(problem.sizes[a] for a in names)
-    return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= MAX_SWAP else None
+    whole = problem.objective == "mean" and any(names == set(q.attributes) for q in problem.workload.blocks)
+    most = MAX_ALONE if whole else MAX_SWAP
+    return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
 
 
 def _build(

@@ -8,7 +8,7 @@ from sfumato.errors import PlanError
 from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
 from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
 from sfumato.plans import Design, Problem
-from sfumato.strategies.factors import MAX_DENSE_CELLS, Cells, Factor, Matrix
+from sfumato.strategies.factors import Cells, Factor, Matrix
 from sfumato.strategies.ordered.trees import TreeSums
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
@@ -25,8 +25,8 @@ def is_ordered(operator: LinearOperator) -> bool:
     return isinstance(inner, (Prefix, AllRange, Window))
 
 
-def designs(problem: Problem) -> list[Design]:
-    """One stack of trees, with the branching that errs least; refused where nothing is ordered."""
+def designs(problem: Problem, branching: int | None = None) -> list[Design]:
+    """One stack of trees, with the branching that errs least unless it is given; refused where nothing is ordered."""
     ordered = {
         g[0]: f
         for q in problem.workload.blocks
@@ -39,16 +39,18 @@ def designs(problem: Problem) -> list[Design]:
     for i, q in enumerate(problem.workload.blocks):
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
     power = 1 if problem.noise == "laplace" else 2
-    pieces = [_piece(problem, names, members, power) for names, members in families.items()]
-    return [share_design("tree", "trees of block sums", pieces, power, None)]
+    pieces = [_piece(problem, names, members, power, branching) for names, members in families.items()]
+    title = "trees of block sums" if branching is None else f"trees of branching {branching}"
+    return [share_design("tree", title, pieces, power, None)]
 
 
-def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: int) -> Piece:
+def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None) -> Piece:
     blocks = [problem.workload.blocks[i] for i in members]
     alone = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
     best: tuple[float, Product, float] | None = None
-    for branching in _branchings(max(problem.sizes[a] for a in names) if names else 1, power):
+    tried = _branchings(max(problem.sizes[a] for a in names) if names else 1, power)
+    for branching in tried if given is None else (given,):
         factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
         unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
@@ -73,7 +75,7 @@ def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root
     asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
     if n > 2 and any(is_ordered(f) for f in asked):
         tree = Tree(n, branching, root)
-        return Matrix(tree) if n <= MAX_DENSE_CELLS else TreeSums(tree)
+        return Matrix(tree) if n <= WIDE else TreeSums(tree)
     return Cells(n)
 
 

@@ -8,6 +8,7 @@ from sfumato.operators.family import Family
 from sfumato.operators.grouping import Grouping
 from sfumato.operators.marginal import Block, OnMarginal
 from sfumato.operators.ordered import AllRange, Prefix, Window
+from sfumato.operators.toeplitz import Toeplitz
 from sfumato.operators.tree import Tree
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Sparse",
     "Stack",
     "Sum",
+    "Toeplitz",
     "Total",
     "Tree",
     "Window",

@@ -20,8 +20,9 @@ __all__ = ["Toeplitz"]
 class Toeplitz(LinearOperator):
     """Entry (i, j) is multiples_i coefficients_(i - j) for j <= i and 0 above: (n, n).
 
-    coefficients and multiples (n,) int64, neither negative. Raises WorkloadError where the largest multiple and
-    the coefficients allow a column whose sum of squares reaches 2^63, so that column sums are exact in int64.
+    coefficients and multiples (n,) int64, the multiples not negative. Raises WorkloadError where the largest
+    multiple and the coefficients allow a column whose sum of squares reaches 2^63, so that column sums are exact
+    in int64.
     """
 
     coefficients: NDArray[np.int64]
@@ -31,9 +32,9 @@ class Toeplitz(LinearOperator):
         given = (self.coefficients, self.multiples)
         if any(g.dtype != np.int64 or g.ndim != 1 for g in given) or len({len(g) for g in given}) != 1:
             raise WorkloadError("a Toeplitz operator takes one int64 coefficient and one int64 multiple per row")
-        if not len(self.coefficients) or min(int(g.min()) for g in given) < 0:
-            raise WorkloadError("coefficients and multiples of a Toeplitz operator are at least one and not negative")
-        largest = int(self.coefficients.max())
+        if not len(self.coefficients) or int(self.multiples.min()) < 0:
+            raise WorkloadError("a Toeplitz operator has at least one row, and no multiple of a row is negative")
+        largest = self._largest
         if largest**2 * len(self.coefficients) >= INT64:
             raise WorkloadError("the coefficients of a Toeplitz operator are too large for exact column sums")
         if int((self.coefficients**2).sum()) * int(self.multiples.max()) ** 2 >= INT64:
@@ -49,11 +50,16 @@ class Toeplitz(LinearOperator):
 
     @property
     def nonnegative(self) -> bool:
-        return True
+        return int(self.coefficients.min()) >= 0
+
+    @property
+    def _largest(self) -> int:
+        # in Python integers: the size of -2^63 is none in int64
+        return max(int(self.coefficients.max()), -int(self.coefficients.min()))
 
     @property
     def max_abs(self) -> int:
-        return int(self.coefficients.max()) * int(self.multiples.max())
+        return self._largest * int(self.multiples.max())
 
     def apply(self, vectors: Numbers) -> Numbers:
         if vectors.dtype.kind == "f":
@@ -86,4 +92,4 @@ class Toeplitz(LinearOperator):
         # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones
         weights = (self.multiples**power)[::-1]
         bits = int(weights.max()).bit_length() + 1
-        return causal_exact(self.coefficients**power, weights, bits)[::-1].astype(object)
+        return causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)

@@ -1,4 +1,4 @@
-"""Two releases of one workload: pooled, or compared."""
+"""Two releases of one workload: pooled, or compared. Of projected releases the unprojected answers are taken."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Comparison:
     _second: FloatArray
     _fourth: FloatArray | None
     _first: Release
+    _bias: FloatArray
 
     def standard_errors(self) -> FloatArray:
         """(k,) standard errors."""
@@ -37,8 +38,8 @@ class Comparison:
         """Intervals from the actual noise of both releases."""
         level = check_confidence(confidence)
         if simultaneous:
-            level = _together(level, len(self.answers), self._first)
-        width = margins(level, self._second, self._fourth, self._first.measurement.noise)
+            level = _together(level, len(self.answers), self._first, biased=bool(self._bias.any()))
+        width = margins(level, self._second, self._fourth, self._first.measurement.noise, self._bias)
         return Intervals(self.answers - width, self.answers + width, confidence, simultaneous)
 
     def frame(self, confidence: float = 0.95) -> Frame:
@@ -58,8 +59,8 @@ class Comparison:
         return f"<{self.what}: {len(self.answers):,} answers>\n{self.frame()}"
 
 
-def _together(level: float, count: int, release: Release) -> float:
-    return simultaneous(level, count, release.measurement.noise)
+def _together(level: float, count: int, release: Release, *, biased: bool) -> float:
+    return simultaneous(level, count, release.measurement.noise, biased=biased)
 
 
 def _check_pair(first: Release, second: Release) -> None:
@@ -88,14 +89,15 @@ def _powers(release: Release, power: int) -> FloatArray:
 
 
 def _joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatArray) -> Comparison:
-    """a * first + b * second, with the noise of both."""
-    answers = a * first.answers + b * second.answers
+    """a * first + b * second, unprojected, with the noise of both."""
+    answers = a * first.raw.answers + b * second.raw.answers
     noise = first.measurement.noise
     variance = a**2 * _powers(first, 2) + b**2 * _powers(second, 2)
     fourth = None
     if isinstance(noise, DiscreteLaplace):
         fourth = (a**4 * _powers(first, 4) + b**4 * _powers(second, 4)) / noise.variance**2
-    return Comparison(what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first)
+    bias = np.abs(a) * first.plan.bias_bounds(first.part) + np.abs(b) * second.plan.bias_bounds(second.part)
+    return Comparison(what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias)
 
 
 def combine(first: Release, second: Release) -> Comparison:

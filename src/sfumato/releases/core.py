@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,25 @@ import numpy as np
 from sfumato.codec import storable
 from sfumato.covariances import Question, check_domain
 from sfumato.errors import NotAnswerable, PlanError
+from sfumato.estimate.projection import Projection
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Plan
-from sfumato.predictions import expand
+from sfumato.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import statistics
+from sfumato.releases import projecting, statistics
 from sfumato.releases.files import save_release
-from sfumato.releases.tables import Answer, Batch, Intervals, Table
+from sfumato.releases.tables import Answer, Batch, Intervals, Table, reach
 from sfumato.strategies.base import Estimate
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
 
 __all__ = ["Provenance", "Release"]
+
+Progress = Callable[[int, float], None]
 
 _MAX_ANSWERS = 200_000_000
 
@@ -54,13 +57,16 @@ class Release:
     """Answers to a plan's workload from one measurement; everything here costs no further budget.
 
     Answers are unbiased and may be negative or fractional: noise was added, and rounding them would
-    bias every sum.
+    bias every sum. With a `projection` they are those of a possible table instead: biased where that binds,
+    so without standard errors; intervals are the unprojected ones, clipped to what is possible and
+    extended to the projected answer, and hold as before. `raw` has the unprojected answers.
     """
 
     plan: Plan
     measurement: Measurement
     provenance: Provenance
     part: str | None = None
+    projection: Projection | None = None
 
     # -- answers -------------------------------------------------------------------------------------
 
@@ -75,9 +81,25 @@ class Release:
         """The measured values, prepared for reconstruction."""
         return self.plan.strategy.estimate(self.measurement.values, self.measurement.total)
 
+    @functools.cached_property
+    def raw(self) -> Release:
+        """The release without its projection: unbiased answers with standard errors."""
+        return self if self.projection is None else replace(self, projection=None)
+
     def answer_block(self, block: Block) -> FloatArray:
-        """Unbiased answers to any block in the span of what was measured, (rows,)."""
+        """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
+        if self.projection is not None:
+            return self.projection.possible.answer(block)
         return self.plan.strategy.answer(self.estimate, block)
+
+    def _ends(self, block: Block, widths: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(answers, low, high), each (rows,), from half-widths of the unbiased answers."""
+        values = self.answer_block(block)
+        if self.projection is None:
+            return values, values - widths, values + widths
+        raw, possible = self.raw.answer_block(block), reach(block.operator, self.measurement.total)
+        low, high = np.clip(raw - widths, *possible), np.clip(raw + widths, *possible)
+        return values, np.minimum(low, values), np.maximum(high, values)
 
     @functools.cached_property
     def answers(self) -> FloatArray:
@@ -96,6 +118,9 @@ class Release:
             if isinstance(item, QueryBlock):
                 into[:] = self.answer_block(item.block)
                 continue
+            if self.projection is not None:
+                into[:] = np.concatenate([self.answer_block(b) for b in item.family.blocks()])
+                continue
             for chosen, rows in self.plan.strategy.answer_family(self.estimate, item.family):
                 item.family.place(chosen, rows, into)
         return out
@@ -105,6 +130,12 @@ class Release:
 
         A batch is shaped by its queries along every attribute: cells, or what else was asked of it.
         """
+        if self.projection is not None:
+            for query in self.workload.blocks:
+                shape = tuple(f.shape[0] for f in query.block.factors)
+                names = names_asked(self.workload.domain, query.block)
+                yield Batch((names,), self.answer_block(query.block).reshape(1, *shape), None)
+            return
         deviation = math.sqrt(self.measurement.noise.variance)
         for item in self.workload.items:
             if isinstance(item, QueryBlock):
@@ -137,9 +168,9 @@ class Release:
                 if names is not None and item.unit == RECORDS:
                     yield self.table(*names, confidence=confidence)
 
-    def standard_errors(self) -> FloatArray:
-        """(k,) standard errors of the answers: those that the plan predicted."""
-        return self.plan.standard_errors(self.part)
+    def standard_errors(self) -> FloatArray | None:
+        """(k,) standard errors of the answers, those that the plan predicted; None for projected answers."""
+        return None if self.projection is not None else self.plan.standard_errors(self.part)
 
     def variances(self, block: Block) -> FloatArray:
         """Variances of the answers to a block, one axis per factor (length 1 where constant)."""
@@ -150,22 +181,40 @@ class Release:
         strategy = self.plan.strategy
         second = strategy.row_powers(block, 2)
         shaped = isinstance(self.measurement.noise, DiscreteLaplace)
-        return margins(confidence, second, strategy.row_powers(block, 4) if shaped else None, self.measurement.noise)
+        fourth = strategy.row_powers(block, 4) if shaped else None
+        return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
         """Intervals from the actual noise law: each holds with `confidence`, or all together do."""
         level = self._level(confidence, simultaneous, len(self.workload))
         widths = self.plan.half_widths(level, self.part)
-        return Intervals(self.answers - widths, self.answers + widths, check_confidence(confidence), simultaneous)
+        low, high = self.raw.answers - widths, self.raw.answers + widths
+        if self.projection is not None:
+            least, most = self._possible()
+            low, high = (
+                np.minimum(np.clip(low, least, most), self.answers),
+                np.maximum(np.clip(high, least, most), self.answers),
+            )
+        return Intervals(low, high, check_confidence(confidence), simultaneous)
+
+    def _possible(self) -> tuple[FloatArray, FloatArray]:
+        """(k,) the least and the largest answers that a table could have."""
+        blocks = [
+            b for i in self.workload.items for b in ((i.block,) if isinstance(i, QueryBlock) else i.family.blocks())
+        ]
+        ends = np.array([reach(b.operator, self.measurement.total) for b in blocks])
+        rows = [b.rows for b in blocks]
+        return np.repeat(ends[:, 0], rows), np.repeat(ends[:, 1], rows)
 
     def _level(self, confidence: float, together: bool, count: int) -> float:
         level = check_confidence(confidence)
-        return simultaneous(level, count, self.measurement.noise) if together else level
+        biased = self.plan.bias_records is not None
+        return simultaneous(level, count, self.measurement.noise, biased=biased) if together else level
 
     def __getitem__(self, part: str) -> Release:
         if part not in self.plan.workload.parts:
             raise NotAnswerable(f"no part is called {part!r}; there are {', '.join(self.plan.workload.parts)}")
-        return Release(self.plan, self.measurement, self.provenance, part)
+        return replace(self, part=part)
 
     @property
     def parts(self) -> dict[str, Release]:
@@ -178,14 +227,15 @@ class Release:
 
     def frame(self, confidence: float = 0.95) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
-        ends = self.intervals(confidence)
+        ends, errors = self.intervals(confidence), self.standard_errors()
         parts = [i.part for i in self.workload.items for _ in range(i.rows)]
         return Frame(
             {
                 "part": parts,
                 "label": self.labels(),
                 "answer": self.answers.tolist(),
-                "standard_error": self.standard_errors().tolist(),
+                **({} if self.projection is None else {"unprojected": self.raw.answers.tolist()}),
+                "standard_error": [None] * len(parts) if errors is None else errors.tolist(),
                 "low": ends.low.tolist(),
                 "high": ends.high.tolist(),
             }
@@ -201,12 +251,14 @@ class Release:
         """
         domain = self.plan.workload.domain
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
-        values = self.answer_block(block).reshape(sizes)
-        errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
-        level = self._level(confidence, simultaneous, values.size)
-        widths = np.broadcast_to(self.margins(block, level), sizes)
+        level = self._level(confidence, simultaneous, block.rows)
+        widths = np.broadcast_to(self.margins(block, level), sizes).reshape(-1)
+        values, low, high = (x.reshape(sizes) for x in self._ends(block, widths))
+        errors = None
+        if self.projection is None:
+            errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         labels = tuple(domain[n].labels for n in attributes)
-        return Table(attributes, labels, values, errors, values - widths, values + widths, confidence)
+        return Table(attributes, labels, values, errors, low, high, confidence)
 
     def ask(self, question: str | Workload, confidence: float = 0.95) -> Any:
         """Answer a further predicate (an Answer), or a workload (a Frame), from what was measured, at no cost.
@@ -221,25 +273,23 @@ class Release:
             return self._ask_workload(question, level)
         work = predicates(self.plan.workload.domain, [question])
         block = work.blocks[0].block
-        value = float(self.answer_block(block)[0])
-        width = float(np.asarray(self.margins(block, level)).reshape(-1)[0])
-        error = math.sqrt(float(np.asarray(self.variances(block)).reshape(-1)[0]))
-        return Answer(value, error, value - width, value + width)
+        value, low, high = (float(x[0]) for x in self._ends(block, self.margins(block, level).reshape(-1)))
+        error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
+        return Answer(value, error, low, high)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
-        answers, errors, widths = [], [], []
-        for q in work.blocks:
-            answers.append(self.answer_block(q.block))
-            errors.append(expand(np.sqrt(self.variances(q.block)), q))
-            widths.append(expand(self.margins(q.block, level), q))
-        value, error, width = (np.concatenate(x) for x in (answers, errors, widths))
+        found = [self._ends(q.block, expand(self.margins(q.block, level), q)) for q in work.blocks]
+        value, low, high = (np.concatenate(x) for x in zip(*found, strict=True))
+        errors: list[float | None] = [None] * len(value)
+        if self.projection is None:
+            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks]).tolist()
         return Frame(
             {
                 "label": work.labels(),
                 "answer": value.tolist(),
-                "standard_error": error.tolist(),
-                "low": (value - width).tolist(),
-                "high": (value + width).tolist(),
+                "standard_error": errors,
+                "low": low.tolist(),
+                "high": high.tolist(),
             }
         )
 
@@ -275,6 +325,28 @@ class Release:
         """Share of each cell of an attribute within each cell of `within`."""
         return statistics.share(self, attribute, within, confidence)
 
+    # -- projection -----------------------------------------------------------------------------------------
+
+    def project(
+        self,
+        body: str = "auto",
+        *,
+        space: str | None = None,
+        total: int | None = None,
+        integer: bool = False,
+        progress: Progress | None = None,
+    ) -> Release:
+        """The same release with answers that some table could have given; see sf.project for the bodies.
+
+        `space` is the norm in which they never get farther from the truth: "answers" the plain one over the
+        answers, "measurements" that of the measured values with their noise, better where the table is sparse.
+        By default "measurements" for "sdp", where it is far better, else "answers". `total` is the known number
+        of records, which under replace-one is public anyway. `integer` rounds to whole numbers.
+        Answers, tables and questions are then those of the possible table, without standard errors; intervals
+        stay valid, and `raw` is the release as it was.
+        """
+        return projecting.project(self, body, space, total, progress, integer=integer)
+
     # -- files and words ----------------------------------------------------------------------------------
 
     def save(self, folder: Any) -> None:
@@ -296,7 +368,9 @@ class Release:
                 f"  protects   {self.plan.unit.describe()}",
                 f"  measured   {self.plan.strategy.summary}",
                 f"  recorded   {where}",
-                "  answers are unbiased: small counts may come out negative",
+                _unbiased(self)
+                if self.projection is None
+                else f"  answers are projected: {self.projection.describe()}",
             ]
         )
 
@@ -305,3 +379,11 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<Release {self.provenance.name!r}: {len(self.workload):,} answers>"
+
+
+def _unbiased(release: Release) -> str:
+    records, total = release.plan.bias_records, release.measurement.total
+    if records is None:
+        return "  answers are unbiased: small counts may come out negative"
+    more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
+    return f"  answers are biased; intervals hold for tables of at most {records:,} records{more}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -21,6 +22,7 @@ from sfumato.releases.writing import write_answers, write_measurements, write_ta
 from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
+    from sfumato.estimate.projection import Projection
     from sfumato.releases.core import Release
 
 __all__ = ["Draft", "check_folder", "describe", "load_release", "result_hash", "save_release", "write_release"]
@@ -108,8 +110,35 @@ def describe(release: Release) -> dict[str, Any]:
             "anchor": p.anchor,
         },
         "snapshot": p.snapshot,
-        "post_processing": "least squares; answers are unbiased and not rounded or clipped",
+        "post_processing": _processing(release),
+        **({} if release.projection is None else {"projection": _projected(release.projection)}),
         "versions": dict(p.versions),
+    }
+
+
+def _processing(release: Release) -> str:
+    """What was done with the measured values, in words."""
+    unbiased = release.plan.bias_records is None
+    linear = "least squares" if unbiased else "linear"
+    if release.projection is None:
+        return f"{linear}; answers are {'unbiased and ' if unbiased else ''}not rounded or clipped"
+    return (
+        f"{linear}, then projected {release.projection.describe()}; errors stated are those of the unprojected "
+        "answers, which stand beside the projected ones; intervals hold for these"
+    )
+
+
+def _projected(found: Projection) -> dict[str, Any]:
+    """What a projection did and what is proved of it, as plain JSON values."""
+    return {
+        "body": found.body,
+        "norm": found.norm,
+        "moved": found.moved,
+        "gap": found.gap if math.isfinite(found.gap) else None,
+        "certified": found.certified,
+        "realisable": found.realisable,
+        "rounded": found.rounded,
+        "iterations": found.iterations,
     }
 
 

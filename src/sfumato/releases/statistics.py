@@ -3,6 +3,8 @@
 A ratio A / B of two unbiased linear answers has no simple error, but A - p B is linear for every p, so
 the values of p that are consistent with A - p B = 0 form an interval (Fieller) that holds with the
 stated confidence exactly, also where B is small. The quantile at p is where prefix - p total crosses 0.
+Where the release is projected, values are those of the possible table; their intervals are the unprojected
+ones, extended to them.
 """
 
 from __future__ import annotations
@@ -20,14 +22,13 @@ from sfumato.frames import Frame
 from sfumato.intervals import check_confidence
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
+from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
 __all__ = ["cdf", "mean", "quantiles", "share"]
-
-_COLUMNS = {"share", "standard_error", "low", "high", "probability", "quantile"}
 
 
 def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
@@ -65,18 +66,24 @@ def _linear(
 def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
     domain = release.plan.workload.domain
     cells = list(itertools.product(*(domain[b].labels for b in by)))
-    return {_heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
-
-
-def _heading(attribute: str) -> str:
-    """A column's name for an attribute, which may be called like one of our own columns."""
-    return f"{attribute} (attribute)" if attribute in _COLUMNS else attribute
+    return {heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
 
 
 def _ratio(
     release: Release, attribute: str, top: FloatArray, bottom: FloatArray, by: tuple[str, ...], confidence: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """(value, standard error, low, high) of top / bottom, each (rows, groups). NaN where nothing is known."""
+    """(value, standard error, low, high) of top / bottom, each (rows, groups). NaN where nothing is known.
+
+    The standard error is infinite, or NaN for projected values, where none is known.
+    """
+    if release.projection is not None:
+        _, _, low, high = _ratio(release.raw, attribute, top, bottom, by, confidence)
+        a, b = (release.answer_block(_block(release, attribute, rows, by)).reshape(low.shape) for rows in (top, bottom))
+        value = np.divide(a, b, out=np.full_like(a, np.nan), where=b > 0)
+        return value, np.full_like(a, np.nan), np.fmin(low, value), np.fmax(high, value)
+    for rows in (top, bottom, top - bottom):
+        if release.plan.strategy.deviations(_block(release, attribute, rows, by)) is not None:
+            raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     a, va = _linear(release, attribute, top, by, None)
     b, vb = _linear(release, attribute, bottom, by, None)
     _, vd = _linear(release, attribute, top - bottom, by, None)
@@ -128,7 +135,7 @@ def share(release: Release, attribute: str, within: str | Sequence[str], confide
     numbers = _ratio(release, attribute, np.eye(n), np.ones((n, n)), by, level)
     groups = math.prod(domain.sizes(by))
     return _frame(
-        release, by, {_heading(attribute): list(domain[attribute].labels) * groups}, n, numbers, clip=(0.0, 1.0)
+        release, by, {heading(attribute): list(domain[attribute].labels) * groups}, n, numbers, clip=(0.0, 1.0)
     )
 
 
@@ -145,7 +152,7 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
     numbers = _ratio(release, attribute, rows, ones, names, level)
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
-    return _frame(release, names, {_heading(attribute): label * groups}, n, numbers, clip=(0.0, 1.0))
+    return _frame(release, names, {heading(attribute): label * groups}, n, numbers, clip=(0.0, 1.0))
 
 
 def mean(
@@ -180,7 +187,7 @@ def _frame(
             **_groups(release, by, rows),
             **labels,
             name: _flat(value),
-            "standard_error": _flat(error),
+            "standard_error": [None if math.isnan(e) else e for e in _flat(error)],
             # only values that a table could have are possible
             "low": _flat(np.clip(low, *clip)),
             "high": _flat(np.clip(high, *clip)),
@@ -203,10 +210,13 @@ def quantiles(
     for p in wanted:
         # row t: records up to cell t, less p times all records; it crosses 0 at the quantile
         rows = _declared_rows(declared, tri - p)
-        answers, half = _linear(release, attribute, rows, names, level)
-        found.append(
-            _crossing(answers, half, np.asarray(intervals, dtype=np.float64), whole=declared.kind == "integer")
-        )
+        answers, half = _linear(release.raw, attribute, rows, names, level)
+        edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
+        value, low, high = _crossing(answers, half, edges, whole=whole)
+        if release.projection is not None:
+            answers = release.answer_block(_block(release, attribute, rows, names)).reshape(answers.shape)
+            value, _, _ = _crossing(answers, np.zeros_like(answers), edges, whole=whole)
+        found.append((value, np.minimum(low, value), np.maximum(high, value)))
     groups = found[0][0].shape[0]
     columns: dict[str, Any] = _groups(release, names, len(wanted))
     columns["probability"] = wanted * groups

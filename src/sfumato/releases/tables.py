@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.errors import PlanError
 from sfumato.frames import Frame, package
-from sfumato.operators.base import FloatArray
+from sfumato.operators.base import FloatArray, LinearOperator
 
-__all__ = ["Answer", "Batch", "Intervals", "Table"]
+__all__ = ["Answer", "Batch", "Intervals", "Table", "heading", "reach"]
+
+_COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
+
+
+def heading(attribute: str) -> str:
+    """A column's name for an attribute, which may be called like one of our own columns."""
+    return f"{attribute} (attribute)" if attribute.casefold() in _COLUMNS else attribute
+
+
+def reach(operator: LinearOperator, total: int | None) -> tuple[float, float]:
+    """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
+    most = math.inf if total is None else total * operator.max_abs
+    return (0.0 if operator.nonnegative else -most), most
 
 
 class Answer(NamedTuple):
-    """One answer: its value, standard error, and the ends of its interval."""
+    """One answer: its value, its standard error (None where it is projected), and the ends of its interval."""
 
     value: float
-    standard_error: float
+    standard_error: float | None
     low: float
     high: float
 
@@ -35,22 +49,26 @@ class Intervals(NamedTuple):
 class Batch(NamedTuple):
     """Some tables, or other blocks of queries, of one shape.
 
-    attributes: one tuple of names per table; values: (tables, n_1, ..., n_k); standard_errors broadcasts to that.
+    attributes: one tuple of names per table; values: (tables, n_1, ..., n_k); standard_errors broadcasts to that, or is
+    None for projected answers.
     """
 
     attributes: tuple[tuple[str, ...], ...]
     values: FloatArray
-    standard_errors: FloatArray
+    standard_errors: FloatArray | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute."""
+    """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute.
+
+    `standard_errors` is None where the values are projected.
+    """
 
     attributes: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
     values: FloatArray
-    standard_errors: FloatArray
+    standard_errors: FloatArray | None
     low: FloatArray
     high: FloatArray
     confidence: float
@@ -58,14 +76,11 @@ class Table:
     def frame(self) -> Frame:
         """One row per cell."""
         cells = list(itertools.product(*self.labels))
-        columns: dict[str, Sequence[Any]] = {a: [c[i] for c in cells] for i, a in enumerate(self.attributes)}
-        numbers = (
-            ("answer", self.values),
-            ("standard_error", self.standard_errors),
-            ("low", self.low),
-            ("high", self.high),
-        )
-        return Frame(columns | {n: v.reshape(-1).tolist() for n, v in numbers})
+        columns: dict[str, Sequence[Any]] = {heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)}
+        errors = self.standard_errors
+        columns["answer"] = self.values.reshape(-1).tolist()
+        columns["standard_error"] = [None] * len(cells) if errors is None else errors.reshape(-1).tolist()
+        return Frame(columns | {n: v.reshape(-1).tolist() for n, v in (("low", self.low), ("high", self.high))})
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row per cell."""
@@ -89,10 +104,10 @@ class Table:
         altair = package("altair", "plots")
         first, *second = self.attributes
         base = altair.Chart(altair.Data(values=self.frame().rows())).encode(
-            x=altair.X(field=first, type="nominal", sort=None, title=first)
+            x=altair.X(field=heading(first), type="nominal", sort=None, title=first)
         )
         if second:
-            name = second[0]
+            name = heading(second[0])
             base = base.encode(
                 color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
             )

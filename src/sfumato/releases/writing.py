@@ -12,6 +12,7 @@ import numpy as np
 from sfumato.codec import write_atomically
 from sfumato.frames import safe_text
 from sfumato.operators import Block
+from sfumato.releases.tables import heading
 from sfumato.workloads import RECORDS
 from sfumato.workloads.levels import table_names
 
@@ -62,7 +63,8 @@ def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
         "part": np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts]),
         "label": _safe_labels(release),
         "answer": release.answers,
-        "standard_error": release.standard_errors(),
+        **({} if release.projection is None else {"unprojected": release.raw.answers}),
+        "standard_error": release.raw.standard_errors(),
         "low": ends.low,
         "high": ends.high,
     }
@@ -72,11 +74,16 @@ def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
         with _connect() as connection:
             connection.register("answers", columns)
             connection.execute(
-                f"COPY (SELECT * FROM answers) TO {_quoted(partial)} "
+                f"COPY (SELECT {_shown(release)} FROM answers) TO {_quoted(partial)} "
                 f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
             )
 
     write_atomically(path, write)
+
+
+def _shown(release: Release) -> str:
+    """All columns; standard errors of projected values are none, and say so."""
+    return "*" if release.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
 
 
 def _safe_labels(release: Release) -> Any:
@@ -104,27 +111,29 @@ def write_tables(release: Release, folder: Path) -> None:
             stem = ".".join(safe[n] for n in names)
             name = stem if stem not in used else f"{stem}.{len(used)}"
             used.add(name)
-            connection.register("cells", _columns(release.table(*names)))
-            connection.execute(f"COPY (SELECT * FROM cells) TO {_quoted(folder / f'{name}.csv')} (FORMAT csv, HEADER)")
+            table = release.table(*names)
+            columns = _columns(table, table if release.projection is None else release.raw.table(*names))
+            connection.register("cells", columns)
+            target = _quoted(folder / f"{name}.csv")
+            connection.execute(f"COPY (SELECT {_shown(release)} FROM cells) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("cells")
     # once for all tables: the release counts as stored only when release.json follows
     os.sync()
 
 
-def _columns(table: Table) -> dict[str, Any]:
+def _columns(table: Table, raw: Table) -> dict[str, Any]:
     shape = table.values.shape
     columns: dict[str, Any] = {}
     for axis, (name, labels) in enumerate(zip(table.attributes, table.labels, strict=True)):
         texts = np.array([safe_text(t) for t in labels], dtype=object)
         along = texts.reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
-        columns[safe_text(name)] = np.broadcast_to(along, shape).reshape(-1)
-    digits = _digits(table.standard_errors)
-    for key, values in (
-        ("answer", table.values),
-        ("standard_error", table.standard_errors),
-        ("low", table.low),
-        ("high", table.high),
-    ):
+        columns[heading(safe_text(name))] = np.broadcast_to(along, shape).reshape(-1)
+    digits = _digits(raw.standard_errors)
+    shown: dict[str, Any] = {"answer": table.values}
+    if table.standard_errors is None:
+        shown["unprojected"] = raw.values
+    shown |= {"standard_error": raw.standard_errors, "low": table.low, "high": table.high}
+    for key, values in shown.items():
         columns[key] = np.round(np.ascontiguousarray(values), digits).reshape(-1)
     return columns
 

@@ -16,7 +16,7 @@ from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.predictions import expand
 from sfumato.releases import Release, Table
-from sfumato.workloads import RECORDS, QueryBlock
+from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
 
 __all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "distributions", "singles", "small_tables"]
@@ -33,7 +33,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SmallTable:
-    """A table with one or two attributes: `rows` hold cell, answer, low, high and, for pairs, group."""
+    """A table with one or two attributes: `rows` hold cell, answer, low, high and, for pairs, group.
+
+    Where the release is projected they hold `before` too, the unprojected answer, and the errors are its.
+    """
 
     names: tuple[str, ...]
     rows: Rows
@@ -55,12 +58,13 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One answer with its interval."""
+    """One answer with its interval. `before` and `error` are those of the unprojected answer."""
 
     part: str
     label: str
     unit: str
     value: float
+    before: float
     error: float
     low: float
     high: float
@@ -138,14 +142,18 @@ def small_tables(release: Release) -> list[SmallTable]:
 
 def _small(release: Release, table: Table, *, asked: bool) -> SmallTable:
     cells = np.ndindex(*table.values.shape)
+    projected = release.projection is not None
+    raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
+    errors = raw.standard_errors
+    assert errors is not None
     rows: Rows = []
     for i, cell in enumerate(cells):
         texts = [safe_text(labels[j]) for labels, j in zip(table.labels, cell, strict=True)]
         row = {"i": i, "cell": texts[0], "answer": _number(table.values[cell])}
         row |= {"low": _number(table.low[cell]), "high": _number(table.high[cell])}
+        row |= {"before": _number(raw.values[cell])} if projected else {}
         rows.append(row if len(texts) == 1 else row | {"group": texts[1]})
     ordered = release.plan.workload.domain[table.attributes[0]].ordered
-    errors = table.standard_errors
     names = tuple(safe_text(a) for a in table.attributes)
     return SmallTable(names, rows, ordered, not asked, float(errors.min()), float(errors.max()))
 
@@ -211,14 +219,15 @@ def singles(release: Release) -> tuple[list[Single], int]:
         if len(shown) + query.rows > _MAX_SINGLES:
             omitted += query.rows
             continue
-        values = release.answer_block(query.block)
+        found = release.ask(Workload(release.plan.workload.domain, (query,)), CONFIDENCE)
+        before = release.raw.answer_block(query.block)
         errors = expand(np.sqrt(release.variances(query.block)), query)
-        widths = expand(release.margins(query.block, CONFIDENCE), query)
         labels = release.plan.workload.block_labels(query)
         part, unit = safe_text(query.part), safe_text(query.unit)
-        for label, value, error, width in zip(labels, values, errors, widths, strict=True):
-            ends = float(value - width), float(value + width)
-            shown.append(Single(part, safe_text(label), unit, float(value), float(error), *ends))
+        numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
+        shown += [
+            Single(part, safe_text(label), unit, *map(float, row)) for label, row in zip(labels, numbers, strict=True)
+        ]
     return shown, omitted
 
 
@@ -230,13 +239,13 @@ def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreemen
     if exact.shape != (len(release.workload),):
         raise NotAnswerable(f"{len(release.workload):,} exact answers are needed, not an array of shape {exact.shape}")
     rows: Rows = []
-    start, inside, squares, expected = 0, 0, 0.0, 0.0
+    ends = release.intervals(CONFIDENCE)
+    inside = int(((ends.low <= exact) & (exact <= ends.high)).sum())
+    start, squares, expected = 0, 0.0, 0.0
     for name, query in zip(names, release.workload.blocks, strict=True):
         errors = release.answer_block(query.block) - exact[start : start + query.rows]
         start += query.rows
         variances = release.variances(query.block)
-        width = expand(release.margins(query.block, CONFIDENCE), query)
-        inside += int((np.abs(errors) <= width).sum())
         total, mean = float((errors**2).sum()), float(variances.mean())
         if query.unit == release.plan.main_unit:
             squares, expected = squares + total, expected + mean * query.rows

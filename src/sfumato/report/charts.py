@@ -7,10 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.report.answers import Agreement, Distribution, SmallTable
+from sfumato.report.answers import Distribution, SmallTable
 from sfumato.report.facts import Family
 
-__all__ = ["CONFIG", "LONGEST", "agreement_chart", "distribution_chart", "family_chart", "table_chart"]
+__all__ = [
+    "ACCENT",
+    "COLOURS",
+    "CONFIG",
+    "LONGEST",
+    "distribution_chart",
+    "family_chart",
+    "framed",
+    "table_chart",
+    "tip",
+]
 
 Spec = dict[str, Any]
 
@@ -20,8 +30,8 @@ LONGEST = 20
 _STEP = 20
 _LEAST_PAIRS, _MOST_PAIRS = 6, 1_500
 _NARROW, _WIDE = 360, 900
-_COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
-_ACCENT = "var(--series-1)"
+COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
+ACCENT = "var(--series-1)"
 # an irrational step spreads neighbours evenly over a band without randomness
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -57,11 +67,11 @@ CONFIG: Spec = {
         "labelLimit": 200,
         "symbolOpacity": 1,
     },
-    "range": {"category": _COLOURS},
+    "range": {"category": COLOURS},
 }
 
 
-def _tip(field: str, title: str, form: str | None = None) -> Spec:
+def tip(field: str, title: str, form: str | None = None) -> Spec:
     number = {} if form is None else {"format": form}
     return {"field": field, "title": title, "type": "nominal" if form is None else "quantitative"} | number
 
@@ -72,7 +82,7 @@ def _legend(title: str | None, groups: Sequence[str], width: int) -> Spec:
     return {"title": title, "columns": max(1, min(6, width // (8 * min(widest, 26) + 26)))}
 
 
-def _base(rows: list[dict[str, Any]], height: Any) -> Spec:
+def framed(rows: list[dict[str, Any]], height: Any) -> Spec:
     return {
         "data": {"values": rows},
         "width": "container",
@@ -115,12 +125,12 @@ def _rows(found: Sequence[Family]) -> list[dict[str, Any]]:
 
 
 _FAMILY_TIPS = [
-    _tip("name", "table"),
-    _tip("part", "part"),
-    _tip("queries", "queries", ",d"),
-    _tip("rmse", "typical error", ",.4~r"),
-    _tip("worst", "largest standard error", ",.4~r"),
-    _tip("margin", "95 % margin", ",.4~r"),
+    tip("name", "table"),
+    tip("part", "part"),
+    tip("queries", "queries", ",d"),
+    tip("rmse", "typical error", ",.4~r"),
+    tip("worst", "largest standard error", ",.4~r"),
+    tip("margin", "95 % margin", ",.4~r"),
 ]
 
 
@@ -138,13 +148,13 @@ def _named(found: Sequence[Family], parts: list[str]) -> Spec:
         # two families may share a name: each needs a line of its own
         row["line"] = row["name"] if seen[row["name"]] == 1 else f"{row['name']} ({seen[row['name']]})"
     axis: Spec = {"ticks": False, "domain": False, "grid": True, "labelLimit": 320}
-    spec = _base(rows, {"step": _STEP})
+    spec = framed(rows, {"step": _STEP})
     spec["encoding"] = {
         "y": {"field": "line", "type": "nominal", "sort": None, "title": None, "axis": axis},
         "x": x | {"field": "rmse"},
         "tooltip": _FAMILY_TIPS,
     }
-    spec["mark"] = {"type": "circle", "size": 90, "opacity": 1, "color": _ACCENT}
+    spec["mark"] = {"type": "circle", "size": 90, "opacity": 1, "color": ACCENT}
     return _coloured(spec, parts)
 
 
@@ -158,7 +168,7 @@ def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
     # what is rare is drawn last, above the crowd
     often = Counter(row["part"] for row in rows)
     rows.sort(key=lambda row: -often[row["part"]])
-    spec = _base(rows, {"step": 84})
+    spec = framed(rows, {"step": 84})
     spec["encoding"] = {
         "y": {
             "field": "strip",
@@ -177,7 +187,7 @@ def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
         },
         "tooltip": _FAMILY_TIPS,
     }
-    spec["mark"] = {"type": "circle", "size": 36, "opacity": 0.7, "color": _ACCENT}
+    spec["mark"] = {"type": "circle", "size": 36, "opacity": 0.7, "color": ACCENT}
     return _coloured(spec, parts)
 
 
@@ -191,7 +201,7 @@ def pair_map(found: Sequence[Family]) -> Spec | None:
         r | {"across": f.attributes[1], "down": f.attributes[0]}
         for f, r in zip(pairs.values(), _rows(list(pairs.values())), strict=True)
     ]
-    spec = _base(rows, {"step": _STEP})
+    spec = framed(rows, {"step": _STEP})
     axis: Spec = {"ticks": False, "domain": False, "labelLimit": 160}
     # a scale between colours of the page's theme cannot be drawn, one of opacity can
     kind = _size_scale([f.rmse for f in pairs.values()]).get("type", "linear")
@@ -208,13 +218,13 @@ def pair_map(found: Sequence[Family]) -> Spec | None:
         "opacity": {"field": "rmse", "type": "quantitative", "title": "typical error", "scale": depth},
         "tooltip": _FAMILY_TIPS,
     }
-    spec["mark"] = {"type": "rect", "color": _ACCENT}
+    spec["mark"] = {"type": "rect", "color": ACCENT}
     return spec
 
 
 def _coloured(spec: Spec, parts: list[str]) -> Spec:
     """Tell parts apart by colour where there are several, but not too many."""
-    if 1 < len(parts) <= len(_COLOURS):
+    if 1 < len(parts) <= len(COLOURS):
         colour: Spec = {"field": "part", "type": "nominal", "sort": parts, "legend": _legend(None, parts, _WIDE)}
         spec["encoding"]["color"] = colour
     return spec
@@ -223,32 +233,38 @@ def _coloured(spec: Spec, parts: list[str]) -> Spec:
 # -- answers -------------------------------------------------------------------------------------------
 
 _ANSWER_TIPS = [
-    _tip("cell", "cell"),
-    _tip("answer", "answer", ",.6~r"),
-    _tip("low", "95 % from", ",.6~r"),
-    _tip("high", "95 % to", ",.6~r"),
+    tip("cell", "cell"),
+    tip("answer", "answer", ",.6~r"),
+    tip("low", "95 % from", ",.6~r"),
+    tip("high", "95 % to", ",.6~r"),
 ]
 
 
+_BEFORE = "before"  # the field of unprojected answers
+
+
 def table_chart(table: SmallTable) -> Spec:
-    """Answers with 95 % intervals."""
-    if len(table.names) == 2:
-        return _pairs(table)
-    if table.ordered and len(table.rows) > 12:
-        return _along(table)
-    return _down(table)
+    """Answers with 95 % intervals; where they are projected, circles for the unprojected ones."""
+    along = len(table.names) == 1 and table.ordered and len(table.rows) > 12
+    spec = _pairs(table) if len(table.names) == 2 else _along(table) if along else _down(table)
+    if _BEFORE in table.rows[0]:
+        ring: Spec = {"type": "point", "size": 30, "filled": False, "strokeWidth": 1.2, "opacity": 1}
+        ring |= {} if len(table.names) == 2 else {"color": "var(--series-2)"}
+        spec["layer"].append({"mark": ring, "encoding": {"y" if along else "x": _count(_BEFORE)}})
+        spec["encoding"]["tooltip"] = [*spec["encoding"]["tooltip"], tip(_BEFORE, "before projection", ",.6~r")]
+    return spec
 
 
 def _down(table: SmallTable) -> Spec:
     rows = table.rows
     if len(rows) > LONGEST:
         rows = sorted(rows, key=lambda r: -r["answer"])[:LONGEST]
-    spec = _base(rows, {"step": _STEP})
+    spec = framed(rows, {"step": _STEP})
     y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
     spec["encoding"] = {"y": y, "tooltip": _ANSWER_TIPS}
     spec["layer"] = [
         {
-            "mark": {"type": "bar", "height": {"band": 0.62}, "color": _ACCENT, "opacity": 0.55},
+            "mark": {"type": "bar", "height": {"band": 0.62}, "color": ACCENT, "opacity": 0.55},
             "encoding": {"x": _count("answer")},
         },
         {
@@ -265,13 +281,13 @@ def _count(field: str) -> Spec:
 
 
 def _along(table: SmallTable) -> Spec:
-    spec = _base(table.rows, 170)
+    spec = framed(table.rows, 170)
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
     x = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": axis}
     spec["encoding"] = {"x": x, "tooltip": _ANSWER_TIPS}
     spec["layer"] = [
         {
-            "mark": {"type": "bar", "width": {"band": 0.8}, "color": _ACCENT, "opacity": 0.55},
+            "mark": {"type": "bar", "width": {"band": 0.8}, "color": ACCENT, "opacity": 0.55},
             "encoding": {"y": _count("answer")},
         },
         {
@@ -284,7 +300,7 @@ def _along(table: SmallTable) -> Spec:
 
 def _pairs(table: SmallTable) -> Spec:
     groups = list(dict.fromkeys(r["group"] for r in table.rows))
-    spec = _base(table.rows, {"step": max(_STEP, 8 * len(groups)), "for": "position"})
+    spec = framed(table.rows, {"step": max(_STEP, 8 * len(groups)), "for": "position"})
     spec["encoding"] = {
         "y": {
             "field": "cell",
@@ -300,7 +316,7 @@ def _pairs(table: SmallTable) -> Spec:
             "sort": groups,
             "legend": _legend(table.names[1], groups, _NARROW),
         },
-        "tooltip": [_ANSWER_TIPS[0], _tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
+        "tooltip": [_ANSWER_TIPS[0], tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
     }
     spec["layer"] = [
         {
@@ -314,15 +330,15 @@ def _pairs(table: SmallTable) -> Spec:
 
 def distribution_chart(found: Distribution) -> Spec:
     """Cumulative shares with 95 % bands."""
-    spec = _base(found.rows, 260)
+    spec = framed(found.rows, 260)
     share: Spec = {"type": "quantitative", "title": "share of records", "scale": {"domain": [0, 1]}}
     share["axis"] = {"format": "%", "tickCount": 5, "domain": False}
-    tips = [_tip("cell", "up to"), _tip("share", "share", ".2%"), _tip("low", "95 % from", ".2%")]
-    tips += [_tip("high", "95 % to", ".2%")] + ([_tip("group", ", ".join(found.by))] if found.by else [])
+    tips = [tip("cell", "up to"), tip("share", "share", ".2%"), tip("low", "95 % from", ".2%")]
+    tips += [tip("high", "95 % to", ".2%")] + ([tip("group", ", ".join(found.by))] if found.by else [])
     x: Spec = {"field": "x", "type": "quantitative", "title": found.attribute}
     x |= {"scale": {"zero": False, "nice": False}, "axis": {"grid": False, "tickCount": 10, "format": ",.6~r"}}
     spec["encoding"] = {"x": x, "tooltip": tips}
-    colour: Spec = {"value": _ACCENT}
+    colour: Spec = {"value": ACCENT}
     if found.by:
         groups = list(dict.fromkeys(r["group"] for r in found.rows))
         colour = {"field": "group", "type": "nominal", "sort": groups}
@@ -334,35 +350,5 @@ def distribution_chart(found: Distribution) -> Spec:
             "encoding": {"y": share | {"field": "low"}, "y2": {"field": "high"}},
         },
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": share | {"field": "share"}}},
-    ]
-    return spec
-
-
-def agreement_chart(found: Agreement) -> Spec | None:
-    """Actual against predicted errors on equal logarithmic axes, with the line of equality."""
-    rows = [r for r in found.rows if r["predicted"] > 0 and r["actual"] > 0]
-    if not rows:
-        return None
-    ends = [v for r in rows for v in (r["predicted"], r["actual"])]
-    domain = [min(ends) / 1.2, max(ends) * 1.2]
-    scale = {"type": "log", "domain": domain, "nice": False}
-    axis = {"tickCount": 6, "format": ",.6~r", "domain": False}
-    x = {"field": "predicted", "type": "quantitative", "scale": scale, "axis": axis, "title": "predicted error"}
-    y = x | {"field": "actual", "title": "actual error"}
-    tips = [_tip("name", "table"), _tip("queries", "queries", ",d")]
-    tips += [_tip("predicted", "predicted", ",.4~r"), _tip("actual", "actual", ",.4~r")]
-    colour = {"field": "order", "type": "ordinal", "title": "attributes", "scale": {"range": _COLOURS}}
-    line = [{"predicted": v, "actual": v} for v in domain]
-    spec = _base(rows, 340)
-    spec["layer"] = [
-        {
-            "data": {"values": line},
-            "mark": {"type": "line", "color": "var(--muted)", "strokeDash": [4, 4], "strokeWidth": 1.2},
-            "encoding": {"x": x, "y": y},
-        },
-        {
-            "mark": {"type": "circle", "size": 42, "opacity": 0.65},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips},
-        },
     ]
     return spec

@@ -20,9 +20,10 @@ from sfumato.errors import PlanError
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
 from sfumato.releases import Release
-from sfumato.report import charts, sections
+from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
 from sfumato.report.facts import families
+from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
 from sfumato.report.words import rounded, show
 
@@ -62,7 +63,7 @@ def render(thing: Plan | Release, *, actual: ArrayLike | None = None) -> str:
     specs: Specs = {}
     context = _planned(plan, release, specs) | standing(plan, release)
     context |= _answered(release, specs) if release is not None else dict.fromkeys(("tables", "curves", "singles"), ())
-    context["agreement"] = None
+    context |= {"moved": None if release is None else _moved(release, specs), "agreement": None}
     if release is not None and actual is not None:
         context["agreement"] = _agreed(release, actual, specs)
     return _fill(context, specs)
@@ -71,6 +72,7 @@ def render(thing: Plan | Release, *, actual: ArrayLike | None = None) -> str:
 def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
     """What is known before any data: the sections that plans and releases share."""
     released = release is not None
+    projected = release is not None and release.projection is not None
     found = families(plan, None if release is None else release.part)
     queries = sum(f.queries for f in found)
     error_charts: list[tuple[str, str, str]] = []
@@ -92,15 +94,15 @@ def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
         "title": name,
         "kind": "Release with differential privacy" if released else "Plan of a release with differential privacy",
         "was": "was" if released else "will be",
-        "lead": sections.lead(plan, queries, released=released),
-        "figures": sections.figures(plan, queries),
+        "lead": sections.lead(plan, queries, released=released, projected=projected),
+        "figures": sections.figures(plan, queries, projected=projected),
         "protects": sections.protects(plan, released=released),
-        "reading": sections.reading(plan),
+        "reading": sections.reading(plan, projected=projected),
         "asked": sections.asked(plan, found),
         "parts": sections.parts(found),
         "cells": sections.cells_text(plan.workload.domain.size),
         "attributes": sections.attributes(plan),
-        "errors": sections.errors(found),
+        "errors": sections.errors(found, projected=projected),
         "error_charts": error_charts,
         "worst_caption": caption,
         "worst": worst,
@@ -122,7 +124,7 @@ def _answered(release: Release, specs: Specs) -> Context:
     single, omitted = singles(release)
     rows = [
         {"part": s.part, "label": s.label, "unit": s.unit, "error": show(s.error)}
-        | {key: rounded(value, s.error) for key, value in (("value", s.value), ("low", s.low), ("high", s.high))}
+        | {key: rounded(getattr(s, key), s.error) for key in ("value", "before", "low", "high")}
         for s in single
     ]
     text = (
@@ -139,9 +141,29 @@ def _answered(release: Release, specs: Specs) -> Context:
     }
 
 
+def _moved(release: Release, specs: Specs) -> Context | None:
+    """The section on a projection."""
+    found = before_and_after(release)
+    if found is None:
+        return None
+    spec = scatter.moved_chart(found)
+    if spec is not None:
+        specs["moved"] = spec
+    few = f" Shown are {len(found.rows):,} answers, evenly spread over the order." if found.omitted else ""
+    caption = (
+        "Projected against unprojected answers; on the dashed line nothing changed. Near zero the scale is linear, "
+        f"beyond the noise logarithmic where counts are large.{few}"
+    )
+    return {"texts": found.texts, "facts": found.facts, "most": found.most, "drawn": spec is not None} | {
+        "caption": caption
+    }
+
+
 def _table_caption(table: SmallTable) -> str:
     low, high = show(table.error_low), show(table.error_high)
     text = f"Standard error {low}." if low == high else f"Standard errors {low} to {high}."
+    if "before" in table.rows[0]:
+        text = f"Open circles: before projection, {text[0].lower()}{text[1:]}"
     if table.derived:
         text += " Follows from larger tables."
     if len(table.names) == 1 and not table.ordered and len(table.rows) > charts.LONGEST:
@@ -160,7 +182,7 @@ def _curve_caption(curve: Distribution) -> str:
 def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
     names = [f.name for f in families(release.plan, release.part)]
     found = agreement(release, names, np.asarray(actual, dtype=np.float64))
-    spec = charts.agreement_chart(found)
+    spec = scatter.agreement_chart(found)
     if spec is not None:
         specs["agreement"] = spec
     return {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from sfumato.explain import noise_name
+from sfumato.explain import bias_text, noise_name
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
 from sfumato.report.facts import Family, above_bound, sensitivity_text
@@ -40,27 +40,30 @@ def cells_text(cells: int) -> str:
     return f"{cells:,}" if cells < 10**9 else scientific(f"{Decimal(cells):.1e}")
 
 
-def lead(plan: Plan, queries: int, *, released: bool) -> str:
+def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
     """The page in two sentences."""
     names = len(plan.workload.domain.names)
     table = f"a table of {plural(names, 'attribute')}"
     typical = f"{show(plan.rmse)} {safe_text(plan.main_unit)}"
     if released:
         first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
+        if projected:
+            first = f"{first[:-1]} before they were projected onto what is possible."
         return f"{first} They were released under {statement(plan.budget)}."
     first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
     return f"{first} It promises {statement(plan.budget)}. No data were read, and nothing was spent."
 
 
-def figures(plan: Plan, queries: int) -> list[tuple[str, str, str]]:
+def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[str, str, str]]:
     """The strip of key figures: name, value, small print."""
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
+    when = ", before projection" if projected else ""
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
         ("Guarantee", _short(plan), plan.unit.describe()),
-        ("Typical error", show(plan.rmse), f"{unit}, root mean squared"),
-        ("Largest standard error", show(plan.max_standard_error), unit),
+        ("Typical error", show(plan.rmse), f"{unit}, root mean squared{when}"),
+        ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
         ("Above the lower bound", "–", "no lower bound is known")
         if above is None
         else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
@@ -102,19 +105,30 @@ def protects(plan: Plan, *, released: bool) -> list[str]:
     return out
 
 
-def reading(plan: Plan) -> list[str]:
+def reading(plan: Plan, *, projected: bool = False) -> list[str]:
     """How to read an answer."""
     law = noise_name(plan)
+    on_purpose = plan.bias_records is not None
+    near = "near the exact one, with" if on_purpose else "the exact one plus"
+    every, often = ("unprojected answer", "at least 95") if projected else ("answer", "95")
+    whole = (
+        "Projected answers are possible ones: none is negative where a count cannot be. They are biased where that "
+        "binds, so they have no standard error; add up the unprojected answers instead, which are in the files too."
+        if projected
+        else "Small counts can come out negative or fractional. That is no mistake: setting them to zero or rounding "
+        "them would make every sum of them wrong on average. As they are, answers may be added up."
+    )
     out = [
-        f"Every answer is the exact one plus random error of mean zero, made from {law}. The standard error is "
+        f"Every {every} is {near} random error of mean zero, made from {law}. The standard error is "
         "the typical size of that error: it was known before the data were read and is part of the release. It does "
         "not include errors of the table itself, such as sampling or non-response.",
-        "A 95 % interval contains the exact answer in 95 of 100 releases. Of many intervals, some miss.",
-        "Small counts can come out negative or fractional. That is no mistake: setting them to zero or rounding them "
-        "would make every sum of them wrong on average. As they are, answers may be added up.",
+        f"A 95 % interval contains the exact answer in {often} of 100 releases. Of many intervals, some miss.",
+        whole,
     ]
     bias = plan.bias_bound
-    if bias > 0:
+    if on_purpose:
+        out.append(f"{bias_text(plan).capitalize()}.")
+    elif bias > 0:
         out.append(f"Rounding of coefficients can shift an answer by at most {bias:.1e} per record of the table.")
     return out
 
@@ -156,10 +170,11 @@ def attributes(plan: Plan) -> list[Section]:
 def measured(plan: Plan) -> Section:
     """What is measured, the candidates as bars, the distance from the bound."""
     values = sum(b.rows for b in plan.strategy.blocks)
+    agree = ", so all answers agree with each other" if plan.bias_records is None else ""
     text = (
         f"Instead of the queries themselves, {plural(values, 'noisy integer')} "
         f"{'is' if values == 1 else 'are'} measured: {safe_text(plan.strategy.summary)}. "
-        "Every answer is computed from these, so all answers agree with each other, and further ones cost nothing."
+        f"Every answer is computed from these{agree}, and further ones cost nothing."
     )
     applied = [c for c in plan.considered if c.value is not None]
     refused = [c for c in plan.considered if c.value is None]
@@ -219,6 +234,8 @@ def _choice(plan: Plan, count: int) -> str:
 def _distance(plan: Plan) -> str:
     above = above_bound(plan)
     if above is None:
+        if plan.bias_records is not None:
+            return "Lower bounds that are known are for unbiased answers, and these are not."
         return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
     return (
         f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller {_compared(plan)} than "
@@ -227,14 +244,14 @@ def _distance(plan: Plan) -> str:
     )
 
 
-def errors(found: Sequence[Family]) -> str:
+def errors(found: Sequence[Family], *, projected: bool = False) -> str:
     """What the chart of errors shows."""
     exact = sum(f.rmse == 0 for f in found)
     many = "needs no noise and is exact" if exact == 1 else "need no noise and are exact"
     known = f" {exact:,} of them {many}." if exact else ""
     return (
         "Predicted before the data were read, from the noise alone. The typical error of a table is the root mean "
-        f"squared error of its cells.{known}"
+        f"squared error of its cells.{known}" + (" All of this is about the unprojected answers." if projected else "")
     )
 
 

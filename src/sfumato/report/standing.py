@@ -43,7 +43,11 @@ def standing(plan: Plan, release: Release | None) -> dict[str, Any]:
         made.append(("Snapshot of the table", safe_text(p.snapshot)))
     made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
     made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
-    made.append(("Post-processing", "unbiased linear reconstruction; nothing is rounded, clipped or set to zero"))
+    kind = "unbiased linear" if plan.bias_records is None else "linear"
+    how = "nothing is rounded, clipped or set to zero"
+    if release.projection is not None:
+        how = f"then projected {release.projection.describe()}"
+    made.append(("Post-processing", f"{kind} reconstruction; {how}"))
     made += _hashed([*hashes, ("Measured values", fingerprint(release.measurement))])
     ledger = [*_entry(p), *facts]
     return {"budget": _account(p), "ledger": ledger, "provenance": made, "more": _more(release)}

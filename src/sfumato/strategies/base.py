@@ -91,6 +91,15 @@ class Strategy(ABC):
         """Largest bias of a row per record, zero where R B = W holds exactly."""
         return 0.0
 
+    def deviations(self, query: Block) -> FloatArray | None:
+        """|R B - W| of a query that is answered near W on purpose, (rows, cells of what is measured); else None."""
+        return None
+
+    @property
+    def records(self) -> int | None:
+        """The number of records up to which answers near W keep to their bounds; None where all are unbiased."""
+        return None
+
     @property
     @abstractmethod
     def summary(self) -> str:

@@ -143,7 +143,7 @@ def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:
 
 @pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m != "laplace"])
 def test_every_mechanism_by_name(mechanism: str) -> None:
-    found = plan(prefix(line(16), "cell"), UNIT, neighbours="add-remove", mechanism=mechanism)
+    found = plan(prefix(line(16), "cell"), UNIT, neighbours="add-remove", mechanism=mechanism, records=100)
     assert mechanism in ("auto", found.mechanism)
 
 

@@ -1,16 +1,8 @@
-"""The factorization of least mean squared noise among those that answer F up to a stated bias, certified.
+"""The factorization of least mean squared noise among those that answer F up to a bias, certified.
 
-Over answers Z near F, each |Z_ij - F_ij| <= alpha ("entry") or each column within alpha sqrt(k) of F's ("column"),
-
-    min_Z max_v || Z diag(v)^(1/2) ||_*,    v a distribution over the cells,
-
-is convex in Z and concave in v [ENU20]. Both sides are improved in turn: v by the ratio of its gradient to the mean,
-Z by accelerated projected steps on tr(Z X^-1 Z^T), X the optimum at v for the last Z with the square of a width added
-to its squared singular values, without which X becomes singular and the search stalls. The width follows the gap.
-
-For any P of operator norm at most 1 and B = P diag(v)^(1/2), every Z near F has <B, Z> >= <B, F> minus what moving Z
-can take: alpha times the sum of |B_ij|, or alpha sqrt(k) times the sum of the norms of its columns. The greatest of
-these is the lower bound. X itself, scaled to a unit diagonal, attains the upper one.
+Either the bias is stated, each |Z_ij - F_ij| <= alpha ("entry") or each column of Z within alpha sqrt(k) of F's
+("column"), and the noise of the answers Z is least; or a rate is, at which bias and noise are exchanged, and the root
+of the sum of their squares is least. The search and its proof are in `nearby`. [mathematics S7]
 """
 
 from __future__ import annotations
@@ -24,15 +16,9 @@ from numpy.typing import ArrayLike
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.operators.blas import single_thread
+from sfumato.strategies.optimum.nearby import Cells, Near, Pairs, search
 
-__all__ = ["Approximate", "approximate_optimum"]
-
-_EPS = float(np.finfo(np.float64).eps)
-_WIDTH = 0.3  # of the largest singular value, at the start
-_NARROW = 0.7  # the width shrinks no faster than by this, so that the two sides keep pace
-_STEPS = 15  # for Z between two decompositions
-_PACE = 1.5  # power of the ratio by which v moves: 1 is safe, 2 the longest that settles
-_LEAST = 1e-9  # of the mean weight of a cell
+__all__ = ["Approximate", "Balanced", "approximate_optimum", "balanced_optimum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +42,20 @@ class Approximate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Near:
-    """The answers within alpha of F."""
+class Balanced:
+    """R M = F + E - offset 1^T with the least hypot(||R||_F, exchange * distance), and a proof of how close.
 
-    matrix: FloatArray
-    alpha: float
-    by_column: bool
+    `distance` is the largest norm of a column of E. `strategy` M has columns of norm at most 1, or with `pairs` of
+    distance at most 1 to each other; only then may the offset (k,) differ from zero. The bounds are on the hypot.
+    """
 
-    def project(self, answers: FloatArray) -> FloatArray:
-        if not self.by_column:
-            return np.clip(answers, self.matrix - self.alpha, self.matrix + self.alpha)
-        off = answers - self.matrix
-        norms = np.linalg.norm(off, axis=0)
-        return self.matrix + off * np.minimum(1.0, self._radius / np.maximum(norms, 1e-300))
-
-    def least(self, directions: FloatArray) -> float:
-        """The least <B, Z>, rounded down."""
-        if self.by_column:
-            taken = self._radius * float(np.linalg.norm(directions, axis=0).sum())
-        else:
-            taken = self.alpha * float(np.abs(directions).sum())
-        # P may exceed norm 1, and the sums their values, by rounding
-        doubt = (
-            32 * math.sqrt(directions.size) * _EPS * (float(np.vdot(np.abs(directions), np.abs(self.matrix))) + taken)
-        )
-        return float(np.vdot(directions, self.matrix)) - taken - doubt
-
-    @property
-    def _radius(self) -> float:
-        return self.alpha * math.sqrt(len(self.matrix))
+    strategy: FloatArray
+    reconstruction: FloatArray
+    offset: FloatArray
+    distance: float
+    lower_bound: float
+    upper_bound: float
+    iterations: int
 
 
 def approximate_optimum(
@@ -99,62 +70,52 @@ def approximate_optimum(
     Raises WorkloadError for a matrix that is not finite or not (k, m), for alpha <= 0, for another norm, and where
     alpha is so large that the answer 0 to everything is near enough.
     """
-    dense = np.asarray(real_array(matrix, "matrix"), dtype=np.float64)
-    if dense.ndim != 2 or 0 in dense.shape or not np.isfinite(dense).all():
-        raise WorkloadError(f"matrix has shape {dense.shape}; it must be (k, m) of finite numbers, k and m at least 1")
+    dense = _read(matrix)
     if norm not in ("column", "entry"):
         raise WorkloadError(f"the bias is bounded by 'column' or by 'entry', not by {norm!r}")
     if not 0.0 < alpha < math.inf:
         raise WorkloadError(f"a bias alpha must be a positive number, not {alpha!r}")
-    near = _Near(dense, float(alpha), norm == "column")
+    by_column = norm == "column"
+    near = Near(dense, float(alpha) * (math.sqrt(len(dense)) if by_column else 1.0), by_column)
     if not near.project(np.zeros(dense.shape)).any():
         raise WorkloadError(f"a bias of {alpha:g} lets every query be answered by 0; take a smaller one")
     with single_thread():
-        return _search(near, tolerance, max_iterations)
+        found = search(near, Cells.even(dense.shape[1]), None, tolerance, max_iterations)
+    return Approximate(found.strategy, found.reconstruction, found.lower, found.upper, found.iterations)
 
 
-def _search(near: _Near, tolerance: float, most: int) -> Approximate:
-    from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
+def balanced_optimum(
+    matrix: ArrayLike, exchange: float, *, pairs: bool = False, tolerance: float = 1e-2, max_iterations: int = 100
+) -> Balanced:
+    """The factorization of answers Z with the least hypot(||R||_F, exchange * max_j ||Z_j - F_j||).
 
-    answers, m = near.matrix, near.matrix.shape[1]
-    v, width = np.full(m, 1 / m), math.inf
-    best = Approximate(np.zeros((0, m)), np.zeros((len(answers), 0)), 0.0, math.inf, 0)
-    lower, iteration = 0.0, 0
-    while iteration < most:
-        iteration += 1
-        root = np.sqrt(v)
-        scaled = answers * root
-        squares, vectors = eigh(scaled.T @ scaled, check_finite=False, driver="evd")
-        width = _WIDTH * math.sqrt(squares[-1]) if width == math.inf else width
-        s = np.sqrt(np.maximum(squares, 0.0) + width**2)
-        share = np.einsum("ij,ij->i", vectors * s, vectors)
-        lower = max(lower, near.least((scaled @ vectors / s) @ vectors.T * root))
-        # X with its diagonal scaled to 1, and its factors
-        norms = np.sqrt(share / v)
-        reconstruction = (answers * (norms * root)) @ vectors / np.sqrt(s)
-        upper = float(np.linalg.norm(reconstruction)) * (1 + 32 * math.sqrt(m) * _EPS)
-        if upper < best.upper_bound:
-            strategy = (vectors * np.sqrt(s)).T / (norms * root) * (1 - 32 * _EPS)
-            best = Approximate(strategy, reconstruction * (1 + 32 * _EPS), lower, upper, iteration)
-        if best.upper_bound <= lower * (1 + tolerance):
-            break
-        answers = _nearer(near, scaled, root, (vectors / s) @ vectors.T, float(s.min()))
-        v = v * (share / share.sum() / v) ** _PACE
-        v = np.maximum(v / v.sum(), _LEAST / m)
-        v /= v.sum()
-        width = max(_NARROW * width, min(width, (best.upper_bound - lower) / m))
-    return Approximate(best.strategy, best.reconstruction, lower, best.upper_bound, iteration)
+    For n records and noise of standard deviation sigma at sensitivity 1, exchange = n / sigma makes it the least
+    root of summed squared noise and worst squared bias, divided by sigma. `pairs` is for a known number of records,
+    where only differences of columns are priced and R M may differ from Z by an offset 1^T.
+
+    Raises WorkloadError for a matrix that is not finite or not (k, m), for an exchange <= 0, and where nothing
+    but what is known is asked.
+    """
+    dense = _read(matrix)
+    if not 0.0 < exchange < math.inf:
+        raise WorkloadError(f"an exchange rate must be a positive number, not {exchange!r}")
+    if not (dense - dense[:, :1] * pairs).any():
+        raise WorkloadError("all cells count alike in every query; no strategy is needed")
+    cells = dense.shape[1]
+    with single_thread():
+        # what of Z lies outside the columns' span adds to both sides and helps neither
+        turn, dense = np.linalg.qr(dense) if len(dense) > cells else (None, dense)
+        geometry = Pairs.even(cells) if pairs else Cells.even(cells)
+        found = search(Near(dense, 0.0, by_column=True), geometry, exchange, tolerance, max_iterations)
+        back = found.reconstruction
+        offset = (found.answers - back @ found.strategy).mean(axis=1) if pairs else np.zeros(len(dense))
+        if turn is not None:
+            back, offset = turn @ back, turn @ offset
+    return Balanced(found.strategy, back, offset, found.distance, found.lower, found.upper, found.iterations)
 
 
-def _nearer(near: _Near, scaled: FloatArray, root: FloatArray, inverse: FloatArray, least: float) -> FloatArray:
-    """Answers of smaller tr(Y inverse Y^T), Y = Z diag(root), from Y = `scaled`; 1 / `least` bounds the inverse."""
-    current, ahead, t = scaled, scaled, 1.0
-    for _ in range(_STEPS):
-        moved = near.project((ahead - least * (ahead @ inverse)) / root) * root
-        if float(np.vdot(ahead - moved, moved - current)) > 0.0:
-            ahead, t = moved, 1.0  # momentum points uphill
-        else:
-            longer = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead, t = moved + (t - 1) / longer * (moved - current), longer
-        current = moved
-    return near.project(current / root)
+def _read(matrix: ArrayLike) -> FloatArray:
+    dense = np.asarray(real_array(matrix, "matrix"), dtype=np.float64)
+    if dense.ndim != 2 or 0 in dense.shape or not np.isfinite(dense).all():
+        raise WorkloadError(f"matrix has shape {dense.shape}; it must be (k, m) of finite numbers, k and m at least 1")
+    return dense

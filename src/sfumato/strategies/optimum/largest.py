@@ -16,8 +16,10 @@ wherever these are positive. t is concave, and its Hessian acts on directions by
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,14 +30,16 @@ from sfumato.operators.blas import single_thread
 from sfumato.strategies.optimum.dual import Progress
 from sfumato.strategies.optimum.reductions import Problem
 
-__all__ = ["Largest", "optimize_largest"]
+__all__ = ["Largest", "Point", "optimize_largest", "raised", "search"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LONGEST = 30.0  # a step of a logarithm beyond this goes where the Hessian is singular
-_SINGLE = 1e-9  # distance from the maximum down to which single precision finds the way
+_SINGLE = 1e-5  # distance from the maximum down to which single precision finds the way
 _REST = 1e-20  # distance below which rounding is all that is left
-_PATIENCE = 10  # iterations without progress after which the search ends
+_PATIENCE = 20  # iterations without progress after which the search ends
 _CONJUGATE = 100  # steps towards one Newton direction
+_EVEN = 0.1  # part of the weights that is even at first
+_NEAR = 0.05  # energy, as a part of that, from which it shrinks
 _IDLE = 1e-3  # share of a row, relative to the mean share, below which it bends nothing
 
 
@@ -133,16 +137,20 @@ def _read(matrix: ArrayLike, weights: ArrayLike | None) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
-    """The scaled matrix U diag(s) V^T at weights l and v, and the shares p / t and q / t."""
+class Point:
+    """The scaled matrix U diag(s) V^T at weights l and v, and the shares p / t and q / t; `even` is as for `search`."""
 
+    even: float
     rows: FloatArray
     cells: FloatArray
-    left: FloatArray
     roots: FloatArray
     right: FloatArray
     p: FloatArray
     q: FloatArray
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        """How the shares bend along a step of (log l, log v), beside their growth, in products of the type `kind`."""
+        raise NotImplementedError
 
     @property
     def total(self) -> float:
@@ -158,12 +166,20 @@ class _Point:
         return np.concatenate([self.rows, self.cells])
 
     @property
+    def merit(self) -> float:
+        """What is maximised: the logarithm of t, with a part `even` of the mean logarithms of the weights."""
+        logarithms = float(np.log(self.rows).mean() + np.log(self.cells).mean())
+        return (1 - self.even) * math.log(self.total) + self.even * logarithms / 2
+
+    @property
     def shares(self) -> FloatArray:
-        return np.concatenate([self.p, self.q])
+        """What the weights are at the maximum: p / t and q / t, each with an even part."""
+        k, m = len(self.p), len(self.q)
+        return np.concatenate([(1 - self.even) * self.p + self.even / k, (1 - self.even) * self.q + self.even / m])
 
     @property
     def excess(self) -> FloatArray:
-        return np.maximum(self.weights - self.shares, 0.0)
+        return np.maximum(self.weights - (1 - self.even) * np.concatenate([self.p, self.q]), 0.0)
 
     @property
     def metric(self) -> FloatArray:
@@ -175,19 +191,57 @@ class _Point:
         """About the relative distance of t from its maximum."""
         return 0.25 * float(np.sum((self.shares - self.weights) ** 2 / self.metric))
 
+    def kernel(self) -> FloatArray:
+        """s_i s_j / (s_i + s_j), of s / t."""
+        s = self.roots / self.total
+        return s[:, None] * s / (s[:, None] + s)
 
-def _evaluate(matrix: FloatArray, rank: int, rows: FloatArray, cells: FloatArray, least: float) -> _Point:
+
+@dataclass(frozen=True, slots=True)
+class _Dense(Point):
+    """A point of a matrix that is written out."""
+
+    left: FloatArray
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        k, kernel = len(self.rows), self.kernel().astype(kind)
+        bends = self.p > _IDLE / k
+        left, right = self.left[bends].astype(kind, copy=False), self.right.astype(kind, copy=False)
+        idle = np.where(bends, 0.0, self.p / 2)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = (left.T * x[:k][bends].astype(kind)) @ left
+            inner -= (right.T * x[k:].astype(kind)) @ right
+            inner *= kernel
+            out = np.empty_like(x)
+            out[:k] = idle * x[:k]
+            out[:k][bends] += np.einsum("ij,ij->i", left @ inner, left).astype(np.float64)
+            out[k:] = -np.einsum("ij,ij->i", right @ inner, right).astype(np.float64)
+            return out
+
+        return image
+
+
+Evaluate = Callable[[float, FloatArray, FloatArray], Point]
+
+
+def raised(rows: FloatArray, cells: FloatArray, even: float) -> tuple[FloatArray, FloatArray]:
+    """Weights of sum 1, none much below the least that the even part leaves."""
+    rows, cells = (np.maximum(w / w.sum(), even / 10 / len(w)) for w in (rows, cells))
+    return rows / rows.sum(), cells / cells.sum()
+
+
+def _evaluate(matrix: FloatArray, rank: int, even: float, rows: FloatArray, cells: FloatArray) -> Point:
     from scipy.linalg import svd  # noqa: PLC0415  (slow to import)
 
-    rows, cells = (np.maximum(w / w.sum(), least / len(w)) for w in (rows, cells))
-    rows, cells = rows / rows.sum(), cells / cells.sum()
+    rows, cells = raised(rows, cells, even)
     u, s, vt = svd(np.sqrt(rows)[:, None] * matrix * np.sqrt(cells), full_matrices=False, check_finite=False)
     u, s, right = u[:, :rank], np.maximum(s[:rank], _EPS * s[0]), np.ascontiguousarray(vt[:rank].T)
     p, q = (np.einsum("ij,ij->i", side * (s / s.sum()), side) for side in (u, right))
-    return _Point(rows, cells, np.ascontiguousarray(u), s, right, p, q)
+    return _Dense(even, rows, cells, s, right, p, q, np.ascontiguousarray(u))
 
 
-def _newton(point: _Point, target: float, slack: float) -> FloatArray:
+def _newton(point: Point, target: float, slack: float) -> FloatArray:
     """The Newton direction in (log l, log v) by conjugate gradients.
 
     t grows in proportion to l and v together, so along that direction its Hessian says nothing; a square of the
@@ -195,24 +249,11 @@ def _newton(point: _Point, target: float, slack: float) -> FloatArray:
     Products are in single precision until late: an error of 1e-6 in the direction is repaired by the next step.
     """
     kind = np.float32 if point.energy > _SINGLE else np.float64
-    s = point.roots / point.total
     flat = 10 * float(np.finfo(kind).eps)
-    kernel = (s[:, None] * s / (s[:, None] + s)).astype(kind)
-    k = len(point.rows)
-    bends = point.p > _IDLE / k
-    left, right = point.left[bends].astype(kind, copy=False), point.right.astype(kind, copy=False)
-    diagonal, metric, weights = point.excess, point.metric, point.weights
-    diagonal[:k] += np.where(bends, 0.0, point.p / 2)
+    bend, diagonal, metric, weights = point.bend(kind), point.excess, point.metric, point.weights
 
     def hessian(x: FloatArray) -> FloatArray:
-        rows, columns = x[:k][bends].astype(kind), x[k:].astype(kind)
-        inner = (left.T * rows) @ left
-        inner -= (right.T * columns) @ right
-        inner *= kernel
-        out = diagonal * x + weights * (weights @ x)
-        out[:k][bends] += np.einsum("ij,ij->i", left @ inner, left).astype(np.float64)
-        out[k:] -= np.einsum("ij,ij->i", right @ inner, right).astype(np.float64)
-        return out
+        return (1 - point.even) * bend(x) + diagonal * x + weights * (weights @ x)
 
     residual = point.shares - weights
     step = np.zeros_like(residual)
@@ -234,17 +275,20 @@ def _newton(point: _Point, target: float, slack: float) -> FloatArray:
     return step
 
 
-def _search(
-    matrix: FloatArray, rank: int, tolerance: float, most: int, progress: Progress | None
-) -> tuple[_Point, int]:
-    """The point of least gap that Newton steps find.
+def search(
+    evaluate: Evaluate, rows: FloatArray, cells: FloatArray, tolerance: float, most: int, progress: Progress | None
+) -> tuple[Point, int]:
+    """The point of least gap that Newton steps from these weights find.
 
+    With an even part e the maximum has l_i = (1 - e) p_i / t + e / k, so that p_i / l_i <= t / (1 - e) for every i,
+    also where l_i would vanish and p_i / l_i without it is anything: the gap is e, and the Hessian is not singular.
+    It shrinks on the way, since weights that vanish too early are long in coming back.
     Where a step does not ascend, l and then v take the step l <- p^2 / l of their own, which always does: with the
     polar factor at (l, v) fixed, t is bounded below by a sum over sqrt(l_i) that is largest there.
     """
-    least = max(0.05 * tolerance, 1e-30)  # costs t a part tolerance / 20, and keeps the scaled matrix well conditioned
-    k = len(matrix)
-    point = _evaluate(matrix, rank, np.ones(k), np.einsum("ij,ij->j", matrix, matrix), least)
+    k = len(rows)
+    even, least = _EVEN, max(0.4 * tolerance, 1e-30)
+    point = evaluate(even, rows, cells)
     best, iterations, length, idle = point, 1, 1.0, 0
     while True:
         energy, crude = point.energy, point.crude
@@ -254,14 +298,18 @@ def _search(
             progress(iterations, best.crude - 1)
         if crude <= 1 + 0.9 * tolerance or idle > _PATIENCE or iterations >= most or energy < _REST:
             return best, iterations
+        if energy <= _NEAR * even > _NEAR * least:
+            even, idle = max(even / 10, least), 0
+            point = replace(point, even=even)
+            energy = point.energy
         target = max(min(0.0025, 10 * energy) * energy, tolerance**2 / 1000)
         step = length * _newton(point, target, max(tolerance / 2, 0.03 * (crude - 1)))
         # downward linearly, so that a weight that should vanish does at once
         grown = point.weights * np.where(step < 0.0, np.maximum(1 + step, 0.01), np.exp(np.minimum(step, 2.0)))
-        moved, iterations, length = _evaluate(matrix, rank, grown[:k], grown[k:], least), iterations + 1, 2 * length
-        if moved.total < point.total * (1 - tolerance / 1000) and iterations < most:
-            moved = _evaluate(matrix, rank, point.p**2 / point.rows, point.cells, least)
-            moved = _evaluate(matrix, rank, moved.rows, moved.q**2 / moved.cells, least)
+        moved, iterations, length = evaluate(even, grown[:k], grown[k:]), iterations + 1, 2 * length
+        if moved.merit < point.merit - tolerance / 1000 and iterations < most:
+            moved = evaluate(even, point.shares[:k] ** 2 / point.rows, point.cells)
+            moved = evaluate(even, moved.rows, moved.shares[k:] ** 2 / moved.cells)
             iterations, length = iterations + 2, length / 8
         point, length = moved, min(length, 1.0)
 
@@ -271,7 +319,8 @@ def _component(matrix: FloatArray, tolerance: float, most: int, progress: Progre
     k, m = matrix.shape
     norms = np.linalg.norm(matrix, axis=0)
     rank = int(np.linalg.matrix_rank(matrix / norms))
-    point, iterations = _search(matrix, rank, tolerance, most, progress)
+    evaluate = functools.partial(_evaluate, matrix, rank)
+    point, iterations = search(evaluate, np.ones(k), norms**2, tolerance, most, progress)
     s, width = point.roots, np.sqrt(point.cells)[:, None]
     strategy = (point.right / width * np.sqrt(s)).T
     back = matrix @ (point.right * width / np.sqrt(s))

@@ -179,5 +179,9 @@ def _spectral_order(gram: FloatArray) -> IntArray:
     if n < 3:
         return np.arange(n)
     length = np.sqrt(np.diagonal(gram))
-    vectors = eigh(gram / np.outer(length, length), subset_by_index=[n - 2, n - 2])[1]
+    correlations = gram / np.outer(length, length)
+    vectors = eigh(correlations, subset_by_index=[n - 2, n - 2])[1]
+    if not vectors.shape[1]:
+        # of eigenvalues that nearly coincide, the search for single ones may find none
+        vectors = eigh(correlations)[1][:, -2:]
     return np.argsort(vectors[:, 0], kind="stable")

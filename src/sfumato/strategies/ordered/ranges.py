@@ -59,8 +59,8 @@ class Ordered(Factor):
         """(mean, largest) sum of squares of the rows of R over all ranges of the first n cells.
 
         With P_t the answer to prefix t and v_t its variance, the variances of P_t - P_s over all pairs t > s of
-        n + 1 prefixes, the empty one among them, sum to (n + 1) sum_t v_t - Var(sum_t P_t): exact. The largest
-        is found by a search over both ends; it may miss a larger one by a few percent.
+        n + 1 prefixes, the empty one among them, sum to (n + 1) sum_t v_t - Var(sum_t P_t): exact. Of the largest
+        see `range_bound`.
         `ones` (AᵀA)^-1 1 says that the total is known: it takes the square of what each row has of it.
         """
         inner = contiguous(query)
@@ -79,7 +79,15 @@ class Ordered(Factor):
             return self.span_powers(first, last, 2) - (known[last] - known[first]) ** 2
 
         mean = ((n + 1) * float(variances.sum()) - whole) / (n * (n + 1) / 2)
-        return mean, _largest(n, np.append(0.0, variances), errors)
+        return mean, self.range_bound(known[: n + 1], _largest(n, np.append(0.0, variances), errors))
+
+    def range_bound(self, known: FloatArray, found: float) -> float:
+        """The largest error of a range of the first n cells, proved from above where the strategy can.
+
+        `found` is the largest that a search over both ends came upon, of which it may miss a few percent;
+        `known` (n + 1,) is as in `range_errors`, for the prefixes from the empty one on.
+        """
+        return found
 
 
 def _largest(n: int, variances: FloatArray, errors: Callable[[Numbers, Numbers], FloatArray]) -> float:

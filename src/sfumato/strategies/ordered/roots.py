@@ -1,6 +1,7 @@
-"""The square root of the prefix sums as an integer strategy of columns of one length. [FHU23]
+"""Square roots of the prefix sums, and of windows, as integer strategies of columns of one length. [FHU23]
 
-B = diag(d) T(c) with c near the coefficients of (1 - z)^(-1/2) and d such that all columns have one length. Then
+B = diag(d) T(c) with c near the coefficients of (1 - z)^(-1/2), or for windows of one width w of
+((1 - z^w) / (1 - z))^(1/2), and d such that all columns have one length. Then
 L = R B for the prefix sums L with R = T(r) diag(1/d), r the series of L / c: both are Toeplitz but for a
 diagonal, so the sum of squares of every row of R is one convolution of r^2 and d^-2, and any range, a difference
 of two prefixes, costs one pass. Both are exact for the rounded integers c and d, whatever the rounding.
@@ -19,6 +20,7 @@ from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.convolution import causal
 from sfumato.operators.ordered import Window
 from sfumato.operators.toeplitz import Toeplitz
+from sfumato.strategies.ordered.largest import largest_bound
 from sfumato.strategies.ordered.ranges import Ordered, contiguous
 from sfumato.strategies.ordered.series import inverse_series, response, root_coefficients, row_weights
 
@@ -28,9 +30,12 @@ _COEFFICIENT = 2**16
 FINE_ROOT = 2.0**12
 
 
-def rooted(n: int) -> tuple[Numbers, FloatArray]:
-    """(integer coefficients (n,), real row weights (n,) with the last one 1) of the strategy over n cells."""
-    coefficients = np.rint(_COEFFICIENT * root_coefficients(n)).astype(np.int64)
+def rooted(n: int, width: int | None = None) -> tuple[Numbers, FloatArray]:
+    """(integer coefficients (n,), real row weights (n,) with the last one 1) of the strategy over n cells.
+
+    It is the root of the windows of `width` cells, or of the prefix sums.
+    """
+    coefficients = np.rint(_COEFFICIENT * root_coefficients(n, width)).astype(np.int64)
     return coefficients, row_weights(coefficients / _COEFFICIENT)
 
 
@@ -63,6 +68,13 @@ class Roots(Ordered):
 
     def prefix_powers(self, count: int, power: int) -> FloatArray:
         return causal(np.abs(self._response) ** power, self._noise(power))[:count]
+
+    def range_bound(self, known: FloatArray, found: float) -> float:
+        n = len(known) - 1
+        variances = np.append(0.0, self.prefix_powers(n, 2))
+        proved = largest_bound(self._response[:n], self._noise(2)[:n], variances, known, found)
+        # ranges are differences of two prefixes, whose deviations add up at most
+        return min(proved, 4.0 * float(variances.max()))
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
         inner = contiguous(query)

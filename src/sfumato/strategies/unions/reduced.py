@@ -39,24 +39,35 @@ Product = tuple[float, Mapping[str, LinearOperator]]
 _MAX_CELLS = 1_500  # of an attribute that is looked through for symmetries
 _MAX_ORBITS = 600  # joint orbits: dual variables, and rows of the largest block
 _MAX_TUPLES = 20_000
+_MAX_MEASURED = 4_096
 _MAX_WORK = 2e8  # sum of the cubes of the sizes of the blocks
 _MAX_TERMS = 2_000_000  # blocks times products
 _FILL = 2e-7  # price of what only makes blocks invertible, over all of them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """What is measured on one choice of kinds: `matrix` (l, l) of the sums over joint orbits, beside unit contrasts."""
+    """What is measured on one choice of kinds: `matrix` (l, l) of the sums over joint orbits, beside unit contrasts.
+
+    `beyond` (q, l) has orthonormal rows: what the workload asks nothing about.
+    """
 
     kinds: tuple[int, ...]
     matrix: FloatArray
+    beyond: FloatArray
+
+    @property
+    def of_orbits(self) -> bool:
+        """Whether it has no contrasts: the total lies in it."""
+        return all(k < 0 for k in self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SmallUnion:
     """The optimum over some attributes; `lower` and `upper` enclose the root of the summed weighted variances.
 
-    The pieces have largest column norm 1, up to _FILL, and attain `upper`.
+    The pieces have largest column norm 1, up to _FILL, and attain `upper`. Of the weights v of sum 1 on the cells
+    that prove `lower`, `square` is the sum of squares and `mean` the length of W v.
     """
 
     names: tuple[str, ...]
@@ -64,6 +75,13 @@ class SmallUnion:
     pieces: tuple[Piece, ...]
     lower: float
     upper: float
+    square: float
+    mean: float
+
+    @property
+    def numbers(self) -> bool:
+        """Whether every piece is a number."""
+        return all(len(p.matrix) == 1 for p in self.pieces)
 
 
 def solve_union(
@@ -100,7 +118,7 @@ def solve_union(
     if not together:
         together.append(alone.pop(0))
     with single_thread():
-        return tuple(
+        found = [
             _solve(
                 tuple(names[i] for i in some),
                 [reduced[i] for i in some],
@@ -110,7 +128,26 @@ def solve_union(
                 progress,
             )
             for some in (together, *([i] for i in alone))
-        )
+        ]
+    # numbers multiply to numbers, which are rounded once
+    numbers_alone = [u for u in found if u.numbers]
+    if math.prod(len(u.pieces) for u in found) > _MAX_MEASURED:
+        raise PlanError(f"symmetries leave more than {_MAX_MEASURED:,} blocks to measure")
+    return (*(u for u in found if not u.numbers), *([reduce(_times, numbers_alone)] if numbers_alone else []))
+
+
+def _times(first: SmallUnion, second: SmallUnion) -> SmallUnion:
+    """The same over the attributes of both, all of whose pieces are numbers."""
+    pairs = itertools.product(first.pieces, second.pieces)
+    return SmallUnion(
+        first.names + second.names,
+        first.axes + second.axes,
+        tuple(Piece(a.kinds + b.kinds, a.matrix * b.matrix, a.beyond) for a, b in pairs),
+        first.lower * second.lower,
+        first.upper * second.upper,
+        first.square * second.square,
+        first.mean * second.mean,
+    )
 
 
 def _number(known: list[LinearOperator], factor: LinearOperator) -> int:
@@ -161,12 +198,14 @@ def _solve(
     found = solve(blocks, cold_start(blocks), tolerance=tolerance, max_iterations=100, progress=progress)
     axes = tuple(r.axis for r in reduced)
     fill = _FILL / len(blocks)
-    fill = _FILL / len(blocks)
     pieces = tuple(
         _piece(axes, kind, block.index, spectrum, found, fill)
         for kind, block, spectrum in zip(held, blocks, found.spectra, strict=True)
     )
-    return SmallUnion(names, axes, pieces, found.lower, found.upper)
+    each = reduce(np.multiply.outer, [a.sizes for a in axes]).reshape(-1)
+    whole = _gram(reduced, numbers, weights, (-1,) * len(axes))
+    mean = math.sqrt(max(float(found.v @ whole @ found.v), 0.0))
+    return SmallUnion(names, axes, pieces, found.lower, found.upper, float((found.v**2 / each).sum()), mean)
 
 
 def _tuples(reduced: Sequence[Reduced]) -> int:
@@ -202,12 +241,12 @@ def _piece(
     axes: Sequence[Axis], kind: tuple[int, ...], index: IntArray, spectrum: Spectrum, found: Solution, fill: float
 ) -> Piece:
     rows = (spectrum.vectors * np.sqrt(spectrum.roots)).T / np.sqrt(found.squares[index])
-    p = rows.shape[1]
-    if len(rows) < p:
+    rest = np.zeros((0, rows.shape[1]))
+    if len(rows) < rows.shape[1]:
         # any rows that make it invertible will do: queries are combinations of the others alone
         rest = np.linalg.svd(rows, full_matrices=True)[2][len(rows) :]
         rows = np.concatenate([rows, math.sqrt(fill) * rest])
     inside = [(a, a.contrasts[k]) for a, k in zip(axes, kind, strict=True) if k >= 0]
     # sums over an orbit are longer than isometries by the root of its size, contrasts are not
     square = math.prod(float(a.sizes[c.orbit]) / c.multiplicity for a, c in inside)
-    return Piece(kind, rows * math.sqrt(square))
+    return Piece(kind, rows * math.sqrt(square), rest)

@@ -14,134 +14,14 @@ from numpy.typing import NDArray
 
 from sfumato.codec import storable
 from sfumato.errors import NotAnswerable
-from sfumato.operators import Block, Compose, Dense, Identity, Kronecker, LinearOperator, Total
+from sfumato.operators import Block, Identity, Total
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.operators.blas import single_thread
 from sfumato.strategies.base import Estimate, Strategy, marginalise
 from sfumato.strategies.residual.covariance import check_size
 from sfumato.strategies.unions.axes import Axis
+from sfumato.strategies.unions.groups import SPAN, Group
 
-__all__ = ["Group", "Measured", "Orbits"]
-
-_SPAN = 1e-9  # squared, relative: what may lie outside the span of what was measured
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The integers of one choice of kinds: `matrix` (l, l), invertible, of the sums over joint orbits."""
-
-    kinds: tuple[int, ...]
-    matrix: NDArray[np.int64]
-
-    @functools.cached_property
-    def inverse(self) -> FloatArray:
-        """That of the integers themselves, so that rounding biases nothing."""
-        try:
-            with single_thread():
-                return np.asarray(np.linalg.inv(self.matrix.astype(np.float64)), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            raise NotAnswerable("the integers are too coarse to be read back; they need a finer lattice") from None
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Some attributes, and what is measured of them."""
-
-    names: tuple[str, ...]
-    axes: tuple[Axis, ...]
-    pieces: tuple[Measured, ...]
-
-    def block(self, piece: Measured) -> tuple[list[tuple[str, ...]], list[LinearOperator]]:
-        """The groups and factors of what is measured: joint orbits first, then contrasts."""
-        every = list(zip(self.names, self.axes, piece.kinds, strict=True))
-        wide = tuple(n for n, _, k in every if k < 0)
-        sums = [a.measured(k) for _, a, k in every if k < 0]
-        joint = Dense(piece.matrix)
-        first: LinearOperator = joint
-        if sums:
-            first = Compose(joint, sums[0] if len(sums) == 1 else Kronecker(tuple(sums)))
-        rest = [(n, a.measured(k)) for n, a, k in every if k >= 0]
-        return [wide, *((n,) for n, _ in rest)], [first, *(f for _, f in rest)]
-
-    def rows(self, piece: Measured) -> int:
-        """How many values are measured."""
-        contrasts = (a.contrasts[k] for a, k in zip(self.axes, piece.kinds, strict=True) if k >= 0)
-        return len(piece.matrix) * math.prod(len(c.parents) for c in contrasts)
-
-    def spread(self, rows: Sequence[FloatArray], piece: Measured) -> tuple[FloatArray, list[FloatArray]]:
-        """Rows (k_i, n'_i) per axis times the pseudo-inverse: jointly on the orbits, and on each contrast."""
-        wide, rest = [np.ones((1, 1))], list[FloatArray]()
-        for r, axis, kind in zip(rows, self.axes, piece.kinds, strict=True):
-            (wide if kind < 0 else rest).append(r @ axis.back[kind])
-        return reduce(np.kron, wide) @ piece.inverse, rest
-
-    def powers(self, rows: Sequence[FloatArray], power: int) -> FloatArray:
-        """Sums of |entry|^power of the products of rows (k_i, n'_i) times the pseudo-inverse: (k_1, k_2, ...)."""
-        out = np.zeros([len(r) for r in rows])
-        for piece in self.pieces:
-            joint, rest = self.spread(rows, piece)
-            table = (joint**power).sum(axis=1)
-            table = table.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
-            left = iter(rest)
-            for i, kind in enumerate(piece.kinds):
-                if kind >= 0:
-                    table = table * _on_axis((next(left) ** power).sum(axis=1), i, len(rows))
-            out += table
-        return out
-
-    def covariance(self, first: Sequence[FloatArray], second: Sequence[FloatArray]) -> FloatArray:
-        """Between products of rows of two queries: (k_1, ..., l_1, ...)."""
-        ours, theirs = [len(r) for r in first], [len(r) for r in second]
-        count = len(ours)
-        out = np.zeros(ours + theirs)
-        for piece in self.pieces:
-            (one, some), (other, more) = self.spread(first, piece), self.spread(second, piece)
-            wide = [k < 0 for k in piece.kinds]
-            shape = [n if w else 1 for n, w in zip(ours + theirs, wide + wide, strict=True)]
-            table = (one @ other.T).reshape(shape)
-            inner = iter(zip(some, more, strict=True))
-            for i, w in enumerate(wide):
-                if not w:
-                    a, b = next(inner)
-                    place = [1] * (2 * count)
-                    place[i], place[count + i] = len(a), len(b)
-                    table = table * (a @ b.T).reshape(place)
-            out += table
-        return out
-
-    def missing(self, rows: Sequence[FloatArray]) -> bool:
-        """Whether some product of rows reaches what is not measured."""
-        whole = math.prod(len(a.kinds) for a in self.axes)
-        if len(self.pieces) == whole:
-            return False
-        parts = [a.parts(r) for a, r in zip(self.axes, rows, strict=True)]
-        held = {p.kinds for p in self.pieces}
-        size = reduce(np.multiply.outer, [p.sum(axis=1) for p in parts])
-        off = np.zeros_like(size)
-        for kinds in itertools.product(*(a.kinds for a in self.axes)):
-            if kinds not in held:
-                off += reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, kinds, strict=True)])
-        return bool((off > _SPAN * size).any())
-
-    def cells(self, values: Sequence[FloatArray]) -> FloatArray:
-        """Per piece measured values (l, c) -> least-squares distinct cells (n'_1 n'_2 ..., c)."""
-        sizes = [len(a.orbits) for a in self.axes]
-        out = np.zeros((*sizes, values[0].shape[1]))
-        for piece, value in zip(self.pieces, values, strict=True):
-            count = len(piece.matrix)
-            table = piece.inverse @ value.reshape(count, -1)
-            contrasts = [(i, k) for i, k in enumerate(piece.kinds) if k >= 0]
-            orbits = [i for i, k in enumerate(piece.kinds) if k < 0]
-            lengths = [len(self.axes[i].contrasts[k].parents) for i, k in contrasts]
-            table = table.reshape(*(len(self.axes[i].sizes) for i in orbits), *lengths, -1)
-            order = orbits + [i for i, _ in contrasts]
-            table = table.transpose([*np.argsort(order).tolist(), len(order)])
-            for i, kind in enumerate(piece.kinds):
-                table = np.moveaxis(np.tensordot(self.axes[i].back[kind], table, axes=(1, i)), 0, i)
-            out += table
-        return out.reshape(math.prod(sizes), -1)
+__all__ = ["Orbits"]
 
 
 @storable
@@ -150,10 +30,13 @@ class Orbits(Strategy):
     """Kronecker products over groups of attributes of what each group measures: orbits, and contrasts inside them.
 
     Row spaces of different pieces are orthogonal, so each is read back by itself. Queries have one factor per
-    attribute, and treat cells alike that the workload cannot tell apart.
+    attribute, treat cells alike that the workload cannot tell apart, and lie in its span.
+
+    With `public_total` the number of records is known: the estimates are those of least squares that sum to it.
     """
 
     groups: tuple[Group, ...]
+    public_total: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -200,27 +83,50 @@ class Orbits(Strategy):
                 factor = factors.get(name) or Total(len(axis.cells))
                 dense = np.asarray(factor.dense(), dtype=np.float64)
                 folded = axis.fold(dense)
-                if np.abs(folded[:, axis.cells] - dense).max() > _SPAN * np.abs(dense).max(initial=0.0):
+                if np.abs(folded[:, axis.cells] - dense).max() > SPAN * np.abs(dense).max(initial=0.0):
                     raise NotAnswerable(f"the queries tell cells of {name} apart that were measured only together")
                 rows.append(folded)
             out.append(rows)
         return out
 
     def check(self, query: Block) -> None:
-        for group, rows in zip(self.groups, self._folded(query), strict=True):
+        folded = self._folded(query)
+        if self.public_total and all((r == r[:, :1]).all() for rows in folded for r in rows):
+            return  # multiples of the total
+        for group, rows in zip(self.groups, folded, strict=True):
             if group.missing([_alike(r, a)[0] for r, a in zip(rows, group.axes, strict=True)]):
-                raise NotAnswerable(f"a query over {', '.join(group.names)} lies outside the span of what was measured")
+                raise NotAnswerable(
+                    f"a query over {', '.join(query.attributes) or 'all records'} is no combination of the workload's "
+                    f"queries over {', '.join(group.names)}; add it, or its table, to the workload"
+                )
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
         self.check(query)
-        tables: list[FloatArray] = []
+        few: list[list[FloatArray]] = []
+        places: list[NDArray[np.intp]] = []
         for group, rows in zip(self.groups, self._folded(query), strict=True):
-            few = [_alike(r, a) for r, a in zip(rows, group.axes, strict=True)]
-            found = group.powers([f for f, _ in few], power)
-            # an axis without change keeps length 1
-            tables.append(found[np.ix_(*(i if n > 1 else i[:1] for n, (_, i) in zip(found.shape, few, strict=True)))])
-        table = reduce(np.multiply.outer, tables)
+            told = [_alike(r, a) for r, a in zip(rows, group.axes, strict=True)]
+            few.append([f for f, _ in told])
+            places += [i for _, i in told]
+        table = reduce(np.multiply.outer, [g.powers(f, power) for g, f in zip(self.groups, few, strict=True)])
+        if self.public_total:
+            # what is known leaves zero, up to rounding
+            table = np.maximum(table + self._known(few, power), 0.0)
+        # an axis without change keeps length 1
+        table = table[np.ix_(*(i if n > 1 else i[:1] for n, i in zip(table.shape, places, strict=True)))]
         return self._in_order(table, query, self.names)
+
+    def _known(self, rows: Sequence[Sequence[FloatArray]], power: int) -> FloatArray:
+        """What a known total changes of `row_powers`: its part of each row of R goes."""
+        sides = [g.beside_total(r) for g, r in zip(self.groups, rows, strict=True)]
+        share = reduce(np.multiply.outer, [joint @ one / (one @ one) for joint, one in sides])
+        changes = [
+            math.comb(power, k)
+            * (-share) ** k
+            * reduce(np.multiply.outer, [joint ** (power - k) @ one**k for joint, one in sides])
+            for k in range(1, power + 1)
+        ]
+        return np.asarray(sum(changes), dtype=np.float64)
 
     def _in_order(self, table: FloatArray, query: Block, names: Sequence[str]) -> FloatArray:
         """A table with an axis per name as one with an axis per factor of the query."""
@@ -234,8 +140,14 @@ class Orbits(Strategy):
         check_size(first.rows, second.rows)
         self.check(first)
         self.check(second)
-        pairs = zip(self.groups, self._folded(first), self._folded(second), strict=True)
+        pairs = list(zip(self.groups, self._folded(first), self._folded(second), strict=True))
         table = reduce(np.multiply.outer, [g.covariance(a, b) for g, a, b in pairs])
+        if self.public_total:
+            known: list[FloatArray] = []
+            for group, a, b in pairs:
+                (ours, one), (theirs, _) = group.beside_total(a), group.beside_total(b)
+                known.append(np.multiply.outer(ours @ one, theirs @ one) / (one @ one))
+            table = table - reduce(np.multiply.outer, known)
         places: dict[tuple[int, str], int] = {}
         for group in self.groups:
             places |= {(side, n): len(places) + i for i, (side, n) in enumerate(itertools.product((0, 1), group.names))}
@@ -262,7 +174,12 @@ class Orbits(Strategy):
                 count = len(found)
                 tables.append(found.reshape(count, -1, done).swapaxes(0, 1).reshape(-1))
             left, done = tables, done * math.prod(len(a.orbits) for a in group.axes)
-        table = left[0].reshape([len(a.orbits) for a in self._axes.values()])
+        table = left[0]
+        if self.public_total:
+            assert total is not None
+            toward = reduce(np.kron, [g.toward_total() for g in self.groups])
+            table = table + toward * ((total - table.sum()) / toward.sum())
+        table = table.reshape([len(a.orbits) for a in self._axes.values()])
         for i, axis in enumerate(self._axes.values()):
             table = np.take(
                 table / axis.counts.reshape([-1 if j == i else 1 for j in range(table.ndim)]), axis.cells, i
@@ -272,10 +189,6 @@ class Orbits(Strategy):
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         self.check(query)
         return np.asarray(marginalise(estimate, self.names, query), dtype=np.float64)
-
-
-def _on_axis(values: FloatArray, axis: int, count: int) -> FloatArray:
-    return values.reshape([-1 if i == axis else 1 for i in range(count)])
 
 
 def _alike(rows: FloatArray, axis: Axis) -> tuple[FloatArray, NDArray[np.intp]]:

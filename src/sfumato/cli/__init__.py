@@ -1,0 +1,45 @@
+"""The command line: parse, call, print. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import typer
+
+from sfumato.cli import ledgers, planning, releases
+from sfumato.errors import NotWritten, SfumatoError
+from sfumato.terminal import same_bytes
+
+__all__ = ["app", "main"]
+
+DONE, BUG, REFUSED, NOT_WRITTEN = 0, 1, 2, 3
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"max_content_width": 100})
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 2 refused and nothing spent, 3 spent but not written, 1 a bug."""
+    same_bytes()
+    try:
+        app(prog_name="sfumato")
+    except NotWritten as error:
+        _fail(error, NOT_WRITTEN)
+    except SfumatoError as error:
+        _fail(error, REFUSED)
+
+
+def _fail(error: Exception, code: int) -> None:
+    typer.echo(f"sfumato: {error}", err=True)
+    raise SystemExit(code)
+
+
+@app.callback()
+def _about() -> None:
+    """Answers to large sets of linear queries about a sensitive table, under differential privacy.
+
+    Errors are known before any budget is spent. Start with: sfumato demo
+    """
+
+
+app.add_typer(planning.commands)
+app.add_typer(releases.commands)
+app.add_typer(planning.schema, name="schema")
+app.add_typer(ledgers.commands, name="ledger")

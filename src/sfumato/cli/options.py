@@ -1,0 +1,16 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["Folder", "Json", "LedgerPath", "Out", "Source"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.")]
+Source = Annotated[str | None, typer.Option(metavar="TABLE", help="A file or address; default: the spec's source.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write; it must not exist.")]

@@ -1,0 +1,166 @@
+"""Making a release, and what is asked of it afterwards."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.cli.options import Folder, Json, Source
+from sfumato.errors import InvalidInput
+from sfumato.terminal import busy, print_json, writing
+
+__all__ = ["commands"]
+
+commands = typer.Typer()
+
+
+@commands.command()
+def release(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC|PLAN", help="A spec file or a saved plan.")],
+    ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that pays.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The release's name; it is paid for once.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the release.")],
+    source: Source = None,
+    snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Pay for a plan, measure once, and write the release with its report. The same name again is free.
+
+    \b
+    Example:
+      sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
+    """
+    from sfumato.releases.files import describe
+    from sfumato.releasing import REPORT, PageWarning, plan_or_spec
+    from sfumato.releasing import release as carry_out
+
+    with busy("planning") as progress:
+        found, declared = plan_or_spec(spec, progress)
+    table = source or declared
+    if table is None:
+        raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
+    before = (out / "release.json").exists()
+    with busy("releasing"), warnings.catch_warnings(record=True) as caught:
+        # numerical warnings could depend on the data: only what is said about the page is passed on
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", PageWarning)
+        done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot)
+    for warning in caught:
+        typer.echo(f"sfumato: {warning.message}", err=True)
+    if as_json:
+        print_json(describe(done) | {"folder": str(out)})
+        return
+    if before:
+        typer.echo(
+            f"{done.explain()}\n\nRead back from {out}: it was paid for before. Nothing was measured or spent, "
+            "and the table was not read."
+        )
+        return
+    typer.echo(f"{done.explain()}\n\nWritten to {out}. Read {out / REPORT} first.")
+
+
+@commands.command()
+def ask(
+    folder: Folder,
+    predicate: Annotated[str, typer.Argument(metavar="PREDICATE", help="A condition on the declared attributes.")],
+    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Answer a further question from a release. It costs nothing.
+
+    \b
+    Example:
+      sfumato ask releases/2026-11 "age >= 65 and sex == 'female'"
+    """
+    from sfumato.frames import Frame
+    from sfumato.releases import load_release
+
+    found = load_release(folder)
+    answer = found.ask(predicate, confidence)
+    before = {} if found.projection is None else {"unprojected": found.raw.ask(predicate, confidence).value}
+    numbers = {"answer": answer.value, **before, "standard_error": answer.standard_error}
+    numbers |= {"low": answer.low, "high": answer.high}
+    if as_json:
+        print_json({"question": predicate, **numbers, "confidence": confidence})
+        return
+    typer.echo(str(Frame({"question": [predicate], **{k: [v] for k, v in numbers.items()}})))
+
+
+@commands.command()
+def show(folder: Folder, as_json: Json = False) -> None:
+    """What a release holds: its guarantee, its place in the ledger, the error of every table.
+
+    \b
+    Example:
+      sfumato show releases/2026-11
+    """
+    from sfumato.releases import load_release
+    from sfumato.releases.files import describe
+
+    found = load_release(folder)
+    if as_json:
+        print_json(describe(found) | {"families": found.plan.errors().rows()})
+        return
+    before = "" if found.projection is None else "Errors of the unprojected answers:\n"
+    typer.echo(f"{found.explain()}\n\n{before}{found.plan.errors()}")
+
+
+@commands.command()
+def project(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the projected release.")],
+    body: Annotated[str, typer.Option(help="What answers must lie in; auto takes the one that fits.")] = "auto",
+    space: Annotated[str | None, typer.Option(help="The norm: answers or measurements.")] = None,
+    total: Annotated[int | None, typer.Option(help="The number of records, where that is known.")] = None,
+    integer: Annotated[bool, typer.Option("--integer", help="Round to whole counts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Replace the answers of a release by the nearest ones that some table could have given. It costs nothing.
+
+    The new folder holds both, and its own page; the old one stays as it is.
+
+    \b
+    Example:
+      sfumato project releases/2026-11 -o releases/2026-11-projected
+    """
+    from sfumato.releases import load_release
+    from sfumato.releases.files import describe
+    from sfumato.releasing import REPORT
+    from sfumato.report import write_report
+
+    with busy("projecting"), writing(out):
+        done = load_release(folder).project(body, space=space, total=total, integer=integer)
+        done.save(out)
+        write_report(done, out / REPORT)
+    if as_json:
+        print_json(describe(done) | {"folder": str(out)})
+        return
+    typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
+
+
+@commands.command()
+def report(
+    thing: Annotated[Path, typer.Argument(metavar="DIR|PLAN", help="The folder of a release, or a saved plan.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: report.html in the folder, PLAN.html.")
+    ] = None,
+) -> None:
+    """Write the page about a release, or about a plan before any data are read: one file that works offline.
+
+    \b
+    Example:
+      sfumato report releases/2026-11
+    """
+    from sfumato.plans import load_plan
+    from sfumato.releases import load_release
+    from sfumato.releasing import REPORT
+    from sfumato.report import write_report
+
+    found, place = (
+        (load_release(thing), thing / REPORT) if thing.is_dir() else (load_plan(thing), Path(f"{thing}.html"))
+    )
+    with writing(out or place):
+        typer.echo(f"Written to {write_report(found, out or place)}")

@@ -1,0 +1,69 @@
+"""What a mechanism is asked to plan for, and what it proposes before that is scaled to a budget."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.base import Strategy
+from sfumato.strategies.calibrate import NoiseName
+from sfumato.strategies.residual.residuals import Known
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
+
+__all__ = ["Design", "Problem"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a mechanism is asked to plan for; all of it public."""
+
+    workload: Workload
+    budget: Budget
+    unit: PrivacyUnit
+    noise: NoiseName
+    objective: str = "mean"
+    records: int | None = None
+    unit_lattice: bool = False
+    known: tuple[Known, ...] = ()
+
+    def is_known(self, names: Iterable[str]) -> bool:
+        """Whether the joint table of these attributes is public."""
+        axes = {self.workload.domain.axis(a) for a in names}
+        return any(axes <= set(k.axes) for k in self.known)
+
+    @functools.cached_property
+    def sizes(self) -> dict[str, int]:
+        """Number of cells of every attribute."""
+        return {n: a.size for n, a in self.workload.domain.attributes.items()}
+
+    @property
+    def total_weight(self) -> float:
+        """Weights of all queries: by how much the sum of weighted variances exceeds their mean."""
+        return sum(self.objective_weight(i) * i.rows for i in self.workload.items)
+
+    def objective_weight(self, query: QueryBlock | QueryFamily) -> float:
+        """The weight of a block's squared errors; sums are measured in their largest value, so that units agree."""
+        weight = float(query.weight)
+        if isinstance(query, QueryFamily) or query.unit == RECORDS:
+            return weight
+        return weight / max(query.block.operator.max_abs, 1e-300) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A way to answer a workload before it is scaled to a budget.
+
+    `build(s)` gives the integer strategy with coefficients multiplied by s; `fine` is the s from which
+    rounding does no harm; `bound` a proved lower bound at noise multiplier 1 for any unbiased
+    reconstruction from additive Gaussian noise, if one is known: on sqrt(sum of weighted variances) for
+    the objective "mean", on sqrt(largest weighted variance) for "max".
+    """
+
+    mechanism: str
+    build: Callable[[float], Strategy]
+    fine: float
+    bound: float | None = None
+    notes: tuple[str, ...] = ()

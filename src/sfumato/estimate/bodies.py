@@ -1,0 +1,263 @@
+"""The bodies, one function each, and the verb that chooses among them. [NTZ13, DNT15]"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.errors import InvalidInput
+from sfumato.estimate.elliptope import elliptope, parity_answers, parity_matrix
+from sfumato.estimate.hull import hull, whitener
+from sfumato.estimate.local import local
+from sfumato.estimate.oracles import find_oracle, starting_records
+from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, TableCounts
+from sfumato.estimate.projection import Progress, Projection, Task, joint_attributes, joint_operator, read_task
+from sfumato.estimate.records import fit_records
+from sfumato.estimate.simplex import onto_simplex
+from sfumato.operators import Prefix
+from sfumato.operators.base import FloatArray
+from sfumato.workloads import QueryFamily, Workload
+
+__all__ = ["BODIES", "project", "suits"]
+
+BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+local", "exact")
+"""What `body=` accepts."""
+_HULL_CELLS = 2**14
+_HULL_TABLES = 200
+_MAX_CELLS = 2**24
+_STARTED = 2_000  # records that a search begins with
+_ROUNDS = 25  # of a search: more fit the noise rather than the table
+
+
+def project(
+    answers: ArrayLike,
+    work: Workload,
+    *,
+    body: str = "auto",
+    covariance: Any = None,
+    total: float | None = None,
+    space: str = "answers",
+    progress: Progress | None = None,
+) -> Projection:
+    """The nearest answers to `answers` that a table could have given. Post-processing: it costs no privacy.
+
+    answers: (k,) noisy answers to `work`; `total` the known number of records (1 for normalised answers),
+    None where it is not known: then any total is allowed, never a guessed one. covariance: (k,) variances or a
+    (k, k) matrix of the noise, which weights the norm (generalised least squares); without it all answers
+    weigh the same. `space="measurements"` needs the covariance: its norm is that of the measured values.
+    In the projected norm the result is never farther from the truth than `answers` are, where the truth lies
+    in the body. [NTZ13]
+
+    Bodies: "simplex" (the queries are cells of one table), "isotonic" (prefix counts), "hull" (answers of
+    nonnegative cells), "cone" (the same without a total), "local" (marginal tables that agree on their common
+    attributes), "sdp" and "sdp+local" (pairs of attributes with two cells), "exact" (weighted records), "auto".
+    Raises InvalidInput with what is allowed.
+    """
+    task = read_task(answers, work, covariance, total, space, progress)
+    if body not in BODIES:
+        raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
+    chosen = _choose(task) if body == "auto" else body
+    if task.residuals is not None and chosen != "local":
+        raise InvalidInput(f"the noise of residuals weights body='local' alone, not {chosen!r}")
+    found = _SOLVERS[chosen](task)
+    return found if covariance is None else replace(found, norm="noise")
+
+
+def _choose(task: Task) -> str:
+    """The body that fits best, given how the answers are weighted."""
+    if task.residuals is not None:
+        return "local"
+    simple = task.covariance is None or task.covariance.ndim == 1
+    best = suits(task.work, task.total)
+    return best if simple or best not in ("simplex", "isotonic") else "hull"
+
+
+def suits(work: Workload, total: float | None) -> str:
+    """The body that "auto" takes: the exact hull while its cells can be listed, else the smallest larger one."""
+    if _is_table(work):
+        return "simplex"
+    if _is_prefix(work):
+        return "isotonic"
+    names = joint_attributes(work)
+    cells = math.prod(work.domain.sizes(names))
+    if cells <= _HULL_CELLS and work.tables <= _HULL_TABLES:
+        return "hull"
+    if all(i.is_marginal for i in work.items):
+        small = all(work.domain[a].size == 2 for a in names)
+        pairs = max(i.family.order if isinstance(i, QueryFamily) else len(i.attributes) for i in work.items) <= 2
+        return "sdp" if small and pairs and total else "local"
+    if cells <= _MAX_CELLS:
+        return "hull"
+    raise InvalidInput(
+        f"no body takes these queries over {cells:,} cells by itself: whole marginal tables take body='local'; "
+        "body='exact' fits weighted records to any queries"
+    )
+
+
+def _is_table(work: Workload) -> bool:
+    """Whether the queries are the cells of one marginal table."""
+    return work.tables == 1 and work.items[0].is_marginal
+
+
+def _is_prefix(work: Workload) -> bool:
+    """Whether the queries are all prefix counts of one attribute."""
+    if work.tables != 1:
+        return False
+    factors = work.blocks[0].block.factors
+    return len(factors) == 1 and isinstance(factors[0], Prefix)
+
+
+def _simplex(task: Task) -> Projection:
+    if not _is_table(task.work):
+        raise InvalidInput("body='simplex' takes the cells of one table; for other queries take body='hull'")
+    if task.covariance is not None and task.covariance.ndim != 1:
+        return _hull(task)
+    white = whitener(task.covariance, len(task.answers))
+    found = onto_simplex(task.answers, task.total, None if white is None else 1 / white**2)
+    query = task.work.blocks[0]
+    values = found.reshape(task.work.domain.sizes(query.attributes))
+    away = (found - task.answers) * (1.0 if white is None else white)
+    moved = float(np.linalg.norm(away))
+    return Projection(found, CellCounts(query.attributes, values), 0.0, True, moved, 1, "simplex", True)
+
+
+def _isotonic(task: Task) -> Projection:
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415  (heavy)
+
+    if not _is_prefix(task.work):
+        raise InvalidInput("body='isotonic' takes sf.prefix of one attribute; for other queries take body='hull'")
+    if task.covariance is not None and task.covariance.ndim != 1:
+        return _hull(task)
+    white = whitener(task.covariance, len(task.answers))
+    weights = np.ones(len(task.answers)) if white is None else white**2
+    free = slice(None) if task.total is None else slice(0, -1)
+    rising = (
+        np.empty(0)
+        if len(task.answers[free]) == 0
+        else isotonic_regression(task.answers[free], weights=weights[free]).x
+    )
+    # the least squares within bounds are those without, clipped
+    found = np.clip(rising, 0.0, task.total)
+    if task.total is not None:
+        found = np.append(found, task.total)
+    cells = np.diff(found, prepend=0.0)
+    moved = math.sqrt(float(weights @ (found - task.answers) ** 2))
+    return Projection(found, CellCounts(task.names, cells), 0.0, True, moved, 1, "isotonic", True)
+
+
+def _hull(task: Task) -> Projection:
+    if task.cells > _MAX_CELLS:
+        raise InvalidInput(
+            f"the queries' attributes have {task.cells:,} cells, above the limit of {_MAX_CELLS:,} for the hull; "
+            "take body='local' for marginal tables, 'sdp' for pairs of two-valued attributes, or 'exact'"
+        )
+    white = whitener(task.covariance, len(task.answers))
+    done = hull(joint_operator(task.work), task.answers, task.total, white, progress=task.progress)
+    away = done.fitted - task.answers
+    if white is not None:
+        away = white * away if white.ndim == 1 else white @ away
+    held = CellCounts(task.names, done.cells.reshape(task.work.domain.sizes(task.names)))
+    name = "cone" if task.total is None else "hull"
+    return Projection(done.fitted, held, done.gap, True, float(np.linalg.norm(away)), done.iterations, name, True)
+
+
+def _cone(task: Task) -> Projection:
+    if task.total is not None:
+        raise InvalidInput("body='cone' allows any total; leave total= out, or take body='hull'")
+    return _hull(task)
+
+
+def _exact(task: Task) -> Projection:
+    if task.covariance is not None and task.covariance.ndim != 1:
+        raise InvalidInput("body='exact' weights answers by their variances; give covariance= of shape (k,)")
+    white = whitener(task.covariance, len(task.answers))
+    names = task.names
+    sizes = task.work.domain.sizes(names)
+    blocks = [(tuple(names.index(a) for a in q.attributes), q.block.operator) for q in task.work.blocks]
+    oracle = find_oracle(sizes, [axes for axes, _ in blocks])
+    done = fit_records(
+        blocks,
+        sizes,
+        task.answers,
+        task.total,
+        oracle,
+        starting_records(sizes, _shares(task), _STARTED if not oracle.exact else 16),
+        white=white,
+        tolerance=1e-7 if oracle.exact else 1e-3,
+        rounds=500 if oracle.exact else _ROUNDS,
+        progress=task.progress,
+    )
+    away = (done.fitted - task.answers) * (1.0 if white is None else white)
+    held = RecordCounts(names, sizes, done.codes, done.weights)
+    return Projection(done.fitted, held, done.gap, True, float(np.linalg.norm(away)), done.iterations, "exact", True)
+
+
+def _shares(task: Task) -> list[FloatArray | None]:
+    """Shares of the cells of every attribute, from the tables that are asked."""
+    sums: dict[str, FloatArray] = {}
+    start = 0
+    for q in task.work.blocks:
+        given = task.answers[start : start + q.rows]
+        start += q.rows
+        if not q.is_marginal:
+            continue
+        table = given.reshape(task.work.domain.sizes(q.attributes))
+        for i, a in enumerate(q.attributes):
+            one = table.sum(axis=tuple(j for j in range(table.ndim) if j != i))
+            sums[a] = sums.get(a, 0.0) + one
+    found = [np.maximum(sums[a], 0.0) if a in sums else None for a in task.names]
+    return [None if s is None or s.sum() <= 0 else s / s.sum() for s in found]
+
+
+def _local(task: Task) -> Projection:
+    queries = task.work.blocks
+    if not all(q.is_marginal for q in queries):
+        raise InvalidInput("body='local' takes whole marginal tables (sf.marginals); for other queries take 'exact'")
+    names, sizes = task.names, task.work.domain.sizes(task.names)
+    shapes = [task.work.domain.sizes(q.attributes) for q in queries]
+    ends = np.cumsum([0, *(q.rows for q in queries)])
+    places = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
+    spread: Any = task.residuals or 1.0
+    if task.covariance is not None:
+        if task.covariance.ndim != 1:
+            raise InvalidInput("body='local' weights tables by their variances; give covariance= of shape (k,)")
+        whitener(task.covariance, len(task.answers))
+        spread = np.array([task.covariance[a:b].mean() for a, b in places])
+    values = [task.answers[a:b].reshape(s) for (a, b), s in zip(places, shapes, strict=True)]
+    sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
+    done = local(sizes, sets, values, spread, task.total, progress=task.progress)
+    held = TableCounts(tuple(q.attributes for q in queries), tuple(done.tables))
+    fitted = np.concatenate([t.reshape(-1) for t in done.tables])
+    whole = len(queries) == 1
+    return Projection(fitted, held, done.gap, done.certified, done.moved, done.iterations, "local", whole)
+
+
+def _sdp(task: Task, *, pairwise: bool = False) -> Projection:
+    if not task.total:
+        raise InvalidInput("body='sdp' needs total=, the known number of records; without one take body='local'")
+    if task.covariance is not None and task.covariance.ndim != 1:
+        raise InvalidInput("body='sdp' weights tables by their variances; give covariance= of shape (k,)")
+    matrix, weights = parity_matrix(task.work, task.answers, task.total, task.covariance)
+    done = elliptope(matrix, weights, local=pairwise, progress=task.progress)
+    held = PairMoments(task.work.domain.names, done.matrix * task.total)
+    fitted = parity_answers(task.work, done.matrix, task.total)
+    body = "sdp+local" if pairwise else "sdp"
+    return Projection(fitted, held, done.gap, True, done.moved, done.iterations, body, False)
+
+
+_SOLVERS: dict[str, Callable[[Task], Projection]] = {
+    "simplex": _simplex,
+    "isotonic": _isotonic,
+    "hull": _hull,
+    "cone": _cone,
+    "exact": _exact,
+    "local": _local,
+    "sdp": _sdp,
+    "sdp+local": functools.partial(_sdp, pairwise=True),
+}

@@ -1,0 +1,167 @@
+"""Between answers about two-valued attributes and the matrix of their parities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.errors import InvalidInput, NotAnswerable
+from sfumato.operators.base import FloatArray, LinearOperator, real_array
+from sfumato.workloads import QueryFamily, Workload
+
+__all__ = ["parity_answers", "parity_matrix", "parity_rows"]
+
+# rows (1, y): a query of an attribute's cells (f_0, f_1) is (f_0 + f_1)/2 times the total plus (f_1 - f_0)/2 times y
+_TO_PARITIES = np.array([[0.5, -0.5], [0.5, 0.5]])
+_ORTHOGONAL = 1e-12
+
+
+def parity_matrix(
+    work: Workload, answers: ArrayLike, total: float, variances: ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """(D, D) matrix A and weights W with sum of (answer - F Y)^2 = constant + sum over i < j of W (Y - A)^2.
+
+    answers: (k,) noisy answers of queries about at most two attributes each, all of two cells. total: the number of
+    records, public. variances: (k,) positive, alike within each table, by which squares are divided; none if not
+    given. Row i + 1 of the matrices is attribute i of the domain, y being 1 in its second cell and -1 in its
+    first; entries that no query tells of have weight 0.
+
+    The sum has that form where the queries of a table tell of its parities without mixing them: whole tables and
+    differences of cells do, single cells of two attributes do not. Raises NotAnswerable for others, InvalidInput
+    for numbers that cannot be.
+    """
+    values = _vector(answers, work.shape[0], "answers")
+    noise = np.ones(len(values)) if variances is None else _vector(variances, len(values), "variances")
+    if noise.min() <= 0:
+        raise InvalidInput("variances must be positive")
+    size, total = len(work.domain.names) + 1, _total(total)
+    sums, weight = np.zeros(size * size), np.zeros(size * size)
+    for part in _parts(work):
+        products = part.columns @ part.columns.T
+        mixed = np.abs(products - np.diag(np.diag(products))).max(initial=0.0)
+        if mixed > _ORTHOGONAL * float(np.trace(products)):
+            raise NotAnswerable(
+                "some queries mix parities, so their errors are not those of single entries: ask for whole tables"
+            )
+        own = noise[part.rows]
+        if float(np.abs(own - own[:, :1]).max()) > 1e-9 * float(own.max()):
+            raise InvalidInput("variances must be alike within each table; give none to weigh all answers alike")
+        told = (values[part.rows] - total * part.constant) @ part.columns.T / own[:, :1]
+        np.add.at(sums, part.places, total * told)
+        np.add.at(weight, part.places, total**2 * np.diag(products) / own[:, :1])
+    matrix = np.divide(sums, weight, where=weight > 0, out=np.zeros(size * size)).reshape(size, size)
+    matrix, weight = matrix + matrix.T, weight.reshape(size, size)
+    np.fill_diagonal(matrix, 1.0)
+    return matrix, weight + weight.T
+
+
+def parity_answers(work: Workload, matrix: ArrayLike, total: float) -> FloatArray:
+    """(k,) the answers of a workload of tables over at most two attributes of two cells, from their parities.
+
+    matrix and total as in `parity_matrix`. Any factors will do. Raises NotAnswerable for other tables.
+    """
+    size = len(work.domain.names) + 1
+    entries = real_array(matrix, "the matrix of parities").astype(np.float64)
+    if entries.shape != (size, size):
+        raise InvalidInput(f"{size - 1} attributes have parities of shape {(size, size)}, not {entries.shape}")
+    total = _total(total)
+    out = np.zeros(work.shape[0])
+    for part in _parts(work):
+        out[part.rows] = total * (entries.reshape(-1)[part.places] @ part.columns + part.constant)
+    return out
+
+
+def parity_rows(d: int) -> NDArray[np.intp]:
+    """(d + 1, d + 1) which query of `parities(d)` is each entry: its total, d single and d (d - 1) / 2 double ones.
+
+    `parities` counts -1 for an attribute that is true, the opposite of y; so entries of row and column 0 change sign.
+    """
+    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= 30:
+        raise InvalidInput(f"d is the number of binary attributes, a whole number from 1 to 30, not {d!r}")
+    bits = np.concatenate([[0], 2 ** np.arange(d - 1, -1, -1)]).astype(np.intp)
+    return np.bitwise_xor.outer(bits, bits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Tables of the same queries. rows: (tables, r) of the answers. places: (tables, p) entries i < j in the flat
+    matrix. columns: (p, r) what each adds to the answers, as shares; constant: (r,) what the total adds."""
+
+    rows: NDArray[np.intp]
+    places: NDArray[np.intp]
+    columns: FloatArray
+    constant: FloatArray
+
+
+def _parts(work: Workload) -> Iterator[_Part]:
+    size, start = len(work.domain.names) + 1, 0
+    for item in work.items:
+        if isinstance(item, QueryFamily):
+            family = item.family
+            for chosen in family.alike():
+                sets = family.sets[chosen].astype(np.intp) + 1
+                rows = start + family.starts[chosen][:, None] + np.arange(int(family.rows_each[chosen[0]]))
+                factors = [(column, family.factors[i - 1]) for column, i in enumerate(sets[0].tolist())]
+                yield _part(rows, sets, factors, size)
+        else:
+            block = item.block
+            if any(len(g) > 1 for g in block.groups):
+                raise NotAnswerable(f"{item.part!r} joins attributes in one matrix; give a factor for each")
+            places = {g[0]: column for column, g in enumerate(g for g in block.groups if g)}
+            sets = np.array([[1 + work.domain.axis(n) for n in places]], dtype=np.intp)
+            factors = [(places[g[0]] if g else -1, f) for g, f in zip(block.groups, block.factors, strict=True)]
+            yield _part(start + np.arange(item.rows)[None, :], sets, factors, size)
+        start += item.rows
+
+
+def _part(
+    rows: NDArray[np.intp], sets: NDArray[np.intp], factors: list[tuple[int, LinearOperator]], size: int
+) -> _Part:
+    """The queries of some tables by their parities: a product over the factors of total and y."""
+    terms: dict[tuple[int, ...], FloatArray] = {(): np.ones(1)}
+    for column, factor in factors:
+        entries = factor.dense().astype(np.float64)
+        if column < 0:
+            terms = {k: _product(v, entries[:, 0]) for k, v in terms.items()}
+            continue
+        if entries.shape[1] != 2:
+            raise NotAnswerable(f"an attribute has {entries.shape[1]:,} cells; parities are of attributes with two")
+        whole, sign = (entries @ _TO_PARITIES).T
+        wider = {(*k, column): _product(v, sign) for k, v in terms.items()} if sign.any() else {}
+        terms = {k: _product(v, whole) for k, v in terms.items()} | wider
+        if max(map(len, terms)) > 2:
+            raise NotAnswerable("a query is about more than two attributes; parities of one or two are projected")
+    constant = terms.pop(())
+    kept = {k: v for k, v in terms.items() if v.any()}
+    ends = [sets[:, list(k)] if len(k) == 2 else np.pad(sets[:, list(k)], ((0, 0), (1, 0))) for k in kept]
+    places = [e.min(axis=1) * size + e.max(axis=1) for e in ends]
+    return _Part(
+        rows,
+        np.stack(places, axis=1) if places else np.zeros((len(sets), 0), dtype=np.intp),
+        np.array(list(kept.values())).reshape(len(kept), len(constant)),
+        constant,
+    )
+
+
+def _product(first: FloatArray, second: FloatArray) -> FloatArray:
+    return np.multiply.outer(first, second).reshape(-1)
+
+
+def _vector(given: ArrayLike, length: int, what: str) -> FloatArray:
+    array = real_array(given, what).astype(np.float64)
+    if array.shape != (length,):
+        raise InvalidInput(f"{what} must be of shape ({length:,},), not {array.shape}")
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{what} must be finite")
+    return array
+
+
+def _total(total: float) -> float:
+    if isinstance(total, bool) or not isinstance(total, (int, float, np.integer, np.floating)):
+        raise InvalidInput(f"total is the number of records, not {total!r}")
+    if not (np.isfinite(total) and total > 0):
+        raise InvalidInput(f"total is the number of records, a positive number, not {total!r}")
+    return float(total)

@@ -1,0 +1,137 @@
+"""What is projected, and what comes out: answers that some table could have given. [NTZ13]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.codec import storable
+from sfumato.errors import InvalidInput
+from sfumato.estimate.local import ResidualNoise
+from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
+from sfumato.operators import LinearOperator, OnMarginal, Stack
+from sfumato.operators.base import FloatArray
+from sfumato.workloads import Workload
+
+__all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "read_task"]
+
+Progress = Callable[[int, float], None]
+
+_LARGER = {
+    "local": "tables agree and are not negative",
+    "sdp": "pairs have a possible matrix of correlations",
+    "sdp+local": "tables agree, are not negative and have a possible matrix of correlations",
+}
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Projection:
+    """Answers that some table could have given, or nearly so, nearest to noisy ones.
+
+    answers: (k,) in the units they came in. possible: what they are the answers of. gap: a bound on the
+    squared distance between `answers` and the true projection onto the body, in the projected norm;
+    `certified` says whether it is proved. moved: distance from the noisy answers in that norm.
+    `realisable`: some table of nonnegative (fractional) counts has exactly these answers; the local and
+    "sdp" bodies are larger than that. `rounded`: where the counts were made whole afterwards, the root mean
+    squared change of the answers by that; `gap` and `moved` are those before. `norm`: what distances count,
+    "answers" (all alike) or "noise" (deviations in units of the noise).
+    """
+
+    answers: FloatArray
+    possible: Possible
+    gap: float
+    certified: bool
+    moved: float
+    iterations: int
+    body: str
+    realisable: bool
+    rounded: float | None = None
+    norm: str = "answers"
+
+    @property
+    def cells(self) -> FloatArray | None:
+        """Nonnegative cells of one table with these answers, shaped by its attributes; None where none is held."""
+        return self.possible.values if isinstance(self.possible, CellCounts) else None
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """(r,) how many of each of the records that give these answers; None where none are held."""
+        return self.possible.weights if isinstance(self.possible, RecordCounts) else None
+
+    def describe(self) -> str:
+        """What was done, in words."""
+        kind = "some table has exactly these answers" if self.realisable else _LARGER[self.body]
+        proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
+        whole = (
+            "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
+        )
+        return f"onto {self.body!r} ({kind}), moved by {self.moved:,.4g}, {proof}{whole}"
+
+    def __repr__(self) -> str:
+        proof = f"gap {self.gap:.3g}" if self.certified else "not certified"
+        return f"<Projection onto {self.body!r}: {len(self.answers):,} answers, moved {self.moved:.4g}, {proof}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What is projected."""
+
+    work: Workload
+    answers: FloatArray
+    total: float | None
+    covariance: FloatArray | None
+    residuals: ResidualNoise | None
+    progress: Progress | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that the queries mention."""
+        return joint_attributes(self.work)
+
+    @property
+    def cells(self) -> int:
+        """CellCounts of the table over those attributes."""
+        return math.prod(self.work.domain.sizes(self.names))
+
+
+def joint_attributes(work: Workload) -> tuple[str, ...]:
+    """The attributes that the queries mention."""
+    return work.domain.ordered({a for i in work.items for a in i.attributes})
+
+
+def joint_operator(work: Workload) -> LinearOperator:
+    """The queries over the cells of the table over all attributes that they mention."""
+    names = joint_attributes(work)
+    shape = work.domain.sizes(names)
+    if len(work.blocks) == 1 and work.blocks[0].attributes == names:
+        return work.blocks[0].block.operator
+    parts = tuple(OnMarginal(shape, tuple(names.index(a) for a in q.attributes), q.block.operator) for q in work.blocks)
+    return parts[0] if len(parts) == 1 else Stack(parts)
+
+
+def read_task(
+    answers: ArrayLike, work: object, covariance: Any, total: float | None, space: str, progress: Progress | None
+) -> Task:
+    """The arguments, checked."""
+    if not isinstance(work, Workload):
+        raise InvalidInput("project needs the workload that the answers are of, made by sf.marginals, sf.queries, ...")
+    given = np.asarray(answers, dtype=np.float64)
+    if given.shape != (len(work),):
+        raise InvalidInput(f"answers have shape {given.shape}; the workload has {len(work):,} queries")
+    if not np.isfinite(given).all():
+        raise InvalidInput("answers must be finite numbers")
+    if total is not None and (isinstance(total, bool) or not math.isfinite(total) or total < 0):
+        raise InvalidInput(f"total is the known number of records (1 for normalised answers) or None, not {total!r}")
+    if space not in ("answers", "measurements"):
+        raise InvalidInput(f"space must be 'answers' or 'measurements', not {space!r}")
+    if space == "measurements" and covariance is None:
+        raise InvalidInput("space='measurements' weights by the noise of the measured values: give covariance=")
+    residuals = covariance if isinstance(covariance, ResidualNoise) else None
+    spread = None if covariance is None or residuals else np.asarray(covariance, dtype=np.float64)
+    return Task(work, given, None if total is None else float(total), spread, residuals, progress)

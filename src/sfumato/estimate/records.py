@@ -1,0 +1,242 @@
+"""Projection onto the answers of weighted records, over universes too large to list: fully corrective Frank-Wolfe.
+
+Every answer of a workload is a sum over records of entries of small tables, one per block. So the record that
+a gradient pulls most is the largest of a sum of tables over few attributes each: an oracle finds it, and
+says how much any record could be worth at most. What it finds joins the records held, whose weights are then
+fitted by least squares. [Jag13, NTZ13]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.estimate.active import minimise_quadratic
+from sfumato.estimate.simplex import onto_simplex
+from sfumato.operators import LinearOperator
+from sfumato.operators.base import FloatArray
+
+__all__ = ["Factor", "Oracle", "RecordSolution", "fit_records"]
+
+Codes = NDArray[np.int32]
+Progress = Callable[[int, float], None]
+
+_FITTED = 60
+_EXACT = 400
+_DENSE = 2**23
+_DROPPED = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """A table over some attributes (`axes`, positions), one term of a record's worth."""
+
+    axes: tuple[int, ...]
+    values: FloatArray
+
+    def at(self, codes: Codes) -> FloatArray:
+        """(r,) the term of every record."""
+        return np.broadcast_to(self.values[tuple(codes[:, i] for i in self.axes)], len(codes))
+
+
+class Oracle(Protocol):
+    """Finds records of large worth, which is the sum of factors."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the first record that is found is always the best there is."""
+        ...
+
+    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+        """(r, d) good records, the best first; `known` are those held, from which a search may start."""
+        ...
+
+    def bound(self, factors: Sequence[Factor]) -> float:
+        """A proved bound on the worth of any record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordSolution:
+    """Records (r, d) with weights (r,), their answers, and a proved bound on the squared distance to the projection."""
+
+    codes: Codes
+    weights: FloatArray
+    fitted: FloatArray
+    gap: float
+    iterations: int
+
+
+class _Answers:
+    """Answers of weighted records to the blocks of a workload, and gradients as tables."""
+
+    def __init__(self, blocks: Sequence[tuple[tuple[int, ...], LinearOperator]], sizes: Sequence[int]) -> None:
+        self.sizes = tuple(sizes)
+        self.axes = [a for a, _ in blocks]
+        self.shapes = [tuple(sizes[i] for i in a) for a in self.axes]
+        self.operators = [o for _, o in blocks]
+        self.starts = np.cumsum([0, *(math.prod(s) for s in self.shapes)])
+        self.rows = np.cumsum([0, *(o.shape[0] for o in self.operators)])
+
+    def positions(self, codes: Codes) -> NDArray[np.int64]:
+        """(r, blocks) where every record lies among the cells of all tables in a row."""
+        out = np.empty((len(codes), len(self.axes)), dtype=np.int64)
+        for b, (axes, shape) in enumerate(zip(self.axes, self.shapes, strict=True)):
+            out[:, b] = self.starts[b]
+            if axes:
+                out[:, b] += np.ravel_multi_index(tuple(codes[:, i] for i in axes), shape)
+        return out
+
+    def answers(self, tables: FloatArray) -> FloatArray:
+        """(k,) from the cells of all tables in a row."""
+        return np.concatenate(
+            [
+                np.asarray(o.matvec(tables[a:b]), dtype=np.float64)
+                for o, a, b in zip(self.operators, self.starts[:-1], self.starts[1:], strict=True)
+            ]
+        )
+
+    def back(self, answers: FloatArray) -> FloatArray:
+        """The transpose: cells of all tables in a row."""
+        return np.concatenate(
+            [
+                np.asarray(o.rmatvec(answers[a:b]), dtype=np.float64)
+                for o, a, b in zip(self.operators, self.rows[:-1], self.rows[1:], strict=True)
+            ]
+        )
+
+    def factors(self, tables: FloatArray) -> list[Factor]:
+        """The cells of all tables as factors."""
+        return [
+            Factor(x, tables[a:b].reshape(s))
+            for x, s, a, b in zip(self.axes, self.shapes, self.starts[:-1], self.starts[1:], strict=True)
+        ]
+
+
+def fit_records(
+    blocks: Sequence[tuple[tuple[int, ...], LinearOperator]],
+    sizes: Sequence[int],
+    answers: FloatArray,
+    total: float | None,
+    oracle: Oracle,
+    start: Codes,
+    *,
+    white: FloatArray | None = None,
+    lower: float = 0.0,
+    tolerance: float = 1e-3,
+    rounds: int = 60,
+    progress: Progress | None = None,
+) -> RecordSolution:
+    """Weighted records, of `total` in all (None: any number), whose answers are nearest to the given ones.
+
+    blocks: per block the positions of its attributes and its map from their cells; sizes: cells per attribute;
+    start (r, d): records to begin with, at least one; white: (k,) one over the noise's deviation, or None.
+    `lower` is a proved bound from below on the squared distance of the answers from the body, by a larger body.
+    Stops where the gap is at most `tolerance` times the squared distance moved, or after `rounds`.
+    """
+    world = _Answers(blocks, sizes)
+    scale = np.ones(len(answers)) if white is None else white
+    codes = np.unique(start, axis=0)
+    weights = np.full(len(codes), (1.0 if total is None else total) / len(codes))
+    gap, done = math.inf, 0
+    for done in range(1, rounds + 1):
+        weights = _fit(world, codes, weights, answers, scale, total)
+        held = weights > _DROPPED * weights.sum()
+        codes, weights = codes[held], weights[held]
+        if total is not None:
+            weights *= total / weights.sum()
+        tables = _tables(world, codes, weights)
+        away = scale * (answers - world.answers(tables))
+        pull = world.back(scale * away)
+        factors = world.factors(pull)
+        found = oracle.search(factors, codes)
+        worth = pull[world.positions(found)].sum(axis=1)
+        inner, distance = float(pull @ tables), float(away @ away)
+        most = _most(world, answers, scale, distance) if total is None else total
+        gap = most * max(float(worth.max()), 0.0 if total is None else -math.inf) - inner
+        if progress is not None:
+            progress(done, gap)
+        new = found[worth > (inner / total if total else 0.0)]
+        if gap <= tolerance * distance or len(new) == 0 or done == rounds:
+            # what the answers' distance exceeds the body's by is a bound too
+            top = float(worth.max()) if oracle.exact else oracle.bound(factors)
+            gap = max(min(most * (top if total is not None else max(top, 0.0)) - inner, distance - lower), 0.0)
+            break
+        every = np.concatenate([codes, new])
+        codes, first = np.unique(every, axis=0, return_index=True)
+        weights = np.concatenate([weights, np.zeros(len(new))])[first]
+    return RecordSolution(codes, weights, world.answers(_tables(world, codes, weights)), gap, done)
+
+
+def _most(world: _Answers, answers: FloatArray, scale: FloatArray, distance: float) -> float:
+    """A bound on the number of records in the projection, which is as near to the answers as what is held.
+
+    Where the rows of a block add up to the total, it is their answers' sum, up to that distance.
+    """
+    found = math.inf
+    for o, a, b in zip(world.operators, world.rows[:-1], world.rows[1:], strict=True):
+        if np.array_equal(o.rmatvec(np.ones(b - a)), np.ones(o.shape[1])):
+            far = math.sqrt(distance) * float(np.linalg.norm(1 / scale[a:b]))
+            found = min(found, float(answers[a:b].sum()) + far)
+    return max(found, 0.0)
+
+
+def _tables(world: _Answers, codes: Codes, weights: FloatArray) -> FloatArray:
+    places = world.positions(codes)
+    return np.bincount(places.reshape(-1), np.repeat(weights, places.shape[1]), minlength=int(world.starts[-1])).astype(
+        np.float64
+    )
+
+
+def _fit(
+    world: _Answers, codes: Codes, weights: FloatArray, answers: FloatArray, scale: FloatArray, total: float | None
+) -> FloatArray:
+    """Weights of the records held, nearer to the least squares, by accelerated gradient. [BT09]"""
+    from scipy.sparse import csr_array  # noqa: PLC0415  (heavy)
+
+    places = world.positions(codes)
+    count, terms = places.shape
+    if count == 0:
+        return weights
+    held = csr_array(
+        (np.ones(count * terms), places.reshape(-1), np.arange(0, count * terms + 1, terms)),
+        shape=(count, int(world.starts[-1])),
+    )
+    across = held.T.tocsr()
+
+    def fitted(w: FloatArray) -> FloatArray:
+        return world.answers(np.asarray(across @ w, dtype=np.float64))
+
+    def slope(w: FloatArray) -> FloatArray:
+        return np.asarray(held @ world.back(scale**2 * (fitted(w) - answers)), dtype=np.float64)
+
+    zero = slope(np.zeros(count))
+    trial, curvature = np.abs(np.sin(np.arange(1, count + 1))) + 0.1, 1.0
+    for _ in range(15):
+        trial /= np.linalg.norm(trial)
+        trial = slope(trial) - zero
+        curvature = float(np.linalg.norm(trial))
+    step = 1 / max(1.05 * curvature, 1e-300)
+    w = point = weights
+    momentum = 1.0
+    for _ in range(_FITTED):
+        new = onto_simplex(point - step * slope(point), total)
+        if float((point - new) @ (new - w)) > 0:
+            momentum, point = 1.0, w
+            new = onto_simplex(point - step * slope(point), total)
+        ahead = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        point, w, momentum = new + (momentum - 1) / ahead * (new - w), new, ahead
+    used = np.flatnonzero(w)
+    if not 0 < len(used) <= _EXACT or len(used) * len(answers) > _DENSE:
+        return w
+    units = np.eye(count)[used]
+    columns = np.stack([scale * fitted(u) for u in units], axis=1)
+    some = minimise_quadratic(columns.T @ columns, columns.T @ (scale * answers), total, w[used])
+    w = np.zeros(count)
+    w[used] = some
+    return w

@@ -1,0 +1,143 @@
+"""A release's answers projected onto those of a possible table, weighted by the noise that the plan put on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.estimate.bodies import project as project_answers
+from sfumato.estimate.bodies import suits
+from sfumato.estimate.integers import to_integers
+from sfumato.estimate.local import ResidualNoise
+from sfumato.estimate.projection import Projection
+from sfumato.operators import Block, Dense, Family, Identity
+from sfumato.operators.base import FloatArray
+from sfumato.strategies.residual.residuals import Residuals
+from sfumato.workloads import QueryBlock, QueryFamily, Workload
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["project"]
+
+Progress = Callable[[int, float], None]
+
+
+def project(
+    release: Release,
+    body: str,
+    space: str | None,
+    total: int | None,
+    progress: Progress | None,
+    *,
+    integer: bool,
+) -> Release:
+    """See `Release.project`."""
+    if space not in (None, "answers", "measurements"):
+        raise PlanError(f"space must be 'answers' or 'measurements', not {space!r}")
+    whole = replace(release.raw, part=None)
+    known = _total(whole.measurement.total, total)
+    chosen = suits(whole.plan.workload, known) if body == "auto" else body
+    if chosen == "local":
+        found = _tables(whole, known, progress, weighted=space == "measurements")
+    elif chosen in ("sdp", "sdp+local"):
+        found = _pairs(whole, chosen, known, progress, weighted=space != "answers")
+    elif space == "measurements":
+        found = _measurements(whole, chosen, known, progress)
+    else:
+        found = project_answers(whole.answers, whole.plan.workload, body=chosen, total=known, progress=progress)
+    if integer:
+        found = to_integers(found, whole.plan.workload, known)
+    return replace(whole, projection=found, part=release.part)
+
+
+def _total(public: int | None, given: int | None) -> int | None:
+    if given is None or public is None:
+        return public if given is None else given
+    if given != public:
+        raise PlanError(f"total={given!r} differs from the public number of records, {public:,}; leave it out")
+    return public
+
+
+def _asked(whole: Release, found: Projection) -> Projection:
+    """The projection with the answers to the plan's workload."""
+    return replace(found, answers=replace(whole, projection=found).answers)
+
+
+def _measurements(whole: Release, body: str, total: int | None, progress: Progress | None) -> Projection:
+    """In the norm of what was measured: independent noise of one law."""
+    measured = whole.measurement
+    every = [b for held in measured.blocks for b in ((held,) if isinstance(held, Block) else held.blocks())]
+    work = Workload(whole.plan.workload.domain, tuple(QueryBlock("measured", b) for b in every))
+    values = np.concatenate(measured.values).astype(np.float64)
+    spread = np.full(len(values), measured.noise.variance)
+    return _asked(whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress))
+
+
+def _tables(whole: Release, total: int | None, progress: Progress | None, *, weighted: bool) -> Projection:
+    """The largest tables that the queries lie in, each by its own noise or all by that of their residuals.
+
+    A total that is not known counts as one more table, as heavy as all cells together: nonnegativity would
+    otherwise raise it cell by cell.
+    """
+    domain = whole.plan.workload.domain
+    sets = {frozenset(q.attributes) for q in whole.plan.workload.blocks}
+    names = sorted(domain.ordered(s) for s in sets if not any(s < t for t in sets))
+    tables = [QueryBlock("tables", _cells(domain.sizes(n), n)) for n in names]
+    every = sum(t.rows for t in tables)
+    if total is None and not weighted and () not in names:
+        tables.append(QueryBlock("tables", _cells((), ())))
+    work = Workload(domain, tuple(tables))
+    try:
+        values = np.concatenate([whole.answer_block(q.block) for q in work.blocks])
+        spread = _noise(whole, work, every, weighted=weighted)
+    except NotAnswerable as reason:
+        raise NotAnswerable(f"body='local' needs whole tables, and not all were measured: {reason}") from reason
+    return _asked(whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress))
+
+
+def _cells(sizes: Sequence[int], names: Sequence[str]) -> Block:
+    return Block(tuple((n,) for n in names), tuple(Identity(s) for s in sizes))
+
+
+def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:
+    """The noise of the residuals where these are asked for, independent and alike, else that of every table."""
+    strategy, variance = whole.plan.strategy, whole.measurement.noise.variance
+    tilted = isinstance(strategy, Residuals) and any(c is not None for c in strategy.contrasts)
+    if not weighted or not isinstance(strategy, Residuals) or strategy.known or tilted:
+        each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) for q in work.blocks]
+        return np.repeat(each, [q.rows for q in work.blocks])
+    sizes = np.array(strategy.shape, dtype=np.float64)
+    kept = [m > 0 for m in strategy.multiples]
+    sets = tuple(s[k] for s, k in zip(strategy.sets, kept, strict=True))
+    # (n I - J) of a table is n times what it has beyond its means
+    scales = [m[k] * np.prod(sizes[s], axis=1) for s, m, k in zip(sets, strategy.multiples, kept, strict=True)]
+    return ResidualNoise(sets, tuple(variance / s**2 for s in scales))
+
+
+def _pairs(whole: Release, body: str, total: int | None, progress: Progress | None, *, weighted: bool) -> Projection:
+    """Parities of one and two attributes; their noise is that of the plan."""
+    workload = whole.plan.workload
+    if not weighted:
+        return project_answers(whole.answers, workload, body=body, total=total, progress=progress)
+    domain = workload.domain
+    sets = {tuple(domain.axis(a) for a in domain.ordered(q.attributes)) for q in workload.blocks}
+    every = {()} | {tuple(x for x in s if x != left) for s in sets for left in (None, *s)}
+    sign = Dense(np.array([[-1, 1]]))
+    items: list[QueryBlock | QueryFamily] = []
+    for order in (1, 2):
+        rows = sorted(s for s in every if len(s) == order)
+        if rows:
+            family = Family(domain.names, (sign,) * len(domain.names), np.array(rows, dtype=np.int32))
+            items.append(QueryFamily("parities", family))
+    work = Workload(domain, tuple(items))
+    values = np.concatenate([whole.answer_block(q.block) for q in work.blocks])
+    spread = np.concatenate([whole.variances(q.block).reshape(-1) for q in work.blocks])
+    if float(spread.min()) <= 0 or not math.isfinite(float(spread.max())):
+        raise PlanError("some parities were not measured with noise; project with space='answers'")
+    return _asked(whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress))

@@ -1,0 +1,202 @@
+"""Before and after a projection: how far answers moved, what made them move, and what is proved of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import NotAnswerable
+from sfumato.estimate.projection import Projection
+from sfumato.frames import safe_text
+from sfumato.operators.base import FloatArray
+from sfumato.releases import Release
+from sfumato.releases.tables import reach
+from sfumato.report.words import rounded, share, show
+from sfumato.workloads import RECORDS
+from sfumato.workloads.levels import table_names
+
+__all__ = ["Moved", "before_and_after"]
+
+_MOST = 20
+_DOTS = 2_000
+_LABELLED = 1_000_000
+_COMPARED = 200
+_ZERO = 1e-3  # of the noise: what is called zero
+
+_BODIES = {
+    "simplex": "the cells of a table, none negative",
+    "isotonic": "cumulative counts, which never fall",
+    "hull": "the answers of one table of nonnegative cells with that number of records",
+    "cone": "the answers of one table of nonnegative cells, whatever its number of records",
+    "exact": "the answers of weighted records",
+    "local": "tables without negative cells that agree wherever they share attributes",
+    "sdp": "pairs of two-valued attributes whose correlations form a possible matrix",
+    "sdp+local": "tables over pairs without negative cells whose correlations form a possible matrix",
+}
+_LARGER = (
+    "Whether one table could have given all of them at once is not decided: this body is somewhat larger than that."
+)
+_NORMS = {
+    "answers": "All answers counted alike.",
+    "noise": "Deviations counted in units of the noise: what was measured precisely moved least.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What the section says: paragraphs, facts, the answers that moved most, and dots of before and after.
+
+    `rows` hold name, before, after; `noise` is the typical noise of these, by which the chart is scaled.
+    """
+
+    texts: list[str]
+    facts: list[tuple[str, str]]
+    most: list[dict[str, str]]
+    rows: list[dict[str, Any]]
+    noise: float
+    omitted: int
+
+
+def before_and_after(release: Release) -> Moved | None:
+    """The section about the projection; None for a release that is not projected."""
+    found = release.projection
+    if found is None:
+        return None
+    units = np.concatenate([np.full(q.rows, q.unit == release.plan.main_unit) for q in release.workload.blocks])
+    raw, errors = release.raw.answers, release.plan.standard_errors(release.part)
+    noise = float(np.sqrt(np.mean(errors[units] ** 2))) if units.any() else float(np.sqrt(np.mean(errors**2)))
+    labels = [safe_text(t) for t in release.labels()] if len(raw) <= _LABELLED else [f"{i:,}" for i in range(len(raw))]
+    rows = _dots(labels, raw, release.answers, units)
+    texts = [_done(found), _errors(many=len(raw) > 1)]
+    facts = [
+        *_distance(release, found, raw, units, noise),
+        *_constraints(release, raw, noise),
+        ("Certificate", _proof(found)),
+    ]
+    return Moved(texts, facts, _most(release, labels, raw, errors), rows, noise, int(units.sum()) - len(rows))
+
+
+def _done(found: Projection) -> str:
+    text = (
+        "The noisy answers were replaced by the nearest ones that some table could have given: "
+        f"{_BODIES[found.body]}. {_NORMS[found.norm]} This cost no budget."
+    )
+    if not found.realisable:
+        text += f" {_LARGER}"
+    if found.rounded is not None:
+        text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
+    return text
+
+
+def _errors(*, many: bool) -> str:
+    """What became of standard errors and intervals."""
+    return (
+        "Standard errors are withdrawn. Where a constraint binds, a projected answer is biased, by an amount that "
+        "depends on the unknown table, so no number known beforehand describes its error. Intervals stay: each is that "
+        "of the unprojected answer, cut to what is possible and extended to the projected answer, and holds at least "
+        f"as often as before. The unprojected {'answers stay' if many else 'answer stays'} in the files beside the "
+        "projected: take unbiased answers for sums of many small counts, and for means over releases."
+    )
+
+
+def _distance(
+    release: Release, found: Projection, raw: FloatArray, units: Any, noise: float
+) -> Iterator[tuple[str, str]]:
+    """How far answers moved, and what that says of their error."""
+    chosen = units if units.any() else ~units
+    change = float(np.sqrt(np.mean((release.answers - raw)[chosen] ** 2)))
+    unit = safe_text(release.plan.main_unit)
+    ratio = f", {change / noise:.2f} of the typical noise of {show(noise)}" if noise > 0 else ""
+    yield "Moved by", f"{show(change)} {unit} (root mean squared){ratio}"
+    whole = release.part is None and bool(chosen.all()) and found.rounded is None
+    if not (whole and found.certified and found.norm == "answers") or release.plan.bias_records is not None:
+        return
+    left = noise**2 - change**2
+    size = f"about {show(math.sqrt(left))} {unit} at most, from this one draw of the noise"
+    text = "no larger than before, where the table lies in the body; its square is smaller by at least that of what answers moved"
+    yield "Error now", f"{text}: {size if left > 0 else 'far below the noise before'}"
+
+
+def _constraints(release: Release, raw: FloatArray, noise: float) -> Iterator[tuple[str, str]]:
+    """What was impossible before."""
+    ends = np.array([reach(q.block.operator, release.measurement.total) for q in release.workload.blocks])
+    least, most = (np.repeat(ends[:, i], [q.rows for q in release.workload.blocks]) for i in (0, 1))
+    low, high = int((raw < np.minimum(least, 0)).sum()), int((raw > most).sum())
+    yield "Below zero or the least possible, before", f"{low:,} of {len(raw):,} answers ({share(low / len(raw))})"
+    if high or release.measurement.total is not None:
+        yield "Above the number of records, before", f"{high:,} of {len(raw):,} answers"
+    zero = int(((release.answers <= _ZERO * noise) & (least == 0)).sum())
+    yield "At zero now", f"{zero:,} of {len(raw):,} answers"
+    totals = _totals(release)
+    if totals is not None:
+        public = release.measurement.total is not None
+        before, after = (rounded(t, 0.0 if public else noise) for t in totals)
+        yield "Number of records", f"{before} before, {after} after ({'public' if public else 'measured with noise'})"
+    apart, left = _disagreement(release.raw), _disagreement(release)
+    if apart is not None and left is not None:
+        agreed = "none before either: least squares sees to that"
+        text = f"up to {show(apart)} before, {show(left)} after" if apart > 1e-6 * noise else agreed
+        yield "Differences between tables on counts they share", text
+
+
+def _totals(release: Release) -> tuple[float, float] | None:
+    try:
+        before, after = (float(r.table().values) for r in (release.raw, release))
+    except NotAnswerable:
+        return None
+    return before, after
+
+
+def _disagreement(release: Release) -> float | None:
+    """The largest difference between two tables' counts of one cell of an attribute; None where none share one."""
+    domain = release.plan.workload.domain
+    found: dict[str, list[FloatArray]] = {}
+    blocks = (q for q in release.workload.blocks if q.unit == RECORDS)
+    named = ((q, names) for q in blocks if (names := table_names(domain, q.block)))
+    for query, names in itertools.islice(named, _COMPARED):
+        if any(a not in domain.names for a in names):
+            continue
+        values = release.answer_block(query.block).reshape(domain.sizes(names))
+        for i, a in enumerate(names):
+            found.setdefault(a, []).append(values.sum(axis=tuple(j for j in range(values.ndim) if j != i)))
+    apart = [float(np.ptp(np.array(each), axis=0).max()) for each in found.values() if len(each) > 1]
+    return max(apart, default=None)
+
+
+def _proof(found: Projection) -> str:
+    if not found.certified:
+        return "none: the search ended without a proof of how near to the nearest it came"
+    near = math.sqrt(max(found.gap, 0.0))
+    ratio = near / found.moved if found.moved > 0 else 0.0
+    text = f"proved to be within {show(near)} of the nearest point of the body, in the distance that was minimised"
+    return f"{text}; answers moved by {show(found.moved)} in it, so this is {share(ratio)} of the way"
+
+
+def _most(release: Release, labels: list[str], raw: FloatArray, errors: FloatArray) -> list[dict[str, str]]:
+    """The answers that moved most, in units of their own standard error."""
+    after, ends = release.answers, release.raw.intervals()
+    steps = np.divide(after - raw, errors, out=np.zeros_like(raw), where=errors > 0)
+    order = np.argsort(-np.abs(steps), kind="stable")[:_MOST]
+    owner = np.repeat(np.arange(len(release.workload.blocks)), [q.rows for q in release.workload.blocks])
+    out: list[dict[str, str]] = []
+    for i in order.tolist():
+        query = release.workload.blocks[int(owner[i])]
+        values = {"before": raw[i], "after": after[i], "low": ends.low[i], "high": ends.high[i]}
+        numbers = {name: rounded(float(v), float(errors[i])) for name, v in values.items()}
+        out.append({"label": labels[i], "part": safe_text(query.part), "steps": show(float(steps[i])), **numbers})
+    return out
+
+
+def _dots(labels: list[str], raw: FloatArray, after: FloatArray, units: Any) -> list[dict[str, Any]]:
+    """Answers of the main unit, evenly spread over their order; no more than a picture can show."""
+    chosen = np.flatnonzero(units)
+    chosen = chosen[np.argsort(raw[chosen], kind="stable")][:: max(1, math.ceil(len(chosen) / _DOTS))]
+    return [
+        {"name": labels[i], "before": float(f"{raw[i]:.6g}"), "after": float(f"{after[i]:.6g}")}
+        for i in chosen.tolist()
+    ]

@@ -1,0 +1,1 @@
+"""Tables over many sets of attributes, each with a weight, and least squares over all of them."""
