@@ -20,12 +20,24 @@ from sfumato.errors import (
     SpecError,
     WorkloadError,
 )
+from sfumato.estimate.bodies import project
+from sfumato.estimate.projection import Projection
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours
-from sfumato.releases import Answer, Comparison, Intervals, Release, Table, combine, difference, load_release
+from sfumato.releases import (
+    Answer,
+    Comparison,
+    Intervals,
+    Release,
+    Synthetic,
+    Table,
+    combine,
+    difference,
+    load_release,
+)
 from sfumato.releasing import release
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads import (
@@ -81,12 +93,14 @@ __all__ = [
     "NotWritten",
     "Plan",
     "PlanError",
+    "Projection",
     "Release",
     "SfumatoError",
     "Simulation",
     "SourceError",
     "Spec",
     "SpecError",
+    "Synthetic",
     "Table",
     "Workload",
     "WorkloadError",
@@ -108,6 +122,7 @@ __all__ = [
     "plan_for",
     "predicates",
     "prefix",
+    "project",
     "pure",
     "queries",
     "ranges",

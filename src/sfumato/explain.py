@@ -44,6 +44,8 @@ def explain_plan(plan: Plan) -> str:
         f"  best       {_bound(plan)}",
         f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
     ]
+    if plan.forecast is not None:
+        lines.append(f"  projects   onto {plan.body!r}: {plan.forecast.verdict}")
     if plan.bias_records is not None:
         lines.append(f"  bias       {bias_text(plan)}")
     elif plan.bias_bound > 0:
@@ -92,6 +94,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "lower_bound": plan.lower_bound,
             "bias_bound_per_record": plan.bias_bound,
             "bias": _bias_facts(plan),
+            "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
             "unit": plan.main_unit,
         },
         "hashes": {
@@ -124,6 +127,8 @@ def bias_text(plan: Plan) -> str:
 
 
 def _error(plan: Plan) -> str:
+    if plan.forecast is not None:
+        return f"rmse at most {plan.rmse:,.5g} {plan.main_unit} once projected, {plan.forecast.raw:,.5g} before"
     if plan.bias_records is None:
         return f"rmse {plan.rmse:,.5g} {plan.main_unit}"
     noise = math.sqrt(max(0.0, plan.rmse**2 - plan.bias_rmse**2))
@@ -147,7 +152,7 @@ def _price(plan: Plan) -> str:
 
 
 def _bound(plan: Plan) -> str:
-    if plan.bias_records is not None:
+    if plan.forecast is not None or plan.bias_records is not None:
         return "no lower bound: those that are known are for unbiased answers"
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"

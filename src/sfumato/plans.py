@@ -15,6 +15,7 @@ from sfumato.codec import fingerprint, read_document, storable, write_document
 from sfumato.covariances import Question, covariance, table_covariances
 from sfumato.designs import Design, Problem
 from sfumato.errors import PlanError
+from sfumato.estimate.widths import Forecast
 from sfumato.explain import explain_plan, plan_facts
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, widest
@@ -53,7 +54,10 @@ class Candidate:
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private."""
+    """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
+
+    `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+    """
 
     workload: Workload
     budget: Budget
@@ -68,6 +72,8 @@ class Plan:
     records: int | None = None
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
+    body: str | None = None
+    forecast: Forecast | None = None
 
     # -- predicted errors --------------------------------------------------------------------------
 
@@ -112,7 +118,10 @@ class Plan:
         """Root mean squared error over all queries in records (over all queries, if none counts records).
 
         Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
+        Where they will be projected, the least that is proved of that (`forecast`), over all queries.
         """
+        if self.forecast is not None:
+            return self.forecast.rmse
         chosen = [e for e in self.entries if e.item.unit == self.main_unit]
         rows = max(1, sum(e.item.rows for e in chosen))
         mean = sum(e.sum() for e in chosen) / rows
@@ -264,7 +273,7 @@ class Plan:
     def fingerprint(self) -> str:
         """SHA-256 of all that decides what is measured and released."""
         return fingerprint(
-            (self.workload, self.budget, self.unit, self.mechanism, self.strategy, self.noise, self.price)
+            (self.workload, self.budget, self.unit, self.mechanism, self.strategy, self.noise, self.price, self.body)
         )
 
     def facts(self) -> dict[str, Any]:

@@ -342,7 +342,17 @@ def test_the_same_bytes_in_every_locale_and_under_o(tmp_path: Path) -> None:
 def test_help_shows_a_working_example_for_every_command(run: Run) -> None:
     top = run("--help")
     assert top.code == 0
-    commands = [("demo",), ("init",), ("plan",), ("release",), ("ask",), ("show",), ("report",), ("schema", "import")]
+    commands = [
+        ("demo",),
+        ("init",),
+        ("plan",),
+        ("release",),
+        ("ask",),
+        ("show",),
+        ("project",),
+        ("report",),
+        ("schema", "import"),
+    ]
     commands += [("ledger", c) for c in ("create", "status", "verify")]
     for command in commands:
         ended = run(*command, "--help")

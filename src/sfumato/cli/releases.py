@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.options import Folder, Json, Source
+from sfumato.cli.options import Folder, Json, Out, Source
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -139,6 +139,33 @@ def project(
         print_json(describe(done) | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
+
+
+@commands.command()
+def synthetic(
+    folder: Folder,
+    out: Out,
+    records: Annotated[int | None, typer.Option(metavar="N", help="How many; default: as many as released.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write whole records with about the answers of a release, as CSV. It costs nothing.
+
+    Over the attributes that were asked about. A release that is not projected is projected first.
+
+    \b
+    Example:
+      sfumato synthetic releases/2026-11 -o people.csv
+    """
+    from sfumato.releases import load_release
+
+    with busy("fitting records"), writing(out):
+        done = load_release(folder).synthetic(records)
+        done.save(out)
+    if as_json:
+        found = {"records": len(done), "attributes": done.attributes, "left_out": done.left_out}
+        print_json(found | {"rmse": done.rmse, "table_error": done.table_error, "file": str(out)})
+        return
+    typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent.")
 
 
 @commands.command()

@@ -78,8 +78,11 @@ def _choose(task: Task) -> str:
     return best if simple or best not in ("simplex", "isotonic") else "hull"
 
 
-def suits(work: Workload, total: float | None) -> str:
-    """The body that "auto" takes: the exact hull while its cells can be listed, else the smallest larger one."""
+def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
+    """The body that "auto" takes: the exact hull while its cells can be listed, else the smallest larger one.
+
+    `tables` says that the whole tables which the queries lie in can be asked instead of them.
+    """
     if _is_table(work):
         return "simplex"
     if _is_prefix(work):
@@ -92,6 +95,8 @@ def suits(work: Workload, total: float | None) -> str:
         small = all(work.domain[a].size == 2 for a in names)
         pairs = max(i.family.order if isinstance(i, QueryFamily) else len(i.attributes) for i in work.items) <= 2
         return "sdp" if small and pairs and total else "local"
+    if tables:
+        return "local"
     if cells <= _MAX_CELLS:
         return "hull"
     raise InvalidInput(
@@ -181,6 +186,11 @@ def _exact(task: Task) -> Projection:
     sizes = task.work.domain.sizes(names)
     blocks = [(tuple(names.index(a) for a in q.attributes), q.block.operator) for q in task.work.blocks]
     oracle = find_oracle(sizes, [axes for axes, _ in blocks])
+    lower = 0.0
+    if not oracle.exact and white is None and all(q.is_marginal for q in task.work.blocks):
+        # tables that merely agree are a larger body: what is at least as far from it is as far from this one
+        outer = _local(task)
+        lower = max(0.0, outer.moved - math.sqrt(outer.gap)) ** 2
     done = fit_records(
         blocks,
         sizes,
@@ -189,6 +199,7 @@ def _exact(task: Task) -> Projection:
         oracle,
         starting_records(sizes, _shares(task), _STARTED if not oracle.exact else 16),
         white=white,
+        lower=lower,
         tolerance=1e-7 if oracle.exact else 1e-3,
         rounds=500 if oracle.exact else _ROUNDS,
         progress=task.progress,

@@ -1,66 +1,136 @@
-"""A projection in whole counts, and the records that have them."""
+"""A projection in whole counts, and the whole records that have them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.estimate.bodies import project
-from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
-from sfumato.estimate.projection import Projection, joint_operator
+from sfumato.estimate.moving import FITTED, whole_records
+from sfumato.estimate.possible import CellCounts, Possible, RecordCounts, TableCounts
+from sfumato.estimate.projection import Projection, joint_operator, largest_tables
 from sfumato.estimate.rounding import controlled, round_records, round_to_total
+from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.workloads import Workload
 
-__all__ = ["as_records", "to_integers"]
+__all__ = ["Whole", "answers_of", "to_integers", "whole_counts"]
 
-_LISTED = 2**20
+Whole = CellCounts | RecordCounts
+Wanted = tuple[list[tuple[int, ...]], list[FloatArray]]
 
 
 def to_integers(found: Projection, work: Workload, total: int | None) -> Projection:
     """The projection with whole counts that sum to `total` (None: the nearest whole number to its own sum).
 
-    One table is rounded so that every asked count is rounded up or down, where that is possible; records by
-    largest remainders. Tables that merely agree are first fitted by records. `rounded` says how far answers moved.
+    `rounded` says how far answers moved by that.
     """
-    held = found.possible
-    wanted = round(float(held.table(()))) if total is None else total
-    whole: Possible
-    if isinstance(held, CellCounts):
-        whole = CellCounts(held.attributes, _cells(held, work, wanted).reshape(held.values.shape))
-    else:
-        whole = as_records(found, work, wanted)
-    answers = np.concatenate([whole.answer(q.block) for q in work.blocks])
+    wanted = round(float(found.possible.table(()))) if total is None else total
+    whole = whole_counts(found, work, wanted)
+    answers = answers_of(whole, work)
     change = math.sqrt(float(np.mean((answers - found.answers) ** 2)))
     return replace(found, answers=answers, possible=whole, realisable=True, rounded=change)
 
 
-def _cells(held: CellCounts, work: Workload, total: int) -> FloatArray:
+def answers_of(held: Possible, work: Workload) -> FloatArray:
+    """(k,) answers to a workload."""
+    return np.concatenate([held.answer(q.block) for q in work.blocks])
+
+
+def whole_counts(found: Projection, work: Workload, total: int) -> Whole:
+    """Whole counts, `total` in all, whose answers are near the projection's scaled to that.
+
+    Where cells of one table are held, every asked count is rounded up or down where that is possible; else they
+    and weighted records are rounded to their total, and records are changed further where tables are asked. Tables
+    that merely agree, and moments of pairs, which need not be those of any table, are fitted by records.
+    """
+    held = _joined(found.possible)
+    if isinstance(held, CellCounts):
+        return _cells(held, work, total)
+    wanted = _wanted(held, work)
+    if not isinstance(held, RecordCounts):
+        sizes = work.domain.sizes(wanted[0])
+        codes, counts = whole_records(sizes, *wanted[1], total)
+        return RecordCounts(wanted[0], sizes, codes, counts.astype(np.float64))
+    counts = round_records(held.weights, total)
+    rounded = _records(held.attributes, held.sizes, held.codes, counts)
+    if not _tables_asked(work) or total > FITTED:
+        return rounded
+    codes, counts = whole_records(held.sizes, *wanted[1], total, start=np.repeat(held.codes, counts, axis=0))
+    return _nearer(found, work, total, [rounded, _records(held.attributes, held.sizes, codes, counts)])
+
+
+def _joined(held: Possible) -> Possible:
+    """Several tables as one, where one of them holds all attributes."""
+    if not isinstance(held, TableCounts):
+        return held
+    largest = max(range(len(held.values)), key=lambda i: (len(held.attributes[i]), -i))
+    every = {a for names in held.attributes for a in names}
+    inside = every == set(held.attributes[largest])
+    return CellCounts(held.attributes[largest], held.values[largest]) if inside else held
+
+
+def _wanted(held: Possible, work: Workload) -> tuple[tuple[str, ...], Wanted]:
+    """The attributes, and the tables that are asked: the positions of each one's attributes, and its counts."""
+    ready = dict(zip(held.attributes, held.values, strict=True)) if isinstance(held, TableCounts) else {}
+    asked = [b.attributes for b in largest_tables(work)]
+    names = (
+        held.attributes if isinstance(held, (CellCounts, RecordCounts)) else work.domain.ordered(set().union(*asked))
+    )
+    place = {a: i for i, a in enumerate(names)}
+    tables = [np.maximum(ready[a] if a in ready else held.table(a), 0.0) for a in asked]
+    return names, ([tuple(place[x] for x in a) for a in asked], tables)
+
+
+def _tables_asked(work: Workload) -> bool:
+    """Whether all queries are cells of tables, of several."""
+    return work.tables > 1 and all(q.is_marginal for q in work.blocks)
+
+
+def _cells(held: CellCounts, work: Workload, total: int) -> CellCounts:
     operator, flat = joint_operator(work), held.values.reshape(-1)
-    best = controlled(flat, operator, total)
+    mass = float(flat.sum())
+    scaled = flat * (total / mass) if mass > 0 and abs(total - mass) >= 1 else flat
+    best = controlled(scaled, operator, total)
     if best is not None:
-        return best.astype(np.float64)
-    asked = np.asarray(operator.matvec(flat), dtype=np.float64)
-    tried = [f(flat, total).astype(np.float64) for f in (round_to_total, round_records)]
-    errors = [float(np.sum((np.asarray(operator.matvec(t), dtype=np.float64) - asked) ** 2)) for t in tried]
-    return tried[int(np.argmin(errors))]
+        return CellCounts(held.attributes, best.astype(np.float64).reshape(held.values.shape))
+    tried = [f(scaled, total) for f in (round_to_total, round_records)]
+    if _tables_asked(work) and total <= FITTED:
+        tried.append(_changed(held, work, tried[1]))
+    asked = np.asarray(operator.matvec(scaled), dtype=np.float64)
+    nearest = min(tried, key=_distance(operator, asked))
+    return CellCounts(held.attributes, nearest.astype(np.float64).reshape(held.values.shape))
 
 
-def as_records(found: Projection, work: Workload, total: int) -> RecordCounts:
-    """Whole records, `total` in all, whose answers are near those of the projection."""
-    held = found.possible
-    if isinstance(held, CellCounts) and held.values.size <= _LISTED:
-        codes = np.argwhere(held.values > 0).astype(np.int32)
-        fitted = RecordCounts(held.attributes, held.values.shape, codes, held.values[held.values > 0])
-    elif isinstance(held, RecordCounts):
-        fitted = held
-    else:
-        # what merely agrees: records whose answers are nearest
-        again = project(found.answers, work, body="exact", total=float(held.table(())))
-        assert isinstance(again.possible, RecordCounts)
-        fitted = again.possible
-    counts = round_records(fitted.weights, total)
+def _changed(held: CellCounts, work: Workload, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Whole cells, their records changed towards the tables that are asked."""
+    shape = held.values.shape
+    codes = np.stack(np.unravel_index(np.repeat(np.arange(len(counts)), counts), shape), axis=1).astype(np.int32)
+    found, many = whole_records(shape, *_wanted(held, work)[1], len(codes), start=codes)
+    cells = np.zeros(shape, dtype=np.int64)
+    cells[tuple(found.T)] = many
+    return cells.reshape(-1)
+
+
+def _distance(operator: LinearOperator, asked: FloatArray) -> Callable[[NDArray[np.int64]], float]:
+    def squares(cells: NDArray[np.int64]) -> float:
+        return float(np.sum((np.asarray(operator.matvec(cells), dtype=np.float64) - asked) ** 2))
+
+    return squares
+
+
+def _nearer(found: Projection, work: Workload, total: int, tried: list[RecordCounts]) -> RecordCounts:
+    """The records whose answers are nearest to the scaled projection's."""
+    mass = float(found.possible.table(()))
+    asked = found.answers * (total / mass if mass > 0 else 0.0)
+    return min(tried, key=lambda held: float(np.sum((answers_of(held, work) - asked) ** 2)))
+
+
+def _records(
+    names: tuple[str, ...], sizes: tuple[int, ...], codes: NDArray[np.int32], counts: NDArray[np.int64]
+) -> RecordCounts:
     kept = counts > 0
-    return RecordCounts(fitted.attributes, fitted.sizes, fitted.codes[kept], counts[kept].astype(np.float64))
+    return RecordCounts(names, sizes, codes[kept], counts[kept].astype(np.float64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +15,15 @@ from sfumato.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
-from sfumato.operators import LinearOperator, OnMarginal, Stack
+from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
 from sfumato.operators.base import FloatArray
 from sfumato.workloads import Workload
 
-__all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "read_task"]
+__all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
 
 Progress = Callable[[int, float], None]
+
+_FEW = 12
 
 _LARGER = {
     "local": "tables agree and are not negative",
@@ -103,6 +106,26 @@ class Task:
 def joint_attributes(work: Workload) -> tuple[str, ...]:
     """The attributes that the queries mention."""
     return work.domain.ordered({a for i in work.items for a in i.attributes})
+
+
+def largest_tables(work: Workload) -> list[Block]:
+    """The cells of the tables that the queries lie in, but for those inside another."""
+    sets = {frozenset(q.attributes) for q in work.blocks}
+    by_size = sorted(sets, key=len, reverse=True)
+    kept: list[frozenset[str]] = []
+    inside: set[frozenset[str]] = set()
+    for s in by_size:
+        if s in inside:
+            continue
+        kept.append(s)
+        # tables of few attributes: all that lie in this one
+        inside |= (
+            {frozenset(c) for r in range(len(s)) for c in itertools.combinations(s, r)} if len(s) <= _FEW else set()
+        )
+    if any(len(s) > _FEW for s in kept):
+        kept = [s for s in kept if not any(s < t for t in kept)]
+    names = sorted(work.domain.ordered(s) for s in kept)
+    return [Block(tuple((a,) for a in n), tuple(Identity(c) for c in work.domain.sizes(n))) for n in names]
 
 
 def joint_operator(work: Workload) -> LinearOperator:

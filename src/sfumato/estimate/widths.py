@@ -1,9 +1,9 @@
 """How far projection will help, before any data: the width of the body against the noise. [NTZ13]
 
-For h in the simplex times n and noise Z of mean 0 the projection P onto n conv(F_j) has
-E |P - F h|^2 <= n E max_j <F_j, Z>, whatever h is; and it is never farther than the noisy answers are. So its mean
-squared error is at most the least of the noise's own, n w / k with the width w = E max_j <F_j, Z>, and the
-noise's within the span of the differences of the columns.
+For counts h >= 0 of sum n and noise Z of mean 0 the projection P onto the body satisfies
+E |P - F h|^2 <= n E M, with M the largest of <F_j, Z> over the body's corners F_j, whatever h is; and it is never
+farther than the noisy answers are. Where n is not known the body is the cone, and P's own sum t replaces n: with
+Fᵀ e = 1, t - n = <e, P - F h>, so that (1 - a/2) E |P - F h|^2 <= n E M + |e|^2 E M^2 / (2 a) for every 0 < a < 2.
 """
 
 from __future__ import annotations
@@ -18,9 +18,30 @@ from sfumato.codec import storable
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Forecast", "column_width", "forecast"]
+__all__ = ["Forecast", "Width", "forecast_of_hull"]
+
+Draws = Callable[[int], FloatArray]
 
 _MARGIN = 3.0
+_SOLVED = 2_048
+_CUT = 1e-10
+_SHARES = np.linspace(0.01, 1.99, 199)
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """E M and E M^2 of the largest M >= 0 of <F_j, Z>, each with three standard errors of its simulation added."""
+
+    mean: float
+    square: float
+
+    @classmethod
+    def of(cls, largest: FloatArray) -> Width:
+        """From draws of M."""
+        held = np.maximum(largest, 0.0)
+        count = math.sqrt(len(held))
+        mean = float(held.mean() + _MARGIN * held.std(ddof=1) / count)
+        return cls(mean, float((held**2).mean() + _MARGIN * (held**2).std(ddof=1) / count))
 
 
 @storable
@@ -28,31 +49,33 @@ _MARGIN = 3.0
 class Forecast:
     """What is known of the projected error of k answers before data, in the answers' units.
 
-    raw: root mean squared error of the unprojected answers. width: E max_j <F_j, Z> over the body's corners,
-    `width_error` its standard error where it was simulated, 0 where it is a proved bound. span: the error of
-    noise within the span of the body, where that is known. records: the number of records, where it is given.
+    body: what is projected onto. raw: root mean squared error of the unprojected answers. width, square: E M and
+    E M^2 (see above), None where no bound is known. lever: |e|^2 where the number of records is unknown, 0 where
+    it is public. span: the error of the noise within the span of the body. records: how many are foreseen.
     """
 
+    body: str
     queries: int
     raw: float
-    width: float | None
-    width_error: float = 0.0
+    width: float | None = None
+    square: float = 0.0
+    lever: float = 0.0
     span: float | None = None
     records: int | None = None
 
-    def at(self, records: int | None) -> Forecast:
+    def at(self, records: int) -> Forecast:
         """The same for another number of records."""
         return replace(self, records=records)
 
     @property
     def bound(self) -> float | None:
-        """The width's bound on the expected root mean squared error at that number of records; None where unknown.
-
-        A simulated width counts with three standard errors added.
-        """
+        """The width's bound on the expected root mean squared error at `records`; None where there is none."""
         if self.width is None or self.records is None:
             return None
-        return math.sqrt(self.records * (self.width + _MARGIN * self.width_error) / self.queries)
+        worth = self.records * self.width
+        if self.lever:
+            worth = float(np.min((worth + self.lever * self.square / (2 * _SHARES)) / (1 - _SHARES / 2)))
+        return math.sqrt(worth / self.queries)
 
     @property
     def rmse(self) -> float:
@@ -61,44 +84,89 @@ class Forecast:
 
     @property
     def crossover(self) -> float | None:
-        """The number of records below which the width's bound lies below the noise: where projection must help."""
+        """n*: with fewer records the width's bound lies below the error of the noise; None where no width is known."""
         if self.width is None or self.width <= 0:
             return None
-        return self.queries * self.raw**2 / (self.width + _MARGIN * self.width_error)
+        noise = self.queries * min(self.raw, self.raw if self.span is None else self.span) ** 2
+        if not self.lever:
+            return noise / self.width
+        worth = noise * (1 - _SHARES / 2) - self.lever * self.square / (2 * _SHARES)
+        return max(0.0, float(worth.max()) / self.width)
 
     @property
     def verdict(self) -> str:
-        """ "predicted to help", "cannot hurt" or "unknown", with the reason."""
-        here = self.rmse
-        if here < 0.99 * self.raw:
-            return f"projection is predicted to help: rmse at most {here:,.4g} against {self.raw:,.4g} without"
-        if self.crossover is None:
-            return "what projection gains is unknown: no width of its body is known; it cannot hurt in its norm"
-        limit = f"below about {self.crossover:,.3g} records it is proved to help"
-        if self.records is None:
-            return f"what projection gains depends on the number of records: {limit}; give records= for a figure"
-        return f"projection cannot hurt; {limit}, and at {self.records:,} it helps where counts are near their bounds"
+        """Whether projection is predicted to help, cannot hurt, or what is unknown, with the numbers."""
+        if self.span is not None and self.span < 0.99 * self.raw and (self.bound is None or self.span <= self.bound):
+            return f"predicted to help: rmse at most {self.span:,.4g} after projection, {self.raw:,.4g} without"
+        if self.crossover is None or self.crossover < 1:
+            return "cannot hurt in its norm; no number of records is known below which it must help"
+        proved = f"below {self.crossover:,.3g} records it is proved to help"
+        if self.rmse < self.raw:
+            return (
+                f"predicted to help: rmse at most {self.rmse:,.4g} after projection at {self.records:,} records, "
+                f"{self.raw:,.4g} without; {proved}"
+            )
+        return f"cannot hurt in its norm; {proved}, above that where tables are sparse (records= gives a figure)"
 
 
-def column_width(operator: LinearOperator, draws: Callable[[int], FloatArray], count: int = 256) -> tuple[float, float]:
-    """E max_j <F_j, Z> with its standard error, from `count` draws of the noise; draws(c) is (k, c)."""
-    found: list[FloatArray] = []
-    at_once = max(1, min(count, 2**24 // max(operator.shape)))
-    for start in range(0, count, at_once):
-        noise = draws(min(at_once, count - start))
-        found.append(np.asarray(operator.rmatvec(noise), dtype=np.float64).max(axis=0))
-    largest = np.concatenate(found)
-    return float(largest.mean()), float(largest.std(ddof=1) / math.sqrt(len(largest)))
-
-
-def forecast(
+def forecast_of_hull(
+    body: str,
     operator: LinearOperator,
-    draws: Callable[[int], FloatArray],
+    draws: Draws,
     raw: float,
     records: int | None,
-    span: float | None = None,
+    *,
+    total_known: bool,
     count: int = 256,
 ) -> Forecast:
-    """The forecast for the hull of the columns of an operator (k, m), the width by simulation."""
-    width, error = column_width(operator, draws, count)
-    return Forecast(operator.shape[0], raw, max(width, 0.0), error, span, records)
+    """The forecast for the columns of an operator (k, m), their width by `count` draws; draws(c) is (k, c) noise.
+
+    The span, and the cone of unknown totals, are priced up to 2,048 cells.
+    """
+    k, m = operator.shape
+    pulls: list[FloatArray] = []
+    at_once = max(1, min(count, 2**24 // max(k, m)))
+    for start in range(0, count, at_once):
+        noise = draws(min(at_once, count - start))
+        pulls.append(np.asarray(operator.rmatvec(noise), dtype=np.float64))
+    pull = np.concatenate(pulls, axis=1)
+    if m > _SOLVED:
+        if not total_known:
+            return Forecast(body, k, raw, records=records)
+        width = Width.of(pull.max(axis=0))
+        return Forecast(body, k, raw, width.mean, width.square, records=records)
+    gram = np.asarray(operator.gram().dense(), dtype=np.float64)
+    if total_known:
+        # differences of columns alone: what all share is known
+        centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+        inside = _solved(centred, pull - pull.mean(axis=0))
+        width = Width.of(pull.max(axis=0))
+        lever = 0.0
+    else:
+        inside = _solved(gram, pull)
+        ones = np.ones((m, 1))
+        met = gram @ _pseudo(gram, ones)
+        if float(np.abs(met - 1).max()) > 1e-6:
+            return Forecast(body, k, raw, span=_span(inside, k, raw), records=records)
+        width = Width.of(pull.max(axis=0))
+        lever = float(_solved(gram, ones)[0])
+    return Forecast(body, k, raw, width.mean, width.square, lever, _span(inside, k, raw), records)
+
+
+def _pseudo(gram: FloatArray, columns: FloatArray) -> FloatArray:
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > _CUT * max(float(values[-1]), 1e-300)
+    some = vectors[:, kept]
+    return some @ ((some.T @ columns) / values[kept][:, None])
+
+
+def _solved(gram: FloatArray, columns: FloatArray) -> FloatArray:
+    """(c,) the squares x^T G^+ x of the columns."""
+    return np.einsum("ij,ij->j", columns, _pseudo(gram, columns))
+
+
+def _span(inside: FloatArray, queries: int, raw: float) -> float | None:
+    """The root mean square of the noise within the span, with its margin, where that is less than all of it."""
+    found = float(inside.mean() + _MARGIN * inside.std(ddof=1) / math.sqrt(len(inside)))
+    spanned = math.sqrt(max(found, 0.0) / queries)
+    return spanned if spanned < raw else None

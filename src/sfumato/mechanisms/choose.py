@@ -7,7 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import approximate, classic, direct, given, marginals, matrix, ordered, tree, weighted
+from sfumato.mechanisms import (
+    approximate,
+    classic,
+    direct,
+    given,
+    marginals,
+    matrix,
+    ordered,
+    projection,
+    tree,
+    weighted,
+)
 from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
@@ -27,7 +38,7 @@ _DESIGNS: dict[str, Callable[[Problem, Progress | None], list[Design]]] = {
     "marginals": lambda problem, _: [*marginals.designs(problem), *weighted.designs(problem)],
     "approximate": approximate.designs,
 }
-MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals", "approximate")
+MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals", "projection", "approximate")
 """What `mechanism=` accepts."""
 
 _OBJECTIVES = ("mean", "max")
@@ -74,17 +85,24 @@ def plan(
         if isinstance(strategy, str):
             return price_design(classic.named(problem, strategy, reconstruction), problem)
         return price_design(given.design(problem, strategy, reconstruction), problem)
-    plans, considered = _candidates(problem, mechanism, progress)
+    plans, considered = _candidates(problem, "auto" if mechanism == "projection" else mechanism, progress)
     if not plans:
         reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
         raise PlanError(f"no mechanism can answer this workload ({reasons})")
 
-    best = min(plans, key=lambda p: p.objective_value)
+    best = projection.projected(plans) if mechanism == "projection" else min(plans, key=lambda p: p.objective_value)
     bounds = [p.bound for p in plans if p.bound is not None]
     if compare:
         plans, considered = _compared(problem, mechanism, plans, considered, progress)
     table = tuple(_line(p, best) for p in sorted(plans, key=lambda p: p.objective_value))
+    if mechanism == "projection":
+        # what is proved of unbiased answers says nothing of projected ones
+        return replace(best, considered=(_projected_line(best), *table, *considered))
     return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)
+
+
+def _projected_line(best: Plan) -> Candidate:
+    return Candidate("projection", best.strategy.summary, best.rmse, best.max_standard_error, "chosen", best.rmse)
 
 
 def _compared(

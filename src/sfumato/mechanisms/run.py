@@ -13,7 +13,8 @@ from typing import Any
 from sfumato.checks import check_text
 from sfumato.codec import encode
 from sfumato.curator import Curator
-from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
+from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
+from sfumato.estimate.widths import Forecast
 from sfumato.operators import Block, Family
 from sfumato.plans import Plan
 from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
@@ -42,6 +43,8 @@ _PARTS: dict[str, Any] = {
     "objective": str,
     "bound": float | int | None,
     "records": int | None,
+    "body": str | None,
+    "forecast": Forecast | None,
 }
 
 
@@ -87,6 +90,7 @@ def release(
         )
         try:
             result = Release(plan, measured, _provenance(receipt, snapshot, versions, one_shot=not account.durable))
+            result = _projected(result, plan)
             if draft is not None:
                 write_release(result, draft.partial)
                 draft.publish()
@@ -117,6 +121,18 @@ def _check(plan: Plan) -> tuple[Block | Family, ...]:
     if not honest:
         raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
     return blocks
+
+
+def _projected(result: Release, plan: Plan) -> Release:
+    """The release with its answers projected, where the plan says so."""
+    if plan.body is None:
+        return result
+    try:
+        # the plain norm over the answers is that in which a width bounds the error; of many tables none is known
+        return result.project(plan.body, space=None if plan.body == "local" else "answers")
+    except (SfumatoError, ArithmeticError, MemoryError, ValueError):
+        # what was paid for is kept as it is; it can be projected at any time
+        return result
 
 
 def _account(plan: Plan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:

@@ -24,6 +24,7 @@ from sfumato.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics
 from sfumato.releases.files import save_release
+from sfumato.releases.synthetic import Synthetic, synthetic
 from sfumato.releases.tables import Answer, Batch, Intervals, Table, reach
 from sfumato.strategies.base import Estimate
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
@@ -346,6 +347,14 @@ class Release:
         stay valid, and `raw` is the release as it was.
         """
         return projecting.project(self, body, space, total, progress, integer=integer)
+
+    def synthetic(self, records: int | None = None) -> Synthetic:
+        """Whole records, as many as were released or `records`, with about the projected answers; at no cost.
+
+        Over the attributes that the workload mentions; of a release that is not projected, after project().
+        The same release gives the same records.
+        """
+        return synthetic(self, records)
 
     # -- files and words ----------------------------------------------------------------------------------
 

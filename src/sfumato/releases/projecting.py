@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from sfumato.estimate.bodies import project as project_answers
 from sfumato.estimate.bodies import suits
 from sfumato.estimate.integers import to_integers
 from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.projection import Projection
-from sfumato.operators import Block, Dense, Family, Identity
+from sfumato.estimate.projection import Projection, largest_tables
+from sfumato.operators import Block, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.residual.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
@@ -42,7 +42,7 @@ def project(
         raise PlanError(f"space must be 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
     known = _total(whole.measurement.total, total)
-    chosen = suits(whole.plan.workload, known) if body == "auto" else body
+    chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
     if chosen == "local":
         found = _tables(whole, known, progress, weighted=space == "measurements")
     elif chosen in ("sdp", "sdp+local"):
@@ -86,12 +86,11 @@ def _tables(whole: Release, total: int | None, progress: Progress | None, *, wei
     otherwise raise it cell by cell.
     """
     domain = whole.plan.workload.domain
-    sets = {frozenset(q.attributes) for q in whole.plan.workload.blocks}
-    names = sorted(domain.ordered(s) for s in sets if not any(s < t for t in sets))
-    tables = [QueryBlock("tables", _cells(domain.sizes(n), n)) for n in names]
+    tables = [QueryBlock("tables", b) for b in largest_tables(whole.plan.workload)]
+    names = {t.attributes for t in tables}
     every = sum(t.rows for t in tables)
     if total is None and not weighted and () not in names:
-        tables.append(QueryBlock("tables", _cells((), ())))
+        tables.append(QueryBlock("tables", Block((), ())))
     work = Workload(domain, tuple(tables))
     try:
         values = np.concatenate([whole.answer_block(q.block) for q in work.blocks])
@@ -99,10 +98,6 @@ def _tables(whole: Release, total: int | None, progress: Progress | None, *, wei
     except NotAnswerable as reason:
         raise NotAnswerable(f"body='local' needs whole tables, and not all were measured: {reason}") from reason
     return _asked(whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress))
-
-
-def _cells(sizes: Sequence[int], names: Sequence[str]) -> Block:
-    return Block(tuple((n,) for n in names), tuple(Identity(s) for s in sizes))
 
 
 def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:

@@ -118,7 +118,7 @@ def _distance(
         return
     left = noise**2 - change**2
     size = f"about {show(math.sqrt(left))} {unit} at most, from this one draw of the noise"
-    text = "no larger than before, where the table lies in the body; its square is smaller by at least that of what answers moved"
+    text = "no larger than before where the table lies in the body; in square smaller by at least what answers moved"
     yield "Error now", f"{text}: {size if left > 0 else 'far below the noise before'}"
 
 

@@ -1,0 +1,180 @@
+"""Whole records whose tables are near given ones, found by changing one attribute of many records at a time.
+
+What a change is worth is read from the tables' differences. Of all records that would gain, a random part
+moves, as large as lowers the expected sum of squared differences most: many records see the same gap, and
+if all moved they would overfill it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.estimate.spanning import spanning_records
+from sfumato.operators.base import FloatArray
+
+__all__ = ["FITTED", "whole_records"]
+
+Codes = NDArray[np.int32]
+
+FITTED = 2**17
+"""Records that are fitted; more are copies of these."""
+_SWEEPS = 40
+_FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
+_MOVED = 1e-3
+_PARTS = 8
+_HELD = 2**22
+
+
+def whole_records(
+    sizes: Sequence[int],
+    axes: Sequence[tuple[int, ...]],
+    tables: Sequence[FloatArray],
+    count: int,
+    *,
+    start: Codes | None = None,
+    seed: int = 0,
+) -> tuple[Codes, NDArray[np.int64]]:
+    """Distinct records (r, d) and how many there are of each, `count` in all, with tables near the given ones.
+
+    sizes: cells of every attribute; axes: positions of the attributes of each table; tables: not negative, shaped
+    by them, which are scaled to `count`. Lowers the sum of squares over the cells of all tables until a sweep
+    over all records gains little: a local optimum without a certificate. start: `count` records to change, by
+    default drawn along a tree of pairs. Above 131,072 records, copies of so many.
+    The seed makes public randomness: the same input gives the same records.
+    """
+    codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start.copy()
+    fitted = len(codes)
+    if fitted == 0:
+        return codes, np.empty(0, dtype=np.int64)
+    _Moves(sizes, axes, tables, codes, np.random.default_rng(seed)).run()
+    codes, counts = np.unique(codes, axis=0, return_counts=True)
+    if fitted == count:
+        return codes, counts.astype(np.int64)
+    # neighbours share their rounding, so groups of like records keep their shares
+    ends = np.rint(np.cumsum(counts) * (count / fitted)).astype(np.int64)
+    return codes, np.diff(ends, prepend=0)
+
+
+class _Side:
+    """The tables that hold an attribute, its cells as columns and all others' as rows below each other."""
+
+    def __init__(self, attribute: int, cells: int, axes: Sequence[tuple[int, ...]], away: Sequence[FloatArray]) -> None:
+        held = [(a, t) for a, t in zip(axes, away, strict=True) if attribute in a]
+        self.cells, self.count = cells, len(held)
+        self.tables = [np.moveaxis(t, a.index(attribute), -1) for a, t in held]
+        rows = [t.size // cells for t in self.tables]
+        self.starts = np.cumsum([0, *rows])
+        width = max((len(a) for a, _ in held), default=1) - 1
+        self.others = np.zeros((width, self.count), dtype=np.intp)
+        self.strides = np.zeros((width, self.count), dtype=np.int64)
+        for t, (a, _) in enumerate(held):
+            rest = [j for j in a if j != attribute]
+            self.others[: len(rest), t] = rest
+            steps = np.cumprod([1, *reversed(self.tables[t].shape[1:-1])])[::-1]
+            self.strides[: len(rest), t] = steps[: len(rest)]
+
+    def rows(self, codes: Codes) -> NDArray[np.int64]:
+        """(r, tables) the row of every record in every table."""
+        out = np.broadcast_to(self.starts[:-1], (len(codes), self.count)).copy()
+        for other, stride in zip(self.others, self.strides, strict=True):
+            out += codes[:, other] * stride
+        return out
+
+    def read(self) -> FloatArray:
+        """(rows, cells) of all tables."""
+        return np.concatenate([t.reshape(-1, self.cells) for t in self.tables])
+
+    def write(self, stacked: FloatArray) -> None:
+        """Put them back."""
+        for t, a, b in zip(self.tables, self.starts[:-1], self.starts[1:], strict=True):
+            t[...] = stacked[a:b].reshape(t.shape)
+
+
+class _Moves:
+    """Records and the differences between their tables and those wanted."""
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        axes: Sequence[tuple[int, ...]],
+        tables: Sequence[FloatArray],
+        codes: Codes,
+        random: np.random.Generator,
+    ) -> None:
+        self.codes, self.random = codes, random
+        self.away: list[FloatArray] = []
+        for a, wanted in zip(axes, tables, strict=True):
+            total = float(wanted.sum())
+            share = wanted / total if total > 0 else np.full(wanted.shape, 1 / wanted.size)
+            self.away.append(_counted(codes, a, wanted.shape) - len(codes) * share)
+        self.sides = [_Side(i, n, axes, self.away) for i, n in enumerate(sizes)]
+
+    def run(self) -> None:
+        """Sweep over all attributes until little is gained."""
+        squares = self._squares()
+        for _ in range(_SWEEPS):
+            moved = sum(self._sweep(i) for i in self.random.permutation(len(self.sides)).tolist())
+            before, squares = squares, self._squares()
+            if moved <= _MOVED * self.codes.size or squares > (1 - _FALL) * before:
+                break
+
+    def _squares(self) -> float:
+        return sum(float(np.vdot(t, t)) for t in self.away)
+
+    def _sweep(self, attribute: int) -> int:
+        """Every record once, a part of them at a time; how many moved."""
+        side, count = self.sides[attribute], len(self.codes)
+        if side.count == 0 or side.cells == 1:
+            return 0
+        stacked, moved = side.read(), 0
+        parts = max(min(_PARTS, count // 64), math.ceil(count * (side.cells + side.count) / _HELD), 1)
+        for chosen in np.array_split(self.random.permutation(count), parts):
+            records, cells = self._moved(side, stacked, self.codes[chosen], attribute)
+            self.codes[chosen[records], attribute] = cells
+            moved += len(records)
+        side.write(stacked)
+        return moved
+
+    def _moved(
+        self, side: _Side, stacked: FloatArray, codes: Codes, attribute: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which of these records move and to which cell; the tables follow, in place."""
+        from scipy.sparse import csr_array  # noqa: PLC0415  (heavy)
+
+        rows, now, each = side.rows(codes), codes[:, attribute], np.arange(len(codes))
+        ends = np.arange(0, rows.size + 1, side.count)
+        across = csr_array((np.ones(rows.size), rows.reshape(-1), ends), shape=(len(codes), len(stacked)))
+        # half of what the squares grow by: moving a record adds 1 to a cell of each table and takes 1 from another
+        growth = np.asarray(across @ stacked, dtype=np.float64)
+        growth += side.count - growth[each, now][:, None]
+        growth[each, now] = 0.0
+        best = growth.argmin(axis=1)
+        gain = np.flatnonzero(growth[each, best] < -1e-9)
+
+        def change(records: NDArray[np.intp]) -> FloatArray:
+            at = rows[records] * side.cells
+            into, out = (at + x[records, None] for x in (best, now))
+            new = np.bincount(into.reshape(-1), minlength=stacked.size)
+            return (new - np.bincount(out.reshape(-1), minlength=stacked.size)).astype(np.float64)
+
+        if len(gain) == 0:
+            return gain, best[gain]
+        moves, own = change(gain), len(gain) * side.count
+        # for a random share s of them the squares grow by 2 (slope s + bend s^2 / 2) in expectation
+        slope, bend = float(stacked.reshape(-1) @ moves) + own, float(moves @ moves) - 2 * own
+        share = 1.0 if bend <= 0 else min(1.0, -slope / bend)
+        if share < 1:
+            gain = gain[self.random.random(len(gain)) < share]
+            moves = change(gain)
+        stacked += moves.reshape(stacked.shape)
+        return gain, best[gain]
+
+
+def _counted(codes: Codes, axes: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+    """The table of the records."""
+    places = np.ravel_multi_index(tuple(codes[:, i] for i in axes), shape) if axes else np.zeros(len(codes), np.intp)
+    return np.bincount(places, minlength=math.prod(shape)).astype(np.float64).reshape(shape)

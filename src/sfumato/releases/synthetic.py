@@ -1,0 +1,130 @@
+"""Whole records with about the answers of a release: a table that looks like the one that was measured."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.codec import write_atomically
+from sfumato.errors import InvalidInput
+from sfumato.estimate.integers import Whole, answers_of, whole_counts
+from sfumato.estimate.possible import CellCounts
+from sfumato.frames import Frame, safe_text
+from sfumato.workloads import RECORDS
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["Synthetic", "synthetic"]
+
+_MAX_CODES = 2**29
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Synthetic:
+    """Records whose answers are near the projected answers of a release. They cost no privacy, and are nobody's.
+
+    codes: (n, d) the cell of every attribute; labels: per attribute the cells' texts. left_out: attributes that
+    no query mentions, about which nothing was measured. rmse: root mean squared difference of their answers from
+    the projected ones, scaled to n; table_error: mean over tables of the sum of |differences| / n, where a table is
+    one block of queries that count records (None: no query does). What they are off the truth by beyond that is in the release's own intervals alone.
+    """
+
+    attributes: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    codes: NDArray[np.int32]
+    left_out: tuple[str, ...]
+    rmse: float
+    table_error: float | None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def frame(self) -> Frame:
+        """One row per record, the cells' texts under their attributes' names."""
+        return Frame({a: column.tolist() for a, column in zip(self.attributes, self._texts(self.labels), strict=True)})
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row per record."""
+        return self.frame().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame, one row per record."""
+        return self.frame().to_polars()
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row per record."""
+        return self.frame().to_arrow()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a CSV file that must not exist; texts that a spreadsheet would compute are defused."""
+        place = Path(path)
+        if place.exists():
+            raise InvalidInput(f"{place} exists; choose another name, or remove it")
+        safe = tuple(tuple(safe_text(t) for t in texts) for texts in self.labels)
+        columns = [column.tolist() for column in self._texts(safe)]
+
+        def write(partial: Path) -> None:
+            with partial.open("w", encoding="utf-8", newline="") as handle:
+                lines = csv.writer(handle, lineterminator="\n")
+                lines.writerow([safe_text(a) for a in self.attributes])
+                lines.writerows(zip(*columns, strict=True))
+
+        write_atomically(place, write)
+
+    def _texts(self, labels: tuple[tuple[str, ...], ...]) -> list[NDArray[np.object_]]:
+        return [np.array(texts, dtype=object)[self.codes[:, i]] for i, texts in enumerate(labels)]
+
+    def explain(self) -> str:
+        """What they hold, and how near their answers are to those of the release."""
+        left = "" if not self.left_out else f"; left out, as no query mentions them: {', '.join(self.left_out)}"
+        tables = "" if self.table_error is None else f", tables {self.table_error:.2%} of the records (mean)"
+        return (
+            f"{len(self):,} synthetic records over {', '.join(self.attributes) or 'no attributes'}{left}\n"
+            f"  their answers are {self.rmse:,.3g} off the projected ones (root mean square){tables}"
+        )
+
+    def __repr__(self) -> str:
+        left = f" ({len(self.left_out)} left out)" if self.left_out else ""
+        tables = "" if self.table_error is None else f", table error {self.table_error:.2%}"
+        return f"<Synthetic: {len(self):,} records, {len(self.attributes)} attributes{left}, rmse {self.rmse:,.3g}{tables}>"
+
+
+def synthetic(release: Release, records: int | None) -> Synthetic:
+    """See `Release.synthetic`."""
+    whole = release if release.projection is not None else release.project()
+    found, work = whole.projection, whole.plan.workload
+    assert found is not None
+    mass = float(found.possible.table(()))
+    count = round(mass) if records is None else records
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        raise InvalidInput(f"records is a whole number of at least 0, or None for the released total, not {records!r}")
+    names = work.domain.ordered({a for i in work.items for a in i.attributes})
+    if count * max(len(names), 1) > _MAX_CODES:
+        raise InvalidInput(f"{count:,} records of {len(names)} attributes are too many to list; ask for fewer")
+    held = whole_counts(found, work, int(count))
+    away = answers_of(held, work) - found.answers * (count / mass if mass > 0 else 0.0)
+    ends = np.cumsum([q.rows for q in work.blocks])[:-1]
+    parts = zip(np.split(away, ends), work.blocks, strict=True)
+    tables = [float(np.abs(part).sum()) / max(int(count), 1) for part, q in parts if q.unit == RECORDS]
+    labels = tuple(work.domain[a].labels for a in names)
+    left = tuple(a for a in work.domain.names if a not in names)
+    error = math.sqrt(float(np.mean(away**2)))
+    return Synthetic(names, labels, _codes(held, names), left, error, float(np.mean(tables)) if tables else None)
+
+
+def _codes(held: Whole, names: tuple[str, ...]) -> NDArray[np.int32]:
+    """(n, d) every record by itself, the attributes in this order."""
+    if isinstance(held, CellCounts):
+        codes, counts = np.argwhere(held.values > 0).astype(np.int32), held.values[held.values > 0]
+    else:
+        codes, counts = held.codes, held.weights
+    order = [held.attributes.index(a) for a in names]
+    return np.repeat(codes, np.rint(counts).astype(np.int64), axis=0)[:, order]

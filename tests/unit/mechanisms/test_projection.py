@@ -1,0 +1,168 @@
+"""The projection mechanism: its forecast against what repeated releases show, and releases that are projected."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.estimate import widths
+from sfumato.mechanisms import run
+
+BUDGET = sf.approx(1, "1e-6")
+RNG = np.random.default_rng(7)
+SIGNS = RNG.choice([-1, 1], size=(128, 96))
+CUBE = sf.Domain({f"x{i}": sf.Booleans() for i in range(5)})
+AGES = sf.Domain({"age": sf.Integers(0, 19), "sex": sf.Booleans()})
+
+
+def _point(m: int, n: int, atoms: int) -> np.ndarray:
+    x = np.zeros(m, dtype=np.int64)
+    x[RNG.choice(m, atoms, replace=False)] = n // atoms
+    return x
+
+
+CASES = [
+    (sf.queries(SIGNS), _point(96, 60, 3), "hull"),
+    (sf.marginals(CUBE, order=2), _point(32, 60, 2), "hull"),
+    (sf.prefix(AGES, "age"), _point(40, 60, 2), "isotonic"),
+    (sf.identity(AGES, "age", "sex"), _point(40, 60, 2), "simplex"),
+]
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(("work", "x", "body"), CASES, ids=["signs", "pairs", "prefix", "cells"])
+def test_errors_are_at_most_what_was_forecast(work: sf.Workload, x: np.ndarray, body: str, neighbours: str) -> None:
+    """Mutants: the width without the number of records; raw errors of one block; the lever left out."""
+    n = int(x.sum())
+    plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism="projection", records=n)
+    assert plan.body == body
+    assert plan.forecast is not None
+    truth, raw, after = work.answer(x), [], []
+    for _ in range(25):
+        release = sf.release(plan, sf.Histogram(x.reshape(work.domain.shape)), ledger=None)
+        assert release.projection is not None
+        raw.append(np.mean((release.raw.answers - truth) ** 2))
+        after.append(np.mean((release.answers - truth) ** 2))
+        assert after[-1] <= raw[-1] * (1 + 1e-9)
+    # the noise of few answers varies: five standard errors
+    slack = 5 * np.std(raw) / np.sqrt(len(raw))
+    assert abs(np.mean(raw) - plan.forecast.raw**2) <= slack
+    assert np.mean(after) <= plan.rmse**2 + slack
+    if plan.forecast.bound is not None:
+        assert np.mean(after) <= plan.forecast.bound**2 + 5 * np.std(after) / np.sqrt(len(after))
+    assert plan.lower_bound is None
+    assert "projects" in str(plan)
+    assert plan.candidates["mechanism"][0] == "projection"
+
+
+def test_fewer_records_are_predicted_to_help_more() -> None:
+    """Mutant: crossover by the noise without its square."""
+    plan = sf.plan(sf.queries(SIGNS), BUDGET, neighbours="replace-one", mechanism="projection", records=10)
+    found = plan.forecast
+    assert found is not None
+    assert found.crossover is not None
+    here = round(found.crossover)
+    noise = found.raw if found.span is None else found.span
+    assert found.at(here // 2).bound < noise < found.at(2 * here).bound
+    assert found.at(here).bound == pytest.approx(noise, rel=0.01)
+    assert "predicted to help" in found.at(max(1, here // 50)).verdict
+    assert found.at(1).rmse < found.at(10).rmse
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_width_bounds_hold_for_the_worst_tables(known: bool) -> None:
+    """On every corner and on mixtures, for the simplex and the cone. Mutant: the cone's lever left out."""
+    rng = np.random.default_rng(3)
+    matrix = np.vstack([np.ones(6), rng.integers(0, 2, size=(5, 6))]).astype(float)
+    from sfumato.estimate.hull import hull
+    from sfumato.operators import Dense
+
+    operator, sigma, n = Dense(matrix), 4.0, 5
+
+    def draws(count: int) -> np.ndarray:
+        return sigma * rng.normal(size=(6, count))
+
+    found = widths.forecast_of_hull("hull", operator, draws, sigma, n, total_known=known, count=4096)
+    assert found.bound is not None
+    worst = 0.0
+    for h in (*np.eye(6) * n, np.full(6, n / 6)):
+        errors = []
+        for z in draws(60).T:
+            fitted = hull(operator, matrix @ h + z, n if known else None).fitted
+            errors.append(np.mean((fitted - matrix @ h) ** 2))
+        worst = max(worst, np.mean(errors))
+    assert worst <= found.bound**2
+    if known:
+        assert worst > found.bound**2 / 8, "the bound is no bound to speak of"
+
+
+def test_binary_pairs_are_forecast_by_the_elliptope() -> None:
+    d, n = 15, 40
+    public = sf.Domain({f"x{i}": sf.Booleans() for i in range(d)})
+    plan = sf.plan(sf.marginals(public, order=2), BUDGET, neighbours="replace-one", mechanism="projection", records=n)
+    assert plan.body == "sdp"
+    assert plan.forecast is not None
+    assert plan.forecast.bound < plan.forecast.raw
+
+
+def test_plans_are_stored_and_told_apart(tmp_path: Path) -> None:
+    work = sf.marginals(CUBE, order=2)
+    plan = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="projection", records=50)
+    plain = replace(plan, body=None)
+    assert plan.fingerprint != plain.fingerprint
+    plan.save(tmp_path / "plan")
+    again = sf.load_plan(tmp_path / "plan")
+    assert again.fingerprint == plan.fingerprint
+    assert again.forecast == plan.forecast
+    x = _point(32, 50, 2).reshape(CUBE.shape)
+    made = sf.release(again, sf.Histogram(x), ledger=None, out=tmp_path / "release")
+    stored = sf.load_release(tmp_path / "release")
+    assert stored.answers.tolist() == made.answers.tolist()
+    assert stored.projection is not None
+
+
+def test_what_was_paid_for_is_kept_if_the_projection_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = sf.plan(sf.marginals(CUBE, order=2), BUDGET, neighbours="replace-one", mechanism="projection")
+
+    def fails(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(run.Release, "project", fails)
+    made = sf.release(plan, sf.Histogram(_point(32, 50, 2).reshape(CUBE.shape)), ledger=None)
+    assert made.projection is None
+    assert np.isfinite(made.answers).all()
+
+
+def test_queries_inside_large_tables_are_left_to_the_release() -> None:
+    """Their tables can be made to agree, but in the tables' norm; nothing is proved of the queries then."""
+    wide = sf.Domain({f"x{i}": sf.Integers(0, 9, outside="drop", missing="drop") for i in range(8)})
+    work = sf.stack(*(sf.prefix(wide, f"x{i}", by=[f"x{(i + 1) % 8}"]) for i in range(8)))
+    with pytest.raises(sf.PlanError, match="mechanism='projection'"):
+        sf.plan(work, BUDGET, neighbours="add-remove", mechanism="projection")
+    plan = sf.plan(work, BUDGET, neighbours="add-remove")
+    rows = np.random.default_rng(0).integers(0, 3, size=(200, 8))
+    pandas = pytest.importorskip("pandas")
+    made = sf.release(plan, pandas.DataFrame(rows, columns=list(wide.names)), ledger=None).project()
+    assert made.projection is not None
+    assert made.projection.body == "local"
+    tables = [made.table(f"x{i}") for i in range(8)]
+    assert min(t.values.min() for t in tables) >= -1e-9
+    assert np.ptp([t.values.sum() for t in tables]) < 1e-6
+    truth = np.stack([np.bincount(rows[:, i], minlength=10) for i in range(8)])
+    after, before = (np.stack([r.table(f"x{i}").values for i in range(8)]) for r in (made, made.raw))
+    assert np.linalg.norm(after - truth) < np.linalg.norm(before - truth)
+
+
+def test_many_tables_are_projected_together() -> None:
+    wide = sf.Domain({f"x{i}": sf.Integers(0, 3, outside="drop", missing="drop") for i in range(12)})
+    plan = sf.plan(sf.marginals(wide, order=2), BUDGET, neighbours="add-remove", mechanism="projection", records=150)
+    assert plan.body == "local"
+    rows = np.random.default_rng(1).integers(0, 2, size=(150, 12))
+    pandas = pytest.importorskip("pandas")
+    made = sf.release(plan, pandas.DataFrame(rows, columns=list(wide.names)), ledger=None)
+    pairs = [(i, j) for i in range(12) for j in range(i + 1, 12)]
+    truth = np.concatenate([np.bincount(rows[:, i] * 4 + rows[:, j], minlength=16) for i, j in pairs])
+    assert np.linalg.norm(made.answers - truth) < np.linalg.norm(made.raw.answers - truth)
+    assert made.answers.min() >= -1e-9
