@@ -20,7 +20,7 @@ __all__ = ["FITTED", "whole_records"]
 
 Codes = NDArray[np.int32]
 
-FITTED = 2**17
+FITTED = 2**16
 """Records that are fitted; more are copies of these."""
 _SWEEPS = 40
 _FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
@@ -43,7 +43,7 @@ def whole_records(
     sizes: cells of every attribute; axes: positions of the attributes of each table; tables: not negative, shaped
     by them, which are scaled to `count`. Lowers the sum of squares over the cells of all tables until a sweep
     over all records gains little: a local optimum without a certificate. start: `count` records to change, by
-    default drawn along a tree of pairs. Above 131,072 records, copies of so many.
+    default drawn along a tree of pairs. Above 65,536 records, copies of so many.
     The seed makes public randomness: the same input gives the same records.
     """
     codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start.copy()

@@ -19,7 +19,7 @@ from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import coefficients, quantise, row_basis
 from sfumato.strategies.optimum.largest_swap import swap_largest
 from sfumato.strategies.optimum.rows import Queries
-from sfumato.strategies.optimum.swap import SwapOptimum, swap_optimum
+from sfumato.strategies.optimum.swap import SwapOptimum, swap_near, swap_optimum
 from sfumato.strategies.product import Product
 from sfumato.workloads.core import on_domain
 
@@ -27,6 +27,7 @@ __all__ = ["MAX_SWAP", "design"]
 
 MAX_SWAP = 256
 MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
+MAX_NEAR = 2_048  # likewise, not the optimum but 2 to 3 % above it
 _TOLERANCE = 1e-5
 _ROUGH = 1e-4  # above MAX_SWAP cells
 _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
@@ -40,8 +41,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the joint table of all that is asked; None where it does not apply.
 
     It does under Gaussian noise and a public total, for at most MAX_SWAP cells, or MAX_ALONE of a table that is asked
-    for as a whole, that are not simply asked for one by one: noise on every cell is then the optimum, and its integers
-    are small. No strategy for parts of the table errs less.
+    for as a whole (up to MAX_NEAR with a strategy near the optimum), that are not simply asked for one by one: noise
+    on every cell is then the optimum, and its integers are small. No strategy for parts of the table errs less.
     """
     names = _table(problem)
     blocks = problem.workload.blocks
@@ -63,7 +64,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     # what is measured and the total span the workload; either may have a part of the total
     whole = Stack((*(operator for operator, _ in operators), Total(domain.size)))
     basis = row_basis(gram + float(np.trace(gram)) / domain.size, whole, rank + 1)
-    if rank == 0 or found.gap > _GAP or (basis is None and rank + 1 < domain.size):
+    failed = found.gap > _GAP and domain.size <= MAX_ALONE
+    if rank == 0 or failed or (basis is None and rank + 1 < domain.size):
         return None
     build = functools.partial(_build, names, domain.shape, coefficients(found.strategy, basis), basis)
     return Design("factorization", build, 2.0**_BITS, found.lower_bound)
@@ -75,6 +77,8 @@ def _least_mean(
     matrix = None
     if sum(operator.shape[0] for operator, _ in operators) * len(gram) <= _MAX_ENTRIES:
         matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
+    if len(gram) > MAX_ALONE:
+        return swap_near(gram, progress=progress)
     tolerance = _TOLERANCE if len(gram) <= MAX_SWAP else _ROUGH
     return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
 
@@ -86,7 +90,7 @@ def _table(problem: Problem) -> tuple[str, ...] | None:
     names = {a for q in problem.workload.blocks for a in q.attributes}
     cells = math.prod(problem.sizes[a] for a in names)
     whole = problem.objective == "mean" and any(names == set(q.attributes) for q in problem.workload.blocks)
-    most = MAX_ALONE if whole else MAX_SWAP
+    most = MAX_NEAR if whole else MAX_SWAP
     return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
 
 

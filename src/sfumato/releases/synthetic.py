@@ -33,8 +33,9 @@ class Synthetic:
 
     codes: (n, d) the cell of every attribute; labels: per attribute the cells' texts. left_out: attributes that
     no query mentions, about which nothing was measured. rmse: root mean squared difference of their answers from
-    the projected ones, scaled to n; table_error: mean over tables of the sum of |differences| / n, where a table is
-    one block of queries that count records (None: no query does). What they are off the truth by beyond that is in the release's own intervals alone.
+    the projected ones, scaled to n. table_error: mean over tables of the sum of |differences| / n, where a table
+    is one block of queries that count records (None: no query does). How far the truth may be beyond that, only
+    the release's intervals say.
     """
 
     attributes: tuple[str, ...]
@@ -94,7 +95,8 @@ class Synthetic:
     def __repr__(self) -> str:
         left = f" ({len(self.left_out)} left out)" if self.left_out else ""
         tables = "" if self.table_error is None else f", table error {self.table_error:.2%}"
-        return f"<Synthetic: {len(self):,} records, {len(self.attributes)} attributes{left}, rmse {self.rmse:,.3g}{tables}>"
+        what = f"{len(self):,} records, {len(self.attributes)} attributes{left}"
+        return f"<Synthetic: {what}, rmse {self.rmse:,.3g}{tables}>"
 
 
 def synthetic(release: Release, records: int | None) -> Synthetic:

@@ -248,7 +248,14 @@ def table_chart(table: SmallTable) -> Spec:
     along = len(table.names) == 1 and table.ordered and len(table.rows) > 12
     spec = _pairs(table) if len(table.names) == 2 else _along(table) if along else _down(table)
     if _BEFORE in table.rows[0]:
-        ring: Spec = {"type": "point", "size": 30, "filled": False, "strokeWidth": 1.2, "opacity": 1}
+        # around the dot of a pair, on the bar of a single attribute
+        ring: Spec = {
+            "type": "point",
+            "size": 110 if len(table.names) == 2 else 30,
+            "filled": False,
+            "strokeWidth": 1.2,
+            "opacity": 1,
+        }
         ring |= {} if len(table.names) == 2 else {"color": "var(--series-2)"}
         spec["layer"].append({"mark": ring, "encoding": {"y" if along else "x": _count(_BEFORE)}})
         spec["encoding"]["tooltip"] = [*spec["encoding"]["tooltip"], tip(_BEFORE, "before projection", ",.6~r")]

@@ -102,7 +102,7 @@ def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
         "parts": sections.parts(found),
         "cells": sections.cells_text(plan.workload.domain.size),
         "attributes": sections.attributes(plan),
-        "errors": sections.errors(found, projected=projected),
+        "errors": sections.errors(found, projected=projected or plan.forecast is not None),
         "error_charts": error_charts,
         "worst_caption": caption,
         "worst": worst,

@@ -45,9 +45,11 @@ def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -
     names = len(plan.workload.domain.names)
     table = f"a table of {plural(names, 'attribute')}"
     typical = f"{show(plan.rmse)} {safe_text(plan.main_unit)}"
+    if plan.forecast is not None:
+        typical = f"at most {typical} once projected, {show(plan.forecast.raw)} before"
     if released:
         first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
-        if projected:
+        if projected and plan.forecast is None:
             first = f"{first[:-1]} before they were projected onto what is possible."
         return f"{first} They were released under {statement(plan.budget)}."
     first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
@@ -58,11 +60,12 @@ def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[
     """The strip of key figures: name, value, small print."""
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
-    when = ", before projection" if projected else ""
+    when = ", before projection" if projected or plan.forecast is not None else ""
+    typical = f"{unit}, root mean squared{when}" if plan.forecast is None else f"{unit} at most, once projected"
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
         ("Guarantee", _short(plan), plan.unit.describe()),
-        ("Typical error", show(plan.rmse), f"{unit}, root mean squared{when}"),
+        ("Typical error", show(plan.rmse), typical),
         ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
         ("Above the lower bound", "–", "no lower bound is known")
         if above is None
@@ -107,6 +110,7 @@ def protects(plan: Plan, *, released: bool) -> list[str]:
 
 def reading(plan: Plan, *, projected: bool = False) -> list[str]:
     """How to read an answer."""
+    projected = projected or plan.forecast is not None
     law = noise_name(plan)
     on_purpose = plan.bias_records is not None
     near = "near the exact one, with" if on_purpose else "the exact one plus"
@@ -199,6 +203,7 @@ def measured(plan: Plan) -> Section:
             ("Sensitivity", sensitivity_text(plan)),
             ("Objective", "largest standard error" if plan.objective == "max" else "mean squared error"),
             ("Exact up to", f"{plan.record_limit:,} records: beyond that integers of 64 bits would not suffice"),
+            *(() if plan.forecast is None else (("Projection", f"onto {plan.body!r}: {plan.forecast.verdict}"),)),
             *(("Note", safe_text(n)) for n in plan.notes),
         ],
     }
@@ -215,6 +220,8 @@ def _bar(name: str, note: str, value: float, widest: float, *, chosen: bool = Fa
 
 def _compared(plan: Plan) -> str:
     """What plans are compared by, and bounded in."""
+    if plan.forecast is not None:
+        return "root mean squared error, once projected"
     largest = plan.objective == "max"
     plain = plan.max_standard_error if largest else plan.rmse
     weighted = "" if math.isclose(plan.objective_value, plain, rel_tol=1e-6) else "weighted "
@@ -234,7 +241,7 @@ def _choice(plan: Plan, count: int) -> str:
 def _distance(plan: Plan) -> str:
     above = above_bound(plan)
     if above is None:
-        if plan.bias_records is not None:
+        if plan.bias_records is not None or plan.forecast is not None:
             return "Lower bounds that are known are for unbiased answers, and these are not."
         return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
     return (

@@ -110,6 +110,9 @@ def test_attributes_may_be_called_like_columns(tmp_path: Path) -> None:
         assert lines[0].startswith("answer (attribute),unprojected (attribute),answer,")
         assert [line.split(",")[:2] for line in lines[1:4]] == [["false", "0"], ["false", "1"], ["false", "2"]]
         assert len(lines[0].split(",")) == len(lines[1].split(","))
+        other = (tmp_path / name / "tables" / "answer.Low.csv").read_text().splitlines()
+        assert other[0].startswith("answer (attribute),Low (attribute),answer,")
+        assert other[0].endswith(",standard_error,low,high")
 
 
 def test_pooling_and_comparing_take_the_unprojected_answers() -> None:

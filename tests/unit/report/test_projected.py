@@ -176,3 +176,20 @@ def test_hostile_labels_stay_text() -> None:
     text = render(released(sf.marginals(domain, order=2)).project())
     assert len(Page(text).scripts) == 3
     assert "alert(1)</script>" not in text
+
+
+def test_a_plan_that_projects_says_what_is_before_and_what_after() -> None:
+    plan = sf.plan(
+        sf.marginals(SPACE, order=2), sf.approx(1, "1e-6"), neighbours="replace-one", mechanism="projection", records=50
+    )
+    assert plan.forecast is not None
+    assert plan.rmse < plan.forecast.raw
+    after = sf.release(plan, sf.Histogram(COUNTS.reshape(SPACE.shape)), ledger=None)
+    for thing in (plan, after):
+        text = Page(render(thing)).text
+        assert f"at most {show(plan.rmse)} records once projected, {show(plan.forecast.raw)} before" in text
+        assert plan.forecast.verdict in text
+        assert "Every unprojected answer is" in text
+        assert "All of this is about the unprojected answers" in text
+        assert "before they were projected" not in text
+        assert "predicted weighted" not in text.lower()

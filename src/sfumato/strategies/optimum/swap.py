@@ -16,6 +16,7 @@ of `dual` asks of the m (m - 1) / 2 columns is read from matrices of m columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,9 +28,10 @@ from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.strategies.optimum.blocks import Block, IntArray, Spectrum, squared, units
 from sfumato.strategies.optimum.dual import Progress, cold_start, solve
+from sfumato.strategies.optimum.optimal import optimize
 from sfumato.strategies.optimum.reductions import Problem, read_problem
 
-__all__ = ["PairBlock", "SwapOptimum", "swap_optimum"]
+__all__ = ["PairBlock", "SwapOptimum", "swap_near", "swap_optimum"]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -209,3 +211,31 @@ def _centred(problem: Problem) -> FloatArray:
         )
     kept = values > 4 * len(gram) * _EPS * max(float(values[-1]), largest * 1e-2)
     return np.sqrt(values[kept])[:, None] * columns[:, kept].T
+
+
+def swap_near(gram: FloatArray, *, progress: Progress | None = None) -> SwapOptimum:
+    """A strategy near the optimum of larger domains, and a bound: that of the centred queries for add-remove.
+
+    Any offset of the queries is free, so F may be replaced by F - (row means) 1^T, whose optimum has columns of nearly
+    equal length; the longest distance between them is then what counts. The bound takes a pair u, v with weight in
+    proportion to v_u v_v, v the dual weights of that optimum: L = D_v - v v^T scaled, whose root is that of D_v
+    after a projection. `gram` is F^T F, (m, m).
+    """
+    means = gram.mean(axis=0)
+    found = optimize(gram - means - means[:, None] + means.mean(), ordered=True, progress=progress)
+    strategy, root = found.strategy - found.strategy.mean(axis=1)[:, None], np.sqrt(found.dual)
+    with single_thread():
+        product = strategy.T @ strategy
+        lengths = np.diag(product)
+        largest = float((lengths[:, None] + lengths[None, :] - 2 * product).max()) * (1 + 4 * _EPS)
+        whitened = gram * np.multiply.outer(root, root)
+        inner = whitened @ root
+        whitened -= np.multiply.outer(root, inner) + np.multiply.outer(inner, root)
+        whitened += np.multiply.outer(root, root) * float(root @ inner)
+        values = np.linalg.eigvalsh(whitened)
+    pairs = np.multiply.outer(found.dual, found.dual) * (2 / (1 - float(found.dual @ found.dual)))
+    np.fill_diagonal(pairs, 0.0)
+    kept = values[values > values[-1] * len(gram) * _EPS]
+    lower = math.sqrt(2 / (1 - float(found.dual @ found.dual))) * float(np.sqrt(kept).sum()) * (1 - 1e-9)
+    reach = math.sqrt(largest)
+    return SwapOptimum(strategy / reach, pairs, lower, found.upper_bound * reach * (1 + 1e-12), found.iterations)

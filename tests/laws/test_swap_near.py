@@ -1,0 +1,41 @@
+"""Replace-one above the sizes whose optimum is searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Domain, Integers
+from sfumato.mechanisms import swap as swap_mechanism
+from sfumato.mechanisms.choose import plan
+from sfumato.privacy.budget import Budget
+from sfumato.strategies.optimum.swap import swap_near, swap_optimum
+from sfumato.workloads import Workload, prefix, ranges
+
+
+@pytest.mark.parametrize("ask", [prefix, ranges])
+def test_near_strategies_are_between_the_bound_and_a_few_percent(
+    ask: Callable[[Domain, str], Workload], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What larger domains get, on one that has the optimum. Mutants: dual weights squared; the longest column."""
+    domain = Domain({"a": Integers(0, 39)})
+    work = ask(domain, "a")
+    matrix = np.asarray(work.operator.dense(), dtype=np.float64)
+    best, near = swap_optimum(matrix=matrix), swap_near(matrix.T @ matrix)
+    assert near.lower_bound <= best.upper_bound
+    assert best.lower_bound <= near.upper_bound <= 1.05 * best.upper_bound
+    assert near.lower_bound >= 0.9 * best.lower_bound
+    assert near.pairs[np.triu_indices(40, 1)].sum() == pytest.approx(1)
+    centred = matrix - matrix.mean(axis=1)[:, None]
+    attained = np.linalg.norm(centred @ np.linalg.pinv(near.strategy))
+    columns = near.strategy.T
+    longest = max(np.linalg.norm(a - b) for a in columns for b in columns)
+    assert longest <= 1
+    assert attained * longest == pytest.approx(near.upper_bound, rel=1e-6)
+    monkeypatch.setattr(swap_mechanism, "MAX_ALONE", 16)
+    monkeypatch.setattr(swap_mechanism, "MAX_SWAP", 16)
+    made = plan(work, Budget.gdp(1), neighbours="replace-one", mechanism="factorization")
+    assert made.rmse == pytest.approx(near.upper_bound / np.sqrt(len(work)), rel=1e-4)
+    assert made.lower_bound == pytest.approx(near.lower_bound / np.sqrt(len(work)), rel=1e-6)
