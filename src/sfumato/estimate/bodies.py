@@ -31,6 +31,7 @@ BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+lo
 _HULL_CELLS = 2**14
 _HULL_TABLES = 200
 _MAX_CELLS = 2**24
+_ALIKE = 1e-9
 _STARTED = 2_000  # records that a search begins with
 _ROUNDS = 25  # of a search: more fit the noise rather than the table
 
@@ -239,7 +240,9 @@ def _local(task: Task) -> Projection:
         if task.covariance.ndim != 1:
             raise InvalidInput("body='local' weights tables by their variances; give covariance= of shape (k,)")
         whitener(task.covariance, len(task.answers))
-        spread = np.array([task.covariance[a:b].mean() for a, b in places])
+        if any(np.ptp(task.covariance[a:b]) > _ALIKE * task.covariance[a] for a, b in places):
+            raise InvalidInput("body='local' needs variances that are alike within each table; for others take 'exact'")
+        spread = np.array([task.covariance[a] for a, _ in places])
     values = [task.answers[a:b].reshape(s) for (a, b), s in zip(places, shapes, strict=True)]
     sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
     done = local(sizes, sets, values, spread, task.total, progress=task.progress)

@@ -55,12 +55,11 @@ def whole_counts(found: Projection, work: Workload, total: int) -> Whole:
         sizes = work.domain.sizes(wanted[0])
         codes, counts = whole_records(sizes, *wanted[1], total)
         return RecordCounts(wanted[0], sizes, codes, counts.astype(np.float64))
-    counts = round_records(held.weights, total)
-    rounded = _records(held.attributes, held.sizes, held.codes, counts)
-    if not _tables_asked(work) or total > FITTED:
-        return rounded
-    codes, counts = whole_records(held.sizes, *wanted[1], total, start=np.repeat(held.codes, counts, axis=0))
-    return _nearer(found, work, total, [rounded, _records(held.attributes, held.sizes, codes, counts)])
+    codes, counts = held.codes, round_records(held.weights, total)
+    if _tables_asked(work) and total <= FITTED:
+        codes, counts = whole_records(held.sizes, *wanted[1], total, start=np.repeat(codes, counts, axis=0))
+    kept = counts > 0
+    return RecordCounts(held.attributes, held.sizes, codes[kept], counts[kept].astype(np.float64))
 
 
 def _joined(held: Possible) -> Possible:
@@ -93,15 +92,14 @@ def _tables_asked(work: Workload) -> bool:
 def _cells(held: CellCounts, work: Workload, total: int) -> CellCounts:
     operator, flat = joint_operator(work), held.values.reshape(-1)
     mass = float(flat.sum())
-    scaled = flat * (total / mass) if mass > 0 and abs(total - mass) >= 1 else flat
+    scaled = flat / mass * total if mass > 0 and abs(total - mass) >= 1 else flat
     best = controlled(scaled, operator, total)
     if best is not None:
         return CellCounts(held.attributes, best.astype(np.float64).reshape(held.values.shape))
-    tried = [f(scaled, total) for f in (round_to_total, round_records)]
+    away = _squares(operator, np.asarray(operator.matvec(scaled), dtype=np.float64))
+    nearest = min((f(scaled, total) for f in (round_to_total, round_records)), key=away)
     if _tables_asked(work) and total <= FITTED:
-        tried.append(_changed(held, work, tried[1]))
-    asked = np.asarray(operator.matvec(scaled), dtype=np.float64)
-    nearest = min(tried, key=_distance(operator, asked))
+        nearest = min(nearest, _changed(held, work, nearest), key=away)
     return CellCounts(held.attributes, nearest.astype(np.float64).reshape(held.values.shape))
 
 
@@ -115,22 +113,8 @@ def _changed(held: CellCounts, work: Workload, counts: NDArray[np.int64]) -> NDA
     return cells.reshape(-1)
 
 
-def _distance(operator: LinearOperator, asked: FloatArray) -> Callable[[NDArray[np.int64]], float]:
+def _squares(operator: LinearOperator, asked: FloatArray) -> Callable[[NDArray[np.int64]], float]:
     def squares(cells: NDArray[np.int64]) -> float:
         return float(np.sum((np.asarray(operator.matvec(cells), dtype=np.float64) - asked) ** 2))
 
     return squares
-
-
-def _nearer(found: Projection, work: Workload, total: int, tried: list[RecordCounts]) -> RecordCounts:
-    """The records whose answers are nearest to the scaled projection's."""
-    mass = float(found.possible.table(()))
-    asked = found.answers * (total / mass if mass > 0 else 0.0)
-    return min(tried, key=lambda held: float(np.sum((answers_of(held, work) - asked) ** 2)))
-
-
-def _records(
-    names: tuple[str, ...], sizes: tuple[int, ...], codes: NDArray[np.int32], counts: NDArray[np.int64]
-) -> RecordCounts:
-    kept = counts > 0
-    return RecordCounts(names, sizes, codes[kept], counts[kept].astype(np.float64))

@@ -46,12 +46,13 @@ def whole_records(
     default drawn along a tree of pairs. Above 65,536 records, copies of so many.
     The seed makes public randomness: the same input gives the same records.
     """
-    codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start.copy()
+    codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start
     fitted = len(codes)
     if fitted == 0:
         return codes, np.empty(0, dtype=np.int64)
-    _Moves(sizes, axes, tables, codes, np.random.default_rng(seed)).run()
-    codes, counts = np.unique(codes, axis=0, return_counts=True)
+    moves = _Moves(sizes, axes, tables, codes, np.random.default_rng(seed))
+    moves.run()
+    codes, counts = np.unique(moves.codes, axis=0, return_counts=True)
     if fitted == count:
         return codes, counts.astype(np.int64)
     # neighbours share their rounding, so groups of like records keep their shares
@@ -67,21 +68,22 @@ class _Side:
         self.cells, self.count = cells, len(held)
         self.tables = [np.moveaxis(t, a.index(attribute), -1) for a, t in held]
         rows = [t.size // cells for t in self.tables]
-        self.starts = np.cumsum([0, *rows])
+        self.starts = np.cumsum([0, *rows], dtype=np.int32)
         width = max((len(a) for a, _ in held), default=1) - 1
         self.others = np.zeros((width, self.count), dtype=np.intp)
-        self.strides = np.zeros((width, self.count), dtype=np.int64)
+        self.strides = np.zeros((width, self.count), dtype=np.int32)
         for t, (a, _) in enumerate(held):
             rest = [j for j in a if j != attribute]
             self.others[: len(rest), t] = rest
             steps = np.cumprod([1, *reversed(self.tables[t].shape[1:-1])])[::-1]
             self.strides[: len(rest), t] = steps[: len(rest)]
 
-    def rows(self, codes: Codes) -> NDArray[np.int64]:
+    def rows(self, codes: Codes) -> Codes:
         """(r, tables) the row of every record in every table."""
-        out = np.broadcast_to(self.starts[:-1], (len(codes), self.count)).copy()
+        out = np.zeros((len(codes), self.count), dtype=np.int32)
         for other, stride in zip(self.others, self.strides, strict=True):
-            out += codes[:, other] * stride
+            out += codes.take(other, axis=1) * stride
+        out += self.starts[:-1]
         return out
 
     def read(self) -> FloatArray:
@@ -105,7 +107,8 @@ class _Moves:
         codes: Codes,
         random: np.random.Generator,
     ) -> None:
-        self.codes, self.random = codes, random
+        # parts of records that are alike would all see the same gaps
+        self.codes, self.random = codes[random.permutation(len(codes))], random
         self.away: list[FloatArray] = []
         for a, wanted in zip(axes, tables, strict=True):
             total = float(wanted.sum())
@@ -132,9 +135,9 @@ class _Moves:
             return 0
         stacked, moved = side.read(), 0
         parts = max(min(_PARTS, count // 64), math.ceil(count * (side.cells + side.count) / _HELD), 1)
-        for chosen in np.array_split(self.random.permutation(count), parts):
-            records, cells = self._moved(side, stacked, self.codes[chosen], attribute)
-            self.codes[chosen[records], attribute] = cells
+        for part in np.array_split(self.codes, parts):
+            records, cells = self._moved(side, stacked, part, attribute)
+            part[records, attribute] = cells
             moved += len(records)
         side.write(stacked)
         return moved
@@ -146,20 +149,19 @@ class _Moves:
         from scipy.sparse import csr_array  # noqa: PLC0415  (heavy)
 
         rows, now, each = side.rows(codes), codes[:, attribute], np.arange(len(codes))
-        ends = np.arange(0, rows.size + 1, side.count)
+        ends = np.arange(0, rows.size + 1, side.count, dtype=np.int32)
         across = csr_array((np.ones(rows.size), rows.reshape(-1), ends), shape=(len(codes), len(stacked)))
         # half of what the squares grow by: moving a record adds 1 to a cell of each table and takes 1 from another
-        growth = np.asarray(across @ stacked, dtype=np.float64)
+        growth = np.zeros((len(codes), side.cells))
+        growth[:, 1:] = np.asarray(across @ (stacked[:, 1:] - stacked[:, :1]), dtype=np.float64)
         growth += side.count - growth[each, now][:, None]
-        growth[each, now] = 0.0
         best = growth.argmin(axis=1)
         gain = np.flatnonzero(growth[each, best] < -1e-9)
 
         def change(records: NDArray[np.intp]) -> FloatArray:
-            at = rows[records] * side.cells
-            into, out = (at + x[records, None] for x in (best, now))
-            new = np.bincount(into.reshape(-1), minlength=stacked.size)
-            return (new - np.bincount(out.reshape(-1), minlength=stacked.size)).astype(np.float64)
+            at = rows[records].astype(np.intp) * side.cells
+            into, out = (np.bincount((at + x[records, None]).reshape(-1), minlength=stacked.size) for x in (best, now))
+            return (into - out).astype(np.float64)
 
         if len(gain) == 0:
             return gain, best[gain]

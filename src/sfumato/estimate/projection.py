@@ -16,7 +16,7 @@ from sfumato.errors import InvalidInput
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
 from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
-from sfumato.operators.base import FloatArray
+from sfumato.operators.base import FloatArray, real_array
 from sfumato.workloads import Workload
 
 __all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
@@ -40,10 +40,10 @@ class Projection:
     answers: (k,) in the units they came in. possible: what they are the answers of. gap: a bound on the
     squared distance between `answers` and the true projection onto the body, in the projected norm;
     `certified` says whether it is proved. moved: distance from the noisy answers in that norm.
-    `realisable`: some table of nonnegative (fractional) counts has exactly these answers; the local and
-    "sdp" bodies are larger than that. `rounded`: where the counts were made whole afterwards, the root mean
-    squared change of the answers by that; `gap` and `moved` are those before. `norm`: what distances count,
-    "answers" (all alike) or "noise" (deviations in units of the noise).
+    `realisable`: a table of nonnegative (fractional) counts with exactly these answers was found; the local and
+    "sdp" bodies are larger than that, and whether there is one is not known then. `rounded`: where the counts were
+    made whole afterwards, the root mean squared change of the answers by that; `gap` and `moved` are those before.
+    `norm`: that of the distances, "answers" (all weigh the same) or "noise" (weighted by a covariance).
     """
 
     answers: FloatArray
@@ -144,17 +144,22 @@ def read_task(
     """The arguments, checked."""
     if not isinstance(work, Workload):
         raise InvalidInput("project needs the workload that the answers are of, made by sf.marginals, sf.queries, ...")
-    given = np.asarray(answers, dtype=np.float64)
+    given = real_array(answers, "answers").astype(np.float64)
     if given.shape != (len(work),):
         raise InvalidInput(f"answers have shape {given.shape}; the workload has {len(work):,} queries")
     if not np.isfinite(given).all():
         raise InvalidInput("answers must be finite numbers")
-    if total is not None and (isinstance(total, bool) or not math.isfinite(total) or total < 0):
+    number = isinstance(total, (int, float, np.integer, np.floating)) and not isinstance(total, bool)
+    if total is not None and not (number and math.isfinite(total) and total >= 0):
         raise InvalidInput(f"total is the known number of records (1 for normalised answers) or None, not {total!r}")
     if space not in ("answers", "measurements"):
         raise InvalidInput(f"space must be 'answers' or 'measurements', not {space!r}")
     if space == "measurements" and covariance is None:
         raise InvalidInput("space='measurements' weights by the noise of the measured values: give covariance=")
     residuals = covariance if isinstance(covariance, ResidualNoise) else None
-    spread = None if covariance is None or residuals else np.asarray(covariance, dtype=np.float64)
+    spread: FloatArray | None = None
+    if covariance is not None and not isinstance(covariance, ResidualNoise):
+        spread = real_array(covariance, "covariance").astype(np.float64)
+    if spread is not None and spread.shape == (len(work),) * 2 and not np.any(spread - np.diag(np.diag(spread))):
+        spread = np.diag(spread).copy()
     return Task(work, given, None if total is None else float(total), spread, residuals, progress)

@@ -20,7 +20,7 @@ _SECONDS = 5.0
 
 def round_to_total(values: FloatArray, total: int) -> NDArray[np.int64]:
     """(m,) whole numbers that sum to `total`, each the floor or the ceiling of a share of it: largest remainders."""
-    share = values * (total / values.sum()) if values.sum() > 0 else np.full(len(values), total / len(values))
+    share = values / values.sum() * total if values.sum() > 0 else np.full(len(values), total / len(values))
     whole = np.floor(share + 1e-9).astype(np.int64)
     missing = total - int(whole.sum())
     if missing:
@@ -36,7 +36,7 @@ def round_records(weights: FloatArray, total: int) -> NDArray[np.int64]:
     """
     if weights.sum() <= 0:
         return round_to_total(weights, total)
-    ends = np.rint(np.cumsum(weights) * (total / weights.sum())).astype(np.int64)
+    ends = np.rint(np.cumsum(weights) / weights.sum() * total).astype(np.int64)
     ends[-1] = total
     return np.diff(ends, prepend=0)
 

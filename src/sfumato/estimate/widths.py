@@ -98,6 +98,11 @@ class Forecast:
         """Whether projection is predicted to help, cannot hurt, or what is unknown, with the numbers."""
         if self.span is not None and self.span < 0.99 * self.raw and (self.bound is None or self.span <= self.bound):
             return f"predicted to help: rmse at most {self.span:,.4g} after projection, {self.raw:,.4g} without"
+        if self.crossover is not None and self.records is not None and self.rmse >= self.raw and self.crossover >= 1:
+            return (
+                f"cannot hurt in its norm; at {self.records:,} records no better error is proved (below "
+                f"{self.crossover:,.3g} it is), but it helps where tables are sparse"
+            )
         if self.crossover is None or self.crossover < 1:
             return "cannot hurt in its norm; no number of records is known below which it must help"
         proved = f"below {self.crossover:,.3g} records it is proved to help"

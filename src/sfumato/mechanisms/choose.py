@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,7 @@ _OBJECTIVES = ("mean", "max")
 _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3
 _ALIKE = 5e-4
+_HINT_CELLS, _HINT_TABLES = 512, 50  # up to which Laplace noise is tried beside Gaussian noise
 
 
 def plan(
@@ -98,11 +100,29 @@ def plan(
     if mechanism == "projection":
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *table, *considered))
-    return replace(best, bound=max(bounds) if bounds else None, considered=table + considered)
+    notes = best.notes if noise is not None or mechanism != "auto" else (*best.notes, *_laplace_hint(problem, best))
+    return replace(best, bound=max(bounds) if bounds else None, considered=table + considered, notes=notes)
+
+
+def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
+    """That Laplace noise on the queries, the cells or their trees, which take no search, errs less for the epsilon."""
+    small = problem.workload.shape[1] <= _HINT_CELLS and problem.workload.tables <= _HINT_TABLES
+    if problem.budget.kind != "approx" or problem.noise != "gaussian" or not small:
+        return ()
+    other = replace(problem, noise="laplace")
+    plans = [p for name in ("direct", "tree") for p in _candidates(other, name, None)[0]]
+    least = min((p.objective_value for p in plans), default=math.inf)
+    if least >= best.objective_value:
+        return ()
+    what = "rmse" if problem.objective == "mean" else "largest standard error"
+    return (
+        f"Laplace noise errs less here ({what} at most {least:,.5g}) and spends no delta: ask for noise='laplace', "
+        f"or for pure epsilon by sf.pure({float(problem.budget.laplace_epsilon):.6g})",
+    )
 
 
 def _projected_line(best: Plan) -> Candidate:
-    return Candidate("projection", best.strategy.summary, best.rmse, best.max_standard_error, "chosen", best.rmse)
+    return Candidate("projection", best.strategy.summary, best.rmse, best.max_standard_error, "asked for", best.rmse)
 
 
 def _compared(
@@ -112,7 +132,7 @@ def _compared(
     plans = list(plans)
     # of these the textbooks' lines say more
     lines = [c for c in considered if c.mechanism not in ("direct", "tree")]
-    others = ("approximate",) if mechanism == "auto" else ("factorization", "marginals", "approximate")
+    others = ("approximate",) if mechanism in ("auto", "projection") else ("factorization", "marginals", "approximate")
     for name in (n for n in others if n != mechanism):
         found, refused = _candidates(problem, name, progress)
         plans += found

@@ -40,6 +40,8 @@ def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
         chosen = suits(plans[0].workload, total) if body == "auto" else body
     except InvalidInput as reason:
         raise PlanError(f"mechanism='projection': {reason}") from reason
+    if chosen == "hull" and total is None:
+        chosen = "cone"
     found = [replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen), bound=None) for p in plans]
     return min(found, key=lambda p: (p.rmse, p.objective_value))
 
@@ -52,7 +54,7 @@ def forecast(plan: Plan, body: str) -> Forecast:
     if rows > _MOST_ANSWERS or any(e.mean is not None for e in plan.entries):
         return known
     try:
-        if body in ("simplex", "isotonic", "hull", "exact"):
+        if body in ("simplex", "isotonic", "hull", "cone", "exact"):
             operator = joint_operator(plan.workload)
             if operator.shape[1] > _MOST_CELLS or rows * _DRAWS > 2**28:
                 return known

@@ -29,7 +29,7 @@ from sfumato.releases.files import Draft, result_hash, write_release
 from sfumato.strategies.base import Strategy
 from sfumato.workloads import Workload
 
-__all__ = ["release"]
+__all__ = ["projected_release", "release"]
 
 _PARTS: dict[str, Any] = {
     "workload": Workload,
@@ -90,7 +90,7 @@ def release(
         )
         try:
             result = Release(plan, measured, _provenance(receipt, snapshot, versions, one_shot=not account.durable))
-            result = _projected(result, plan)
+            result = projected_release(result, plan)
             if draft is not None:
                 write_release(result, draft.partial)
                 draft.publish()
@@ -123,7 +123,7 @@ def _check(plan: Plan) -> tuple[Block | Family, ...]:
     return blocks
 
 
-def _projected(result: Release, plan: Plan) -> Release:
+def projected_release(result: Release, plan: Plan) -> Release:
     """The release with its answers projected, where the plan says so."""
     if plan.body is None:
         return result

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sfumato.mechanisms.marginals import tables_bound
+from sfumato.mechanisms.matrix import laplace_note
 from sfumato.mechanisms.tree import is_ordered
 from sfumato.operators import Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
@@ -46,7 +48,8 @@ def designs(problem: Problem) -> list[Design]:
     if problem.noise != "laplace" or problem.known:
         return []
     names = problem.workload.domain.ordered({a for i in problem.workload.items for a in i.attributes})
-    if not 0 < len(names) <= _MOST_ATTRIBUTES:
+    # of one attribute the L1 optimum is the whole answer
+    if not 1 < len(names) <= _MOST_ATTRIBUTES:
         return []
     if sum(2 ** len(q.attributes) for q in problem.workload.blocks) > _MOST_SUBSETS:
         return []
@@ -73,7 +76,10 @@ def _design(problem: Problem, names: tuple[str, ...], found: _Found) -> Design:
         multiples = tuple(int(m) for m in np.maximum(1, np.rint(s * real)))
         return WeightedTables(names, found.factors, sets, multiples, public)
 
-    return Design("marginals", build, 2.0**_BITS / float(real.min()))
+    # what is proved of Gaussian noise is in closed form for tables; on a plain lattice noise may vary less than that
+    bound = None if problem.unit_lattice else tables_bound(replace(problem, noise="gaussian"))
+    notes = () if bound is None else (laplace_note(problem, bound),)
+    return Design("marginals", build, 2.0**_BITS / float(real.min()), notes=notes)
 
 
 def _best(products: Sequence[Product], sizes: Sequence[int], *, public: bool) -> _Found | None:

@@ -333,7 +333,7 @@ class Release:
         body: str = "auto",
         *,
         space: str | None = None,
-        total: int | None = None,
+        total: float | None = None,
         integer: bool = False,
         progress: Progress | None = None,
     ) -> Release:
@@ -370,9 +370,11 @@ class Release:
             if p.one_shot
             else f"ledger {p.ledger_id}, entry {p.sequence}, anchor {p.anchor}"
         )
+        rmse = self.plan.rmse if self.plan.forecast is None else self.plan.forecast.raw
+        before = "" if self.projection is None else " before projection"
         return "\n".join(
             [
-                f"Release {p.name!r}: {len(self.workload):,} answers, rmse {self.plan.rmse:,.4g} {self.plan.main_unit}",
+                f"Release {p.name!r}: {len(self.workload):,} answers, rmse {rmse:,.4g} {self.plan.main_unit}{before}",
                 f"  guarantee  {self.plan.budget}",
                 f"  protects   {self.plan.unit.describe()}",
                 f"  measured   {self.plan.strategy.summary}",

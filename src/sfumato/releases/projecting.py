@@ -32,7 +32,7 @@ def project(
     release: Release,
     body: str,
     space: str | None,
-    total: int | None,
+    total: float | None,
     progress: Progress | None,
     *,
     integer: bool,
@@ -42,6 +42,12 @@ def project(
         raise PlanError(f"space must be 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
     known = _total(whole.measurement.total, total)
+    if not isinstance(integer, bool):
+        raise PlanError(f"integer is True or False, not {integer!r}")
+    if integer and known is not None and known != int(known):
+        raise PlanError(f"whole counts do not sum to {known!r}; give a whole total=")
+    if body == "cone" and known is not None:
+        raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
     if chosen == "local":
         found = _tables(whole, known, progress, weighted=space == "measurements")
@@ -52,11 +58,13 @@ def project(
     else:
         found = project_answers(whole.answers, whole.plan.workload, body=chosen, total=known, progress=progress)
     if integer:
-        found = to_integers(found, whole.plan.workload, known)
+        found = to_integers(found, whole.plan.workload, None if known is None else int(known))
     return replace(whole, projection=found, part=release.part)
 
 
-def _total(public: int | None, given: int | None) -> int | None:
+def _total(public: int | None, given: float | None) -> float | None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, (int, float))):
+        raise PlanError(f"total is the known number of records, not {given!r}")
     if given is None or public is None:
         return public if given is None else given
     if given != public:
@@ -69,7 +77,7 @@ def _asked(whole: Release, found: Projection) -> Projection:
     return replace(found, answers=replace(whole, projection=found).answers)
 
 
-def _measurements(whole: Release, body: str, total: int | None, progress: Progress | None) -> Projection:
+def _measurements(whole: Release, body: str, total: float | None, progress: Progress | None) -> Projection:
     """In the norm of what was measured: independent noise of one law."""
     measured = whole.measurement
     every = [b for held in measured.blocks for b in ((held,) if isinstance(held, Block) else held.blocks())]
@@ -79,7 +87,7 @@ def _measurements(whole: Release, body: str, total: int | None, progress: Progre
     return _asked(whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress))
 
 
-def _tables(whole: Release, total: int | None, progress: Progress | None, *, weighted: bool) -> Projection:
+def _tables(whole: Release, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:
     """The largest tables that the queries lie in, each by its own noise or all by that of their residuals.
 
     A total that is not known counts as one more table, as heavy as all cells together: nonnegativity would
@@ -115,7 +123,7 @@ def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> Res
     return ResidualNoise(sets, tuple(variance / s**2 for s in scales))
 
 
-def _pairs(whole: Release, body: str, total: int | None, progress: Progress | None, *, weighted: bool) -> Projection:
+def _pairs(whole: Release, body: str, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:
     """Parities of one and two attributes; their noise is that of the plan."""
     workload = whole.plan.workload
     if not weighted:

@@ -117,7 +117,7 @@ def _distance(
     if not (whole and found.certified and found.norm == "answers") or release.plan.bias_records is not None:
         return
     left = noise**2 - change**2
-    size = f"about {show(math.sqrt(left))} {unit} at most, from this one draw of the noise"
+    size = f"about {show(math.sqrt(max(left, 0.0)))} {unit} at most, from this one draw of the noise"
     text = "no larger than before where the table lies in the body; in square smaller by at least what answers moved"
     yield "Error now", f"{text}: {size if left > 0 else 'far below the noise before'}"
 

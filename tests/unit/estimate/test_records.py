@@ -131,6 +131,10 @@ def test_what_is_possible_answers_by_summing() -> None:
         ({"body": "isotonic"}, "sf.prefix"),
         ({"body": "cone", "total": 3}, "any total"),
         ({"covariance": np.ones(2)}, "covariance"),
+        ({"covariance": np.arange(1.0, 9), "body": "local"}, "alike within each table"),
+        ({"total": "20"}, "total is the known number"),
+        ({"answers": ["a"] * 8}, "real numbers"),
+        ({"answers": np.ones(8) * 1j}, "real numbers"),
         ({"answers": np.ones(3)}, "queries"),
         ({"answers": np.full(8, np.inf)}, "finite"),
     ],
@@ -141,3 +145,13 @@ def test_bad_input_is_refused(change: dict[str, object], text: str) -> None:
     given: dict[str, object] = {"answers": np.ones(8), "body": "hull", **change}
     with pytest.raises(InvalidInput, match=text):
         project(given.pop("answers"), work, **given)
+
+
+def test_a_diagonal_matrix_is_variances() -> None:
+    domain = sf.Domain({"a": sf.Booleans(), "b": sf.Booleans(), "c": sf.Booleans()})
+    work, spread = sf.marginals(domain, sets=[("a", "b"), ("b", "c")]), np.repeat([2.0, 3.0], 4)
+    answers = np.arange(8.0)
+    for body in ("local", "exact", "hull"):
+        one = project(answers, work, body=body, covariance=spread, total=20)
+        two = project(answers, work, body=body, covariance=np.diag(spread), total=20)
+        assert np.allclose(one.answers, two.answers)

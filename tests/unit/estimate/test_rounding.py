@@ -82,6 +82,7 @@ def impossible() -> np.ndarray:
     for _ in range(2_000):
         sums = matrix @ rng.integers(0, 2, 27)
         found = linprog(rng.standard_normal(27), A_eq=matrix, b_eq=sums, bounds=(0, None)).x
+        assert found is not None
         # a vertex: its support has no other table with these sums
         if np.abs(found - np.rint(found)).max() > 0.1:
             return found

@@ -17,9 +17,13 @@ from sfumato.estimate.spanning import spanning_records
 Sets = list[tuple[int, ...]]
 
 
-def table_of(codes: np.ndarray, axes: tuple[int, ...], sizes: list[int], counts: np.ndarray | None = None) -> np.ndarray:
-    out = np.zeros([sizes[i] for i in axes])
-    np.add.at(out, tuple(codes[:, i] for i in axes), 1.0 if counts is None else counts)
+def table_of(
+    codes: np.ndarray, axes: tuple[int, ...], sizes: list[int], counts: np.ndarray | None = None
+) -> np.ndarray:
+    out, each = np.zeros([sizes[i] for i in axes]), np.ones(len(codes)) if counts is None else counts
+    if not axes:
+        return np.array(float(each.sum()))
+    np.add.at(out, tuple(codes[:, i] for i in axes), each)
     return out
 
 
@@ -92,7 +96,7 @@ def test_pairs_are_read_from_larger_tables_and_the_rest_is_even() -> None:
 
 def test_growth_is_what_squares_grow_by() -> None:
     """One record, all its cells by brute force. Mutants: the constant 1 per table dropped; a wrong stride."""
-    sizes, axes = [3, 4, 2, 3], [(0, 1), (1, 2, 3), (3, 1), (2,), (0, 3)]
+    sizes, axes = [3, 4, 2, 3], [(0, 1), (1, 2, 3), (3, 1), (2,), (2, 0, 3, 1)]
     rng = np.random.default_rng(3)
     tables = [rng.exponential(1, [sizes[i] for i in a]) for a in axes]
     codes = sampled(sizes, 30, 3).astype(np.int32)
@@ -150,7 +154,12 @@ def test_records_given_are_changed_only_where_that_helps() -> None:
     given_records = people.copy()
     codes, counts = whole_records(sizes, axes, tables, 60, start=people)
     assert np.repeat(codes, counts, axis=0).tolist() == people[np.lexsort(people.T[::-1])].tolist()
+    others = sampled(sizes, 60, 9).astype(np.int32)
+    before = others.copy()
+    codes, counts = whole_records(sizes, axes, tables, 60, start=others)
+    assert squares(codes, counts, sizes, axes, tables) < squares(others, np.ones(60), sizes, axes, tables)
     assert people.tolist() == given_records.tolist()
+    assert others.tolist() == before.tolist()
 
 
 def test_very_many_records_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +176,7 @@ def test_very_many_records_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_tables(data: st.DataObject) -> None:
-    """Inconsistent tables, empty ones, attributes in none: as many records as asked for, none farther than the start."""
+    """Inconsistent tables, empty ones, attributes in none: as many records as asked for, of the domain."""
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
     some = st.lists(st.integers(0, len(sizes) - 1), unique=True, max_size=3).map(tuple)
     axes = data.draw(st.lists(some, max_size=5))

@@ -25,7 +25,8 @@ from sfumato.strategies.optimum.reductions import distinct_columns, read_problem
 __all__ = ["PureStrategy", "error_and_gradient", "optimize_pure"]
 
 _BRANCHING = 16  # cells of a block
-_STARTS = ((400, (16, 64)), (100, (8,)), (100, ()))  # (cells up to which another start is cheap, sizes of its blocks)
+# (cells up to which another start is cheap, sizes of its blocks)
+_STARTS = ((400, (16, 64)), (100, (8,)), (130, (12,)), (130, (25,)))
 _ITERATIONS, _COARSE_ITERATIONS = 500, 300
 _WORK = 250_000_000  # cells squared times steps: large domains gain little after the first hundred
 _WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of sums beside single cells, to begin with

@@ -1,0 +1,286 @@
+"""Noisy pairs denoised by models: each part against brute force on small tables, and the whole."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from sfumato.errors import InvalidInput
+from sfumato.estimate.local import ResidualNoise
+from sfumato.estimate.mixtures import Adapted, adapt
+from sfumato.estimate.mixtures.entropy import most_even
+from sfumato.estimate.mixtures.fitting import Objective
+from sfumato.estimate.mixtures.forest import Forest, fit_forest
+from sfumato.estimate.mixtures.residue import kept_shares
+from sfumato.estimate.mixtures.stacked import Components, Noisy, read_noisy
+from sfumato.estimate.mixtures.thinning import halves
+
+Floats = NDArray[np.float64]
+SIZES = (2, 3, 4, 1)
+
+
+def pairs_of(joint: Floats) -> dict[tuple[int, int], Floats]:
+    d = joint.ndim
+    return {
+        (a, b): joint.sum(axis=tuple(i for i in range(d) if i not in (a, b)))
+        for a, b in itertools.combinations(range(d), 2)
+    }
+
+
+def noise_of(d: int, one: float, pair: float) -> ResidualNoise:
+    twos = np.array(list(itertools.combinations(range(d), 2)), dtype=np.int32)
+    ones = np.arange(d, dtype=np.int32)[:, None]
+    sets = (np.empty((0, 0), dtype=np.int32), ones, twos)
+    return ResidualNoise(sets, (np.empty(0), np.full(d, one), np.full(len(twos), pair)))
+
+
+def some_joint(sizes: Sequence[int] = SIZES, seed: int = 0, total: float = 100.0) -> Floats:
+    joint = np.random.default_rng(seed).dirichlet(np.full(math.prod(sizes), 0.3)).reshape(tuple(sizes))
+    return joint * total
+
+
+def noisy(joint: Floats, one: float = 2.0, pair: float = 3.0) -> Noisy:
+    tables = pairs_of(joint)
+    return read_noisy(joint.shape, list(tables), list(tables.values()), noise_of(joint.ndim, one, pair), None)
+
+
+def measured(joint: Floats, one: float, pair: float, seed: int) -> dict[tuple[int, int], Floats]:
+    """Pairs with noise of the residuals' law, built table by table."""
+    random = np.random.default_rng(seed)
+    ones = [math.sqrt(one) * random.standard_normal(n) for n in joint.shape]
+    ones = [z - z.mean() for z in ones]
+    out: dict[tuple[int, int], Floats] = {}
+    for (a, b), table in pairs_of(joint).items():
+        z = math.sqrt(pair) * random.standard_normal(table.shape)
+        z = z - z.mean(axis=0) - z.mean(axis=1, keepdims=True) + z.mean()
+        out[a, b] = table + z + ones[a][:, None] / joint.shape[b] + ones[b] / joint.shape[a]
+    return out
+
+
+def test_components_hold_the_tables_and_nothing_else() -> None:
+    joint = some_joint()
+    held = noisy(joint)
+    tables = held.total * held.stack.tables(held.values)
+    for (a, b), table in pairs_of(joint).items():
+        np.testing.assert_allclose(tables[held.stack.slice(a), held.stack.slice(b)], table, atol=1e-12)
+    assert held.total == pytest.approx(100.0)
+
+
+def test_the_inner_product_is_the_density_of_residual_noise() -> None:
+    held = noisy(some_joint())
+    wanted = 0.0
+    for a, b in held.stack.places:
+        found = held.values.pairs[held.stack.slice(a), held.stack.slice(b)]
+        wanted += float((100 * found**2 * 100).sum()) / 3
+    for a, n in enumerate(SIZES):
+        share = some_joint().sum(axis=tuple(i for i in range(4) if i != a))
+        wanted += float(((share - 100 / n) ** 2).sum()) / 2
+    assert held.inner(held.values, held.values) == pytest.approx(wanted)
+
+
+def test_deviations_are_those_of_the_tables_cells() -> None:
+    held, random = noisy(some_joint()), np.random.default_rng(1)
+    seen = np.mean([(z.pairs + z.ones[:, None] * held.stack.even + held.stack.even[:, None] * z.ones) ** 2
+                    for z in (held.noise(random) for _ in range(4000))], axis=0)  # fmt: skip
+    apart = held.stack.apart & (held.stack.owner[:, None] < 3) & (held.stack.owner < 3)
+    np.testing.assert_allclose(seen[apart], held.deviations()[apart] ** 2, rtol=0.15)
+
+
+def test_the_gradient_of_a_mixture_is_that_of_differences() -> None:
+    held, random = noisy(some_joint()), np.random.default_rng(2)
+    base = np.full(held.stack.count, 0.25)
+    goal = Objective(held, held.values, base, 7.0, np.float64)
+    logits, weights = random.standard_normal((3, held.stack.count)), random.standard_normal(3)
+    _, by_logit, by_weight, _, _ = goal(logits, weights)
+    step = 1e-6
+    for k, c in itertools.product(range(3), range(held.stack.count)):
+        moved = np.zeros_like(logits)
+        moved[k, c] = step
+        slope = (goal(logits + moved, weights)[0] - goal(logits - moved, weights)[0]) / (2 * step)
+        assert by_logit[k, c] == pytest.approx(slope, rel=1e-5, abs=1e-4)
+    for k in range(3):
+        moved = np.zeros(3)
+        moved[k] = step
+        slope = (goal(logits, weights + moved)[0] - goal(logits, weights - moved)[0]) / (2 * step)
+        assert by_weight[k] == pytest.approx(slope, rel=1e-5, abs=1e-4)
+
+
+def test_the_objective_is_half_the_squared_distance_and_the_records_for_the_product() -> None:
+    held, random = noisy(some_joint()), np.random.default_rng(3)
+    base = held.stack.simplex(held.values.ones)
+    goal = Objective(held, held.values, base, 5.0, np.float64)
+    w, shares = goal.mixture(random.standard_normal((2, held.stack.count)), random.standard_normal(2))
+    each = [[p[held.stack.slice(i)] for i in range(4)] for p in shares]
+    joint = sum((v * np.einsum("a,b,c,d->abcd", *e) for v, e in zip(w, each, strict=True)), np.zeros(SIZES))
+    away = noisy(100 * joint).values.plus(held.values, -1.0)
+    cost = sum(v * float((p * np.log(p / np.maximum(base, 1e-6))).sum()) for v, p in zip(w, shares, strict=True))
+    value = goal(np.log(shares), np.log(w))[0]
+    assert value == pytest.approx(held.inner(away, away) / 2 + 5 * cost)
+
+
+def test_halves_are_independent_and_add_up() -> None:
+    held = noisy(some_joint())
+    members = 2000
+    parts = halves(held, members, 0)
+    first = np.array([p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
+    second = np.array([p.judge.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
+    own = 3.0 / 100**2 * (1 - 1 / 2) * (1 - 1 / 3)
+    # given y, the halves move against each other just as much as y's own noise moves both
+    assert float(np.mean(first * second)) == pytest.approx(-own, rel=0.15)
+    assert own + float(np.mean(first**2)) == pytest.approx(1.25 * own, rel=0.05)
+    assert own + float(np.mean(second**2)) == pytest.approx(5 * own, rel=0.15)
+    for p in parts[:5]:
+        both = Components(p.fitted.ones / 1.25, p.fitted.pairs / 1.25).plus(p.judge, 0.2)
+        np.testing.assert_allclose(both.pairs, held.values.pairs, atol=1e-12)
+        np.testing.assert_allclose(both.ones, held.values.ones, atol=1e-12)
+    np.testing.assert_allclose(np.mean([p.fitted.pairs for p in parts], axis=0), held.values.pairs, atol=1e-12)
+
+
+def test_the_judging_half_ranks_by_the_true_distance() -> None:
+    joint = some_joint()
+    exact, other = noisy(joint).values, noisy(some_joint(seed=5)).values
+    found: list[float] = []
+    for seed in range(200):
+        tables = measured(joint, 2.0, 3.0, seed)
+        held = read_noisy(SIZES, list(tables), list(tables.values()), noise_of(4, 2.0, 3.0), 100.0)
+        part = halves(held, 1, seed)[0]
+        found.append(part.loss(other) - part.loss(exact))
+    away = other.plus(exact, -1.0)
+    wanted, spread = noisy(joint).inner(away, away), float(np.std(found)) / math.sqrt(200)
+    assert abs(float(np.mean(found)) - wanted) < 4 * spread < 0.2 * wanted
+
+
+def test_a_table_from_its_pairs_is_the_exact_maximum_of_entropy() -> None:
+    joint = some_joint((2, 3, 2), seed=4, total=1.0) + 0.02
+    pairs = pairs_of(joint)
+    maps = np.concatenate([
+        np.stack([pairs_of(e)[p].reshape(-1) for e in np.eye(12).reshape(12, 2, 3, 2)], axis=1) for p in pairs
+    ])  # fmt: skip
+    told = np.concatenate([t.reshape(-1) for t in pairs.values()])
+    dual = minimize(
+        lambda m: (float(np.exp(maps.T @ m).sum() - told @ m), maps @ np.exp(maps.T @ m) - told),
+        np.zeros(len(told)), jac=True, method="BFGS", options={"gtol": 1e-10},
+    )  # fmt: skip
+    found = most_even((2, 3, 2), pairs, tolerance=1e-12, rounds=5000)
+    np.testing.assert_allclose(found.reshape(-1), np.exp(maps.T @ dual.x), atol=1e-7)
+    np.testing.assert_allclose(most_even((2, 3, 2), pairs, joint), joint)
+
+
+def test_the_pairs_of_a_forest_are_those_of_its_joint() -> None:
+    held = noisy(some_joint())
+    p = [held.stack.simplex(held.values.ones)[held.stack.slice(i)] for i in range(4)]
+    first, second = (t / 100 for t in (pairs_of(some_joint())[0, 1].T, pairs_of(some_joint())[0, 2]))
+    forest = Forest(np.concatenate(p), ((1, 0), (0, 2)), (first, second))
+    joint = np.einsum("ba,ac,d->abcd", first, second / p[0][:, None], p[3])
+    found = forest.pairs(held.stack)
+    for (a, b), table in pairs_of(joint).items():
+        np.testing.assert_allclose(found[held.stack.slice(a), held.stack.slice(b)], table, atol=1e-12)
+
+
+def test_a_forest_of_exact_tables_is_the_chain_they_come_from() -> None:
+    random = np.random.default_rng(6)
+    first, second = random.dirichlet(np.full(3, 0.4), 3), random.dirichlet(np.full(3, 0.4), 3)
+    joint = np.einsum("a,ab,bc->abc", np.array([0.2, 0.3, 0.5]), first, second) * 1e4
+    held = noisy(joint, 1.0, 1.0)
+    forest = fit_forest(held, held.values)
+    assert {frozenset(e) for e in forest.edges} == {frozenset((0, 1)), frozenset((1, 2))}
+    away = forest.components(held.stack).plus(held.values, -1.0)
+    assert float(np.abs(away.pairs).max()) < 2e-3
+    loud = noisy(joint, 1e8, 1e8)
+    assert fit_forest(loud, loud.values).edges == ()
+
+
+def test_what_is_given_back_is_the_bias_and_not_the_noise() -> None:
+    random = np.random.default_rng(7)
+    levels = np.repeat([0.1, 8.0], 5000)
+    bias = np.where(levels > 1, 2.0, 0.0) * random.standard_normal(10_000)
+    first, second = (bias + random.standard_normal(10_000) for _ in range(2))
+    found = kept_shares(levels, [first], [second])
+    assert set(found[:5000].tolist()) == {0.0}
+    assert float(found[5000]) == pytest.approx(0.8, abs=0.05)
+
+
+def released(joint: Floats, one: float, pair: float, seed: int = 0) -> Adapted:
+    tables = measured(joint, one, pair, seed)
+    return adapt(joint.shape, list(tables), list(tables.values()), noise_of(joint.ndim, one, pair), joint.sum())
+
+
+def away(found: Adapted, joint: Floats) -> float:
+    return float(np.mean([np.abs(found.table(p) - t).sum() for p, t in pairs_of(joint).items()])) / joint.sum()
+
+
+def test_adapted_tables_agree_and_are_near_what_the_data_say() -> None:
+    joint = some_joint((4, 5, 3, 4), seed=8, total=10_000.0)
+    found = released(joint, 50.0**2, 50.0**2)
+    for a, b, c in itertools.permutations(range(4), 3):
+        table = found.table((a, b))
+        assert table.min() >= 0
+        np.testing.assert_allclose(table.sum(axis=1), found.table((a, c)).sum(axis=1), atol=1e-6)
+        np.testing.assert_allclose(table, found.table((b, a)).T)
+        np.testing.assert_allclose(found.table((a, b, c)).sum(axis=2), table, atol=3.0)
+    assert float(found.table(())) == found.table((2,)).sum().round(6) == 10_000.0
+    ones = [found.table((a,)) / 1e4 for a in range(4)]
+    raw = measured(joint, 50.0**2, 50.0**2, 0)
+    assert away(found, joint) < np.mean([np.abs(t - raw[p]).sum() for p, t in pairs_of(joint).items()]) / 1e4
+    alone = np.mean([np.abs(np.outer(ones[a], ones[b]) * 1e4 - t).sum() for (a, b), t in pairs_of(joint).items()])
+    assert away(found, joint) < 0.5 * alone / 1e4
+    assert found.chosen == "mixture"
+    assert found.predicted["blend"] <= min(found.predicted[k] for k in found.weights) + 1e-9
+    again = released(joint, 50.0**2, 50.0**2)
+    for p, t in found.pairs.items():
+        np.testing.assert_array_equal(t, again.pairs[p])
+
+
+def test_nothing_is_made_of_noise_and_nothing_lost_without_it() -> None:
+    random = np.random.default_rng(9)
+    shares = [random.dirichlet(np.full(n, 2.0)) for n in (4, 5, 3)]
+    alone = np.einsum("a,b,c->abc", *shares) * 1e4
+    found = released(alone, 20.0**2, 500.0**2)
+    assert away(found, alone) < 0.05
+    joint = some_joint((4, 5, 3), seed=10, total=1e6)
+    found = released(joint, 1.0, 1.0)
+    assert away(found, joint) < 1e-4
+
+
+def test_records_are_drawn_from_the_blend() -> None:
+    joint = some_joint((4, 5, 3), seed=11, total=20_000.0)
+    found = released(joint, 30.0**2, 30.0**2)
+    codes = found.draw(20_000)
+    counted = np.zeros(joint.shape)
+    np.add.at(counted, tuple(codes.T), 1)
+    np.testing.assert_array_equal(codes, found.draw(20_000))
+    made = np.mean([np.abs(t - found.table(p)).sum() for p, t in pairs_of(counted).items()]) / 20_000
+    assert made < 0.08
+
+
+@pytest.mark.parametrize(
+    ("sets", "values", "noise", "total"),
+    [
+        ([(0, 1)], [np.ones((2, 3))], noise_of(2, 1, 1), 0.0),
+        ([(0, 1)], [np.ones((3, 2))], noise_of(2, 1, 1), None),
+        ([(0, 1)], [np.full((2, 3), np.nan)], noise_of(2, 1, 1), None),
+        ([(0, 0)], [np.ones((2, 2))], noise_of(2, 1, 1), None),
+        ([(0, 1), (1, 0)], [np.ones((2, 3)), np.ones((3, 2))], noise_of(2, 1, 1), None),
+        ([(0,)], [np.ones(2)], noise_of(2, 1, 1), None),
+        ([(0, 1)], [np.ones((2, 3))], noise_of(2, 0, 1), None),
+        ([(0, 1)], [np.ones((2, 3))], noise_of(1, 1, 1), None),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    sets: list[tuple[int, ...]], values: list[Floats], noise: ResidualNoise, total: float | None
+) -> None:
+    with pytest.raises(InvalidInput):
+        adapt((2, 3), sets, values, noise, total)
+
+
+def test_a_table_of_what_is_no_attribute_is_refused() -> None:
+    found = released(some_joint((2, 3), total=100.0), 1.0, 1.0)
+    for axes in ((0, 0), (0, 2), (-1,)):
+        with pytest.raises(InvalidInput, match="distinct positions below 2"):
+            found.table(axes)
