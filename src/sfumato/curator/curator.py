@@ -1,6 +1,7 @@
-"""The trusted holder of the data: the one object that sees exact counts, with one door.
+"""The trusted holder of the data: the one object that sees exact counts, with three doors.
 
-Order inside the door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
+`measure` answers with noise, `select` chooses among candidates, `above` opens a session of yes and no.
+Order inside each door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
 the table, have the ledger debit the price durably, and only then look and draw the noise. Nothing before the
 debit depends on the data but errors of loading; nothing after it does but the noisy values.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from numpy.typing import NDArray
 
 from sfumato.codec import decode, encode
 from sfumato.curator.counting import Counts, check_countable
+from sfumato.curator.selecting import check_candidates, scores
 from sfumato.curator.sources import open_source
+from sfumato.curator.threshold import Threshold
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.measurements import Measurement
@@ -27,6 +31,14 @@ from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
+from sfumato.privacy.selection import (
+    Candidates,
+    Epochs,
+    SparseVector,
+    exponential,
+    score_sensitivity,
+    selection_rate,
+)
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.spool import forget, room
@@ -105,6 +117,54 @@ class Curator:
             )
         return measured, receipt
 
+    def select(self, candidates: Candidates, price: Event, *, name: str, plan_hash: str) -> tuple[int, Receipt]:
+        """The number of one candidate, those of high score w |q(table) - e| - p more likely; nothing else comes out.
+
+        Guarantee: the exponential mechanism at the epsilon of `price`, a BoundedRangeEvent, with the sensitivity
+        of the scores derived here, for this curator's neighbour relation: epsilon-DP and epsilon^2/8-zCDP [CR21].
+        Refusals are those of `measure`, before the table is touched. NotWritten: spent, but selecting failed.
+        """
+        candidates, (price,) = self._candidates(candidates), _own((price,))
+        rate = selection_rate(score_sensitivity(candidates, self._sizes(), self._unit), price)
+        self._ledger.expect(name, plan_hash, price)
+        counts = self._open()
+        receipt = self._ledger.debit(name, plan_hash, price)
+        chosen: int | None = None
+        with suppress(Exception):  # what failed, and its text, may depend on the data
+            chosen = exponential(scores(counts, candidates), rate, self._bits)
+        if chosen is None:
+            raise NotWritten(f"the budget is spent (entry {receipt.sequence}) but selecting failed; there is no refund")
+        return chosen, receipt
+
+    def above(self, epochs: Epochs, price: Event, *, name: str, plan_hash: str) -> tuple[Threshold, Receipt]:
+        """A session of one sparse vector, whose whole price is debited now, however little of it will be used.
+
+        Guarantee: all bits it ever gives satisfy the definition that `price` states, for questions chosen one by
+        one after earlier bits, and beside anything else the ledger pays for. The answer to a positive question is
+        not part of it: measure it, at its own price. Refusals are those of `measure`.
+        """
+        epochs, price = _own((epochs, price))
+        if not isinstance(epochs, Epochs) or not epochs.fits(price):
+            raise PlanError("the session costs more than the price it states; it is refused")
+        self._ledger.expect(name, plan_hash, price)
+        counts = self._open()
+        receipt = self._ledger.debit(name, plan_hash, price)
+        vector = SparseVector(epochs, self._bits)
+        score = partial(scores, counts)
+        return Threshold(epochs, vector, self._unit, self._sizes(), self._candidates, score), receipt
+
+    def _candidates(self, given: Candidates) -> Candidates:
+        (own,) = _own((given,))
+        if not isinstance(own, Candidates):
+            raise PlanError(f"candidates are needed to choose from, not a {type(given).__name__}")
+        for block in own.blocks:
+            block.check(self._sizes())
+        check_candidates(self._domain, own.blocks)
+        return own
+
+    def _sizes(self) -> dict[str, int]:
+        return {n: a.size for n, a in self._domain.attributes.items()}
+
     def _check(
         self, blocks: Sequence[Block | Family], noise: NoiseLaw, price: Event, stated: Sensitivity | None
     ) -> None:
@@ -118,8 +178,7 @@ class Curator:
         rows = sum(b.rows for b in blocks)
         if rows > MAX_VALUES:
             raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
-        sizes = {n: a.size for n, a in self._domain.attributes.items()}
-        found = sensitivity(blocks, sizes, self._unit, power_of(noise))
+        found = sensitivity(blocks, self._sizes(), self._unit, power_of(noise))
         if stated is not None and stated != found:
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
         if not fits(found, noise, price):
