@@ -1,6 +1,6 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
-from sfumato.curator import Histogram
+from sfumato.curator import Histogram, KeyCounts
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import (
     BudgetError,
@@ -22,7 +22,10 @@ from sfumato.errors import (
 )
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
+from sfumato.keyplans import KeyPlan, load_key_plan
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
+from sfumato.mechanisms.keyed import plan_keys
+from sfumato.mechanisms.sketching import sketch
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -38,7 +41,9 @@ from sfumato.releases import (
     difference,
     load_release,
 )
+from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.releasing import release
+from sfumato.sketches import Keys
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads import (
     Workload,
@@ -82,6 +87,9 @@ __all__ = [
     "Integers",
     "Intervals",
     "InvalidInput",
+    "KeyCounts",
+    "KeyPlan",
+    "Keys",
     "Ledger",
     "LedgerCorrupted",
     "LedgerError",
@@ -97,6 +105,7 @@ __all__ = [
     "Release",
     "SfumatoError",
     "Simulation",
+    "SketchRelease",
     "SourceError",
     "Spec",
     "SpecError",
@@ -114,12 +123,15 @@ __all__ = [
     "gdp",
     "hierarchy",
     "identity",
+    "load_key_plan",
     "load_plan",
     "load_release",
+    "load_sketch",
     "marginals",
     "parities",
     "plan",
     "plan_for",
+    "plan_keys",
     "predicates",
     "prefix",
     "project",
@@ -129,6 +141,7 @@ __all__ = [
     "read_spec",
     "release",
     "simulate",
+    "sketch",
     "stack",
     "sums",
     "total",

@@ -20,12 +20,14 @@ from sfumato.privacy.budget import Budget, Currency, Number, exact, readable
 
 __all__ = [
     "Account",
+    "ApproxEvent",
     "BoundedRangeEvent",
     "Event",
     "GaussianEvent",
     "PureEvent",
     "ZcdpEvent",
     "compose",
+    "delta_of",
     "epsilon_left",
     "event_from_text",
     "event_to_text",
@@ -90,13 +92,33 @@ class BoundedRangeEvent:
         object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
 
 
-Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent
+@storable
+@dataclass(frozen=True, slots=True)
+class ApproxEvent:
+    """An (epsilon, delta)-DP mechanism that has a delta of its own, such as a stability histogram [KKMN09].
+
+    It behaves as an epsilon-DP mechanism but with probability delta [KOV15], so a ledger adds its delta beside the
+    price of that mechanism, and pays only where its total has a delta to add to.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _parameter(self.delta, "delta"))
+        if not 0 < self.delta < 1:
+            raise BudgetError(f"delta of an event must lie between 0 and 1; got {readable(self.delta)}")
+
+
+Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent | ApproxEvent
 
 _TAGS: dict[str, type[Event]] = {
     "gaussian": GaussianEvent,
     "pure": PureEvent,
     "zcdp": ZcdpEvent,
     "bounded-range": BoundedRangeEvent,
+    "approx": ApproxEvent,
 }
 _TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
 
@@ -104,13 +126,13 @@ _TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
 def price(event: Event, currency: Currency) -> Fraction:
     """What the event costs in the currency, exact or rounded up.
 
-    pure epsilon: epsilon for pure and bounded-range events. rho: mu^2/2, epsilon^2/2 [BS16], rho, epsilon^2/8
-    [CR21]. mu^2: mu^2; (2 Phi^-1(e^s/(1 + e^s)))^2 with s = epsilon for pure [DRS22] and s = epsilon/2 for
-    bounded-range events [DDR20]. Everything else has no conversion and raises BudgetError.
+    pure epsilon: epsilon for pure, bounded-range and approximate events (whose delta `delta_of` has). rho: mu^2/2,
+    epsilon^2/2 [BS16], rho, epsilon^2/8 [CR21]. mu^2: mu^2; (2 Phi^-1(e^s/(1 + e^s)))^2 with s = epsilon for pure
+    [DRS22] and s = epsilon/2 for bounded-range events [DDR20]. All else has no conversion and raises BudgetError.
     """
     match currency, event:
-        case (Currency.EPSILON, PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon)):
-            return epsilon
+        case (Currency.EPSILON, PureEvent() | BoundedRangeEvent() | ApproxEvent()):
+            return event.epsilon
         case (Currency.RHO, GaussianEvent(mu_squared=mu_squared)):
             return mu_squared / 2
         case (Currency.RHO, PureEvent(epsilon=epsilon)):
@@ -129,6 +151,11 @@ def price(event: Event, currency: Currency) -> Fraction:
             raise BudgetError(_no_price(event, currency))
 
 
+def delta_of(event: Event) -> Fraction:
+    """What the event adds to the delta of a ledger that adds epsilons and deltas."""
+    return event.delta if isinstance(event, ApproxEvent) else Fraction(0)
+
+
 def _no_price(event: object, currency: object) -> str:
     if not isinstance(event, Event) or not isinstance(currency, Currency):
         return f"an event and a currency are needed; got {type(event).__name__} and {type(currency).__name__}"
@@ -136,6 +163,11 @@ def _no_price(event: object, currency: object) -> str:
         Currency.EPSILON: "a pure epsilon ledger takes Laplace noise and the exponential mechanism only",
         Currency.MU_SQUARED: "an (epsilon, delta) or GDP ledger takes rounded Gaussian noise; a zcdp ledger takes all",
     }
+    if isinstance(event, ApproxEvent):
+        return (
+            f"a mechanism with a delta of its own has no price in {currency}: it needs a ledger that adds epsilons and "
+            "deltas, Ledger.create(path, total=sf.approx(1, '1e-6'), currency='epsilon')"
+        )
     return f"a {type(event).__name__} has no price in {currency}: {need.get(currency, 'use another ledger')}"
 
 
@@ -144,8 +176,8 @@ def compose(events: Iterable[Event], currency: Currency) -> Fraction:
     return sum((price(event, currency) for event in events), start=Fraction(0))
 
 
-def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency) -> None:
-    """Raise BudgetExceeded unless the request fits; equality fits."""
+def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> None:
+    """Raise BudgetExceeded unless the request fits; equality fits. `currency` may also be "delta"."""
     if requested > remaining:
         raise BudgetExceeded(
             f"requested {readable(requested)} of {currency}, remaining {readable(remaining)}, "
@@ -183,6 +215,7 @@ class Account:
     def spend(self, event: Event) -> Fraction:
         """Debit the event's price and return it; raise BudgetExceeded, with nothing spent, if it does not fit."""
         cost = price(event, self.currency)
+        refuse_overspending(delta_of(event), Fraction(0), "delta")
         if os.getpid() != self._process:
             raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
         with self._lock:
@@ -210,16 +243,17 @@ def epsilon_left(total: Budget, remaining: Fraction, delta: Number | None = None
 
 
 def event_to_text(event: Event) -> str:
-    """One line that `event_from_text` reads back exactly, e.g. "gaussian 1/4"."""
-    return f"{_TAG_OF[type(event)]} {_guarantee(event)}"
+    """One line that `event_from_text` reads back exactly, e.g. "gaussian 1/4" or "approx 1/2 1/1000000"."""
+    return " ".join([_TAG_OF[type(event)], *(str(getattr(event, f.name)) for f in fields(event))])
 
 
 def event_from_text(text: str) -> Event:
     """The event that was written. Raises BudgetError for anything else."""
-    match = re.fullmatch(r"([a-z-]+) (\d+(?:/\d+)?)", text, re.ASCII)
-    if match is None or match[1] not in _TAGS:
+    match = re.fullmatch(r"([a-z-]+)((?: \d+(?:/\d+)?){1,2})", text, re.ASCII)
+    kind = None if match is None else _TAGS.get(match[1])
+    if match is None or kind is None or len(fields(kind)) != len(match[2].split()):
         raise BudgetError(f"not an event: {text[:60]!r}")
-    return _TAGS[match[1]](exact(match[2], match[1]))
+    return kind(*(exact(number, match[1]) for number in match[2].split()))
 
 
 def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
@@ -228,7 +262,7 @@ def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
     `mechanism` is gaussian, pure, zcdp or bounded-range; `sensitivity` is 1 and `scale` is the noise for it, rounded
     down: sigma = 1/mu, 1/epsilon of a Laplace mechanism with that guarantee, or sigma = 1/sqrt(2 rho). `guarantee`
     is the exact parameter (mu^2, epsilon, rho, epsilon); "pure" stands for any pure mechanism, not only Laplace.
-    An event without cost has the scale "inf".
+    An event without cost has the scale "inf"; an approximate one has its `delta` besides.
     """
     return tuple(_export(event) for event in events)
 
@@ -242,7 +276,8 @@ def _export(event: Event) -> dict[str, str]:
         scale = readable(conversions.round_down(conversions.sqrt_down(1 / mu_squared)))
     else:
         scale = readable(conversions.round_down(1 / guarantee))
-    return {"mechanism": _TAG_OF[type(event)], "sensitivity": "1", "scale": scale, "guarantee": str(guarantee)}
+    fields_of = {"mechanism": _TAG_OF[type(event)], "sensitivity": "1", "scale": scale, "guarantee": str(guarantee)}
+    return fields_of | ({"delta": str(event.delta)} if isinstance(event, ApproxEvent) else {})
 
 
 def _guarantee(event: Event) -> Fraction:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.errors import BudgetError, InvalidInput, LedgerCorrupted
-from sfumato.privacy.accountant import Event, event_from_text, event_to_text
+from sfumato.privacy.accountant import Event, delta_of, event_from_text, event_to_text
 from sfumato.privacy.budget import Budget, Currency
 from sfumato.privacy.ledger.store import Row
 
@@ -67,6 +67,11 @@ class State:
         return self.total - self.spent
 
     @property
+    def delta_remaining(self) -> Fraction:
+        """What mechanisms with a delta of their own may still add: a ledger of another currency has none for them."""
+        return _delta_total(self.budget, self.currency) - sum((delta_of(e.event) for e in self.spends), Fraction(0))
+
+    @property
     def anchor(self) -> str:
         return f"{len(self.entries)}:{self.hashes[-1]}"
 
@@ -78,11 +83,21 @@ class State:
         return next((entry for entry in self.entries if entry.kind == "spend" and entry.name == name), None)
 
 
-def first_row(total: Budget) -> Row:
-    """The row that a new ledger begins with: who it is and how much it may spend."""
+def first_row(total: Budget, currency: str | None = None) -> Row:
+    """The row that a new ledger begins with: who it is, how much it may spend, and in what.
+
+    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total.
+    """
     if not isinstance(total, Budget):
         raise BudgetError(f"a ledger's total must be a Budget; got {type(total).__name__}")
-    facts = (os.urandom(16).hex(), json.dumps(total.to_json()), str(total.currency), str(total.total), _now())
+    adds = currency == Currency.EPSILON and total.kind == "approx"
+    if not (adds or currency is None or currency == total.currency):
+        raise BudgetError(
+            f"a ledger of {total.kind} total adds {total.currency}, or epsilon where the total is (epsilon, delta); "
+            f"got {str(currency)[:40]!r}"
+        )
+    kept, amount = (Currency.EPSILON, total.parameter) if adds else (total.currency, total.total)
+    facts = (os.urandom(16).hex(), json.dumps(total.to_json()), str(kept), str(amount), _now())
     return (*facts, _digest("sfumato ledger", facts))
 
 
@@ -131,6 +146,8 @@ def _follow(genesis: Row, rows: Sequence[Row]) -> State:
     _require(_digest("sfumato ledger", facts) == head, "its first row does not match its hash")
     ledger_id, budget, currency, total_text, _ = map(_text, facts)
     total, spent = _rational(total_text), Fraction(0)
+    document = Budget.from_json(json.loads(budget))
+    delta = _delta_total(document, Currency(currency))
     hashes, entries, lines = [_text(head)], list[Entry](), dict[str, int]()
     for number, row in enumerate(rows, start=1):
         *facts, previous, digest = row
@@ -139,7 +156,8 @@ def _follow(genesis: Row, rows: Sequence[Row]) -> State:
         hashes.append(_text(digest))
         entry, about = _entry(facts)
         spent += entry.price
-        _require(entry.cumulative == spent <= total, f"line {number} does not add up")
+        delta -= delta_of(entry.event) if entry.kind == "spend" else 0
+        _require(entry.cumulative == spent <= total and delta >= 0, f"line {number} does not add up")
         if entry.released:
             first = lines.get(entry.name, 0)
             _require(
@@ -151,7 +169,6 @@ def _follow(genesis: Row, rows: Sequence[Row]) -> State:
             _require(entry.kind == "spend" and entry.name not in lines, f"line {number} spends under a taken name")
             lines[entry.name] = number
         entries.append(entry)
-    document = Budget.from_json(json.loads(budget))
     return State(ledger_id, document, Currency(currency), total, tuple(entries), tuple(hashes))
 
 
@@ -173,6 +190,11 @@ def _entry(facts: Sequence[object]) -> tuple[Entry, int]:
         result_hash=_text(result) or None,
     )
     return entry, about
+
+
+def _delta_total(budget: Budget, currency: Currency) -> Fraction:
+    """The delta that spends may add up to: a total in another currency than epsilon has used its delta already."""
+    return budget.delta or Fraction(0) if currency is Currency.EPSILON else Fraction(0)
 
 
 def _digest(previous: str, facts: Sequence[object]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sfumato.errors import InvalidInput, LedgerError, NameTaken
-from sfumato.privacy.accountant import Event, epsilon_left, events_export, price, refuse_overspending
+from sfumato.privacy.accountant import Event, delta_of, epsilon_left, events_export, price, refuse_overspending
 from sfumato.privacy.budget import Budget, Currency, Number, readable
 from sfumato.privacy.ledger.chain import Entry, State, check_anchor, first_row, next_row, replay
 from sfumato.privacy.ledger.store import FileStore, MemoryStore, Row, Store, append, read_tables
@@ -93,15 +93,19 @@ class Ledger:
         self.ledger_id = state.ledger_id
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], *, total: Budget) -> Ledger:
-        """Make a ledger in a new file. Raises LedgerError if the path exists or cannot be written."""
-        FileStore.create(Path(path), first_row(total))
+    def create(cls, path: str | os.PathLike[str], *, total: Budget, currency: str | None = None) -> Ledger:
+        """Make a ledger in a new file. Raises LedgerError if the path exists or cannot be written.
+
+        With currency="epsilon" an (epsilon, delta) total is kept as two sums, of epsilons and of deltas [DKMMN06], as
+        mechanisms with a delta of their own need it; without, it is kept in the mu^2 of Gaussian noise.
+        """
+        FileStore.create(Path(path), first_row(total, currency))
         return cls(path)
 
     @classmethod
-    def in_memory(cls, total: Budget) -> Ledger:
+    def in_memory(cls, total: Budget, currency: str | None = None) -> Ledger:
         """An account that ends with this process: for one explicit release, not for a budget that must last."""
-        return cls(MemoryStore(first_row(total)))
+        return cls(MemoryStore(first_row(total, currency)))
 
     @property
     def durable(self) -> bool:
@@ -112,6 +116,11 @@ class Ledger:
     def remaining(self) -> Fraction:
         """What is left, in the ledger's currency."""
         return self._read().remaining
+
+    @property
+    def delta_remaining(self) -> Fraction:
+        """What is left for mechanisms with a delta of their own; 0 where the ledger keeps no sum of deltas."""
+        return self._read().delta_remaining
 
     @property
     def spent(self) -> Fraction:
@@ -143,12 +152,15 @@ class Ledger:
 
     def epsilon_left(self, delta: Number | None = None) -> Fraction:
         """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only."""
+        if self.currency is Currency.EPSILON:
+            return self.remaining
         return epsilon_left(self.total, self.remaining, delta)
 
     def quote(self, plan: Priced) -> Quote:
         """What the plan would cost now. Spends nothing."""
-        cost, remaining = price(plan.price, self.currency), self.remaining
-        return Quote(cost, remaining, remaining - cost, cost <= remaining, self.currency)
+        cost, state = price(plan.price, self.currency), self._read()
+        fits = cost <= state.remaining and delta_of(plan.price) <= state.delta_remaining
+        return Quote(cost, state.remaining, state.remaining - cost, fits, self.currency)
 
     def verify(self, anchor: str | None = None) -> Verification:
         """Check every line; with an anchor from outside, also that the ledger continues from it.
@@ -190,6 +202,7 @@ class Ledger:
                 "read that release back, or choose another name"
             )
         refuse_overspending(cost, state.remaining, self.currency)
+        refuse_overspending(delta_of(event), state.delta_remaining, "delta")
         return next_row(state, "spend", name, plan_hash, event, cost), cost
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:

@@ -1,0 +1,141 @@
+"""Sources of keyed records: counts by key already tabulated, or one column of a table, grouped once by its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.curator.encoding import Column
+from sfumato.curator.readers import attempt, open_table
+from sfumato.errors import InvalidInput, SourceError
+from sfumato.sketches import Keys
+from sfumato.sketches.field import Words
+from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
+
+__all__ = ["KeyCounts", "KeyTable", "open_keys"]
+
+_MAX_RECORDS = 2**53
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class KeyCounts:
+    """Records by their keys: one whole number or text per record, or per key with `counts` (whole, not negative).
+
+    Keys may repeat; their counts add up. Copied. Raises InvalidInput for other shapes and kinds and for totals from
+    2^53; no message and no repr shows a key or a count.
+    """
+
+    keys: NDArray[Any] = field(repr=False)
+    counts: NDArray[np.int64] = field(repr=False)
+
+    def __init__(self, keys: ArrayLike, counts: ArrayLike | None = None) -> None:
+        if isinstance(keys, np.ma.MaskedArray) or isinstance(counts, np.ma.MaskedArray):
+            raise InvalidInput("keys and counts are plain arrays; leave masked entries out first")
+        try:
+            given = np.array(keys)
+            if given.dtype.kind not in "iuUO":
+                given = np.array(keys, dtype=object)
+        except (OverflowError, ValueError):  # ragged, or beyond any integer type
+            given = np.asarray(None)
+        if given.ndim != 1 or (given.dtype.kind == "O" and given.size and not any(isinstance(k, str) for k in given)):
+            raise InvalidInput("keys are a one-dimensional array of whole numbers, or of texts; convert others first")
+        object.__setattr__(self, "keys", given)
+        object.__setattr__(self, "counts", _whole(counts, len(given)))
+        for array in (self.keys, self.counts):
+            array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return "KeyCounts(...)"
+
+
+def _whole(counts: ArrayLike | None, size: int) -> NDArray[np.int64]:
+    if counts is None:
+        return np.ones(size, dtype=np.int64)
+    try:
+        given = np.asarray(counts)
+    except (OverflowError, ValueError):
+        given = np.asarray(None)
+    if given.shape != (size,) or (given.dtype.kind not in "iuf" and given.size):
+        raise InvalidInput("counts are whole numbers, one per key")
+    if (given < 0).any() or (given != np.floor(given)).any():
+        raise InvalidInput("counts are numbers of records: none may be negative, fractional or missing")
+    if given.sum(dtype=np.float64) >= _MAX_RECORDS:
+        raise InvalidInput("fewer than 2^53 records can be counted")
+    return given.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyTable:
+    """The keys that occur, as sorted distinct field elements, and their counts, all positive. Private."""
+
+    elements: Words
+    counts: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "<KeyTable>"
+
+    @classmethod
+    def of(cls, elements: Words, counts: NDArray[np.int64]) -> KeyTable:
+        """Equal keys are counted together. Raises SourceError from 2^53 records."""
+        if counts.sum(dtype=np.float64) >= _MAX_RECORDS:
+            raise SourceError("fewer than 2^53 records can be counted")
+        distinct, place = np.unique(elements, return_inverse=True)
+        summed = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(summed, place, counts)
+        occur = summed > 0
+        return cls(distinct[occur], summed[occur])
+
+
+def open_keys(source: object, keys: Keys) -> KeyTable:
+    """Read a source once and count its records by key; records without a key in the universe are not counted.
+
+    A number's text may have a plus sign and zero decimals, and blanks around it; a text is taken as it is.
+
+    Guarantee: what a record counts for depends on that record alone.
+
+    Raises InvalidInput for what is no source of such keys, SourceError for a table that cannot be loaded; messages
+    name columns and files, never a key.
+    """
+    if isinstance(source, KeyCounts):
+        elements, found = keys.elements(source.keys)
+        return KeyTable.of(elements, source.counts[found])
+    opened = open_table(source, [keys.column])
+    try:
+        column = opened.columns[keys.column]
+        readable = {"text", "whole", "exact", "decimal", "float", "double"}
+        if column.family not in (readable if keys.kind == "integer" else readable | {"boolean", "label"}):
+            kind = column.type.partition("(")[0].removesuffix("[]")
+            raise SourceError(f"column {keys.column!r} is of type {kind}, which holds no keys; convert the column")
+        grouped = (
+            f"SELECT k, count(*) AS n FROM (SELECT {_key(column, keys.kind)} AS k FROM "
+            f"(SELECT {column.sql} AS r FROM {opened.sql})) WHERE k IS NOT NULL GROUP BY k"
+        )
+        message = (
+            f"{opened.label} could not be read for its column {keys.column!r}: "
+            "it is damaged, a row does not fit the header, or memory or disk ran out"
+        )
+        fetched = attempt(message, lambda: opened.session.connection.execute(grouped).fetchnumpy())
+        return attempt(message, lambda: _counted(fetched, keys))
+    finally:
+        opened.session.close()
+
+
+def _key(column: Column, kind: str) -> str:
+    """SQL of a record's key, NULL where it is not counted."""
+    text = column.text("r")
+    if kind == "text":
+        return f"CASE WHEN strlen({text}) BETWEEN 1 AND {MAX_TEXT} THEN {text} END"
+    # a number is read from its text: doubles would merge keys above 2^53, and casts round fractions
+    digits = f"regexp_extract(trim({text}), '^[+]?([0-9]{{1,38}})([.]0*)?$', 1)"
+    number = f"TRY_CAST({digits} AS HUGEINT)"
+    return f"CASE WHEN {number} < {UNIVERSE} THEN CAST({number} AS UBIGINT) END"
+
+
+def _counted(fetched: dict[str, Any], keys: Keys) -> KeyTable:
+    counts = np.asarray(fetched["n"]).astype(np.int64)
+    given = np.asarray(fetched["k"])
+    elements, found = keys.elements(given.astype(np.uint64) if keys.kind == "integer" else given)
+    return KeyTable.of(elements, counts[found])

@@ -1,0 +1,206 @@
+"""Sparse queries over universes too large to list: which sketch, which noise, at what error; all before data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.keyplans import KeyCandidate, KeyPlan
+from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
+from sfumato.privacy.budget import Budget, Number, exact
+from sfumato.privacy.conversions import sqrt_up
+from sfumato.privacy.keyed import Stability, key_sensitivity, least_threshold
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs
+from sfumato.sketches.field import Words
+from sfumato.sketches.predict import dimension as signs_needed
+
+__all__ = ["KEY_MECHANISMS", "plan_keys"]
+
+KEY_MECHANISMS = ("hybrid", "count-sketch", "sparse-project", "histogram")
+
+_WIDTH = 2**20
+_MOST_WIDTH = 2**24
+_SIGNS = 5603
+"""Signs where nothing is known of the records: the balance of noise and projection for 100,000 at (1, 1e-6)."""
+# An eighth of epsilon finds the keys that are heavy enough to matter; half would double every error (decisions/0015).
+_SHARE = Fraction(1, 8)
+
+Priced = tuple[NoiseLaw, Event]
+
+
+def plan_keys(
+    keys: Keys,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    mechanism: str = "auto",
+    queries: Iterable[ArrayLike | Sequence[str]] | None = None,
+    records: int | None = None,
+    width: int | None = None,
+    dimension: int | None = None,
+    independence: int = 4,
+    share: Number = _SHARE,
+) -> KeyPlan:
+    """A plan to answer sums of counts over few keys of a universe too large to list.
+
+    `mechanism`: "count-sketch" (any later query, pure epsilon or Gaussian noise, whichever is less), "hybrid" (besides
+    shows heavy keys by a stability histogram, with `share` of epsilon and all of delta), "sparse-project" (the
+    projection of [BR11] with Gaussian noise), "histogram" (the keys of `queries`, known now, and no others), or "auto":
+    where queries are known the least predicted error, else hybrid where the budget has a delta, else count-sketch.
+
+    `records` is a public (approximate) number of records, for predictions and sizes; `width` (buckets, a power of two)
+    and `dimension` (signs) set sizes by hand; `independence` of the hash changes accuracy only, never privacy.
+
+    Raises PlanError for a mechanism the budget does not allow, WorkloadError for queries outside the universe.
+    """
+    if not isinstance(keys, Keys) or not isinstance(budget, Budget):
+        raise PlanError("plan_keys needs sf.Keys and a budget, such as sf.pure(1)")
+    if mechanism != "auto" and mechanism not in KEY_MECHANISMS:
+        raise PlanError(f"mechanism is 'auto' or one of {', '.join(map(repr, KEY_MECHANISMS))}, not {mechanism!r}")
+    if records is not None and (type(records) is not int or not 0 < records < 2**53):
+        raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
+    if type(independence) is not int or not 4 <= independence <= 1024:
+        raise PlanError(
+            f"independence is a whole number from 4 (which the errors stated need) up, not {independence!r}"
+        )
+    part = exact(share, "share")
+    if not 0 < part < 1:
+        raise PlanError(f"share is the part of epsilon that finds heavy keys, between 0 and 1, not {share!r}")
+    unit = PrivacyUnit(Neighbours.parse(neighbours))
+    supports = None if queries is None else [keys.query(_listed(q), None)[0] for q in queries]
+    if supports is not None and not any(map(len, supports)):
+        raise PlanError("queries names no keys; leave it out where queries are not known yet")
+    size = 1.0 if supports is None else sum(map(len, supports)) / len(supports)
+
+    request = _Request(keys, budget, unit, supports, records, width, dimension, independence, part)
+    if mechanism != "auto":
+        return replace(request.make(mechanism), size=size)
+    return _best(request, size)
+
+
+def _listed(query: ArrayLike | Sequence[str]) -> ArrayLike | Sequence[str]:
+    if isinstance(query, (str, bytes)) or not isinstance(query, Iterable):
+        raise PlanError("queries is a list of queries, each a list of its keys")
+    return query
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked of `plan_keys`, checked."""
+
+    keys: Keys
+    budget: Budget
+    unit: PrivacyUnit
+    supports: list[Words] | None
+    records: int | None
+    width: int | None
+    dimension: int | None
+    independence: int
+    share: Fraction
+
+    def make(self, mechanism: str) -> KeyPlan:
+        """The plan of one mechanism."""
+        if mechanism == "hybrid":
+            return self._hybrid()
+        if mechanism == "count-sketch":
+            return self._of(mechanism, self._buckets(), _cheapest)
+        if mechanism == "sparse-project":
+            size = _dimension(self.budget, self.unit, self.records) if self.dimension is None else self.dimension
+            return self._of(mechanism, Signs.draw(size, self.independence), _gaussian)
+        if self.supports is None:
+            raise PlanError("a histogram counts the keys of known queries; give queries=, one list of keys each")
+        return self._of(mechanism, Listed(np.unique(np.concatenate(self.supports))), _cheapest)
+
+    def _buckets(self) -> Buckets:
+        return Buckets.draw(_width(self.records) if self.width is None else self.width, self.independence)
+
+    def _of(self, mechanism: str, key_map: KeyMap, price: Callable[[KeyMap, Budget, PrivacyUnit], Priced]) -> KeyPlan:
+        noise, event = price(key_map, self.budget, self.unit)
+        return KeyPlan(self.keys, self.budget, self.unit, mechanism, key_map, noise, event, None, self.records)
+
+    def _hybrid(self) -> KeyPlan:
+        """A stability histogram with a share of epsilon and all of delta, and a count-sketch of what it leaves over."""
+        budget, buckets = self.budget, self._buckets()
+        if budget.kind != "approx" or budget.delta is None:
+            raise PlanError(
+                "a hybrid shows heavy keys, which takes an (epsilon, delta) budget such as sf.approx(1, '1e-6'); "
+                "with any other take a count-sketch"
+            )
+        epsilon, changed = budget.parameter, key_sensitivity(buckets, self.unit, 1).value
+        shown = DiscreteLaplace(changed / (self.share * epsilon))
+        stability = Stability(shown, least_threshold(shown, budget.delta))
+        noise = DiscreteLaplace(changed / ((1 - self.share) * epsilon))
+        price = ApproxEvent(epsilon, budget.delta)
+        return KeyPlan(self.keys, budget, self.unit, "hybrid", buckets, noise, price, stability, self.records)
+
+
+def _best(request: _Request, size: float) -> KeyPlan:
+    """The plan of least predicted error where queries are known, else the default; with all that was considered."""
+    plans: dict[str, KeyPlan] = {}
+    considered: list[KeyCandidate] = []
+    for name in KEY_MECHANISMS:
+        try:
+            plans[name] = request.make(name)
+            error = plans[name].error(size) if request.records or name == "histogram" else None
+            considered.append(KeyCandidate(name, error, "" if error is not None else "unknown without records="))
+        except (PlanError, WorkloadError) as refused:
+            considered.append(KeyCandidate(name, None, str(refused)))
+    chosen = "hybrid" if "hybrid" in plans else "count-sketch"
+    if "histogram" in plans:
+        # its error holds whatever the records are; a sketch without records= adds an unknown to the same noise
+        errors = {c.mechanism: c.error for c in considered if c.error is not None}
+        chosen = min(errors, key=lambda name: (errors[name], name != "histogram"))
+    if chosen not in plans:
+        raise PlanError(considered[KEY_MECHANISMS.index(chosen)].note)
+    return replace(plans[chosen], size=size, considered=tuple(considered))
+
+
+def _width(records: int | None) -> int:
+    """Buckets so many that ten times the records would fit: distinct records then add a tenth to a unit variance."""
+    return _WIDTH if records is None else min(_MOST_WIDTH, max(2**10, 1 << (10 * records - 1).bit_length()))
+
+
+def _dimension(budget: Budget, unit: PrivacyUnit, records: int | None) -> int:
+    """Signs that add as much variance for distinct records as the noise has."""
+    if records is None:
+        return _SIGNS
+    _refuse_pure(budget)
+    one = Signs.draw(1)
+    per_key = key_sensitivity(one, unit, 2).value / float(budget.mu_squared)
+    found = signs_needed(records, per_key)
+    if found > 2**22:
+        raise PlanError(f"{records:,} records would need {found:,} signs; take a count-sketch, or set dimension=")
+    return found
+
+
+def _refuse_pure(budget: Budget) -> None:
+    if budget.kind == "pure":
+        raise PlanError("sparse-project has Gaussian noise, which no pure epsilon budget allows; take a count-sketch")
+
+
+def _gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Gaussian noise that spends the whole budget, its sigma rounded up."""
+    _refuse_pure(budget)
+    squared = key_sensitivity(key_map, unit, 2).value / budget.mu_squared
+    return RoundedGaussian(sqrt_up(squared)), GaussianEvent(budget.mu_squared)
+
+
+def _laplace(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Laplace noise that spends the whole budget."""
+    epsilon = budget.laplace_epsilon
+    return DiscreteLaplace(key_sensitivity(key_map, unit, 1).value / epsilon), PureEvent(epsilon)
+
+
+def _cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Laplace or Gaussian noise, whichever has less variance."""
+    laws = [_laplace(key_map, budget, unit)]
+    if budget.kind != "pure":
+        laws.append(_gaussian(key_map, budget, unit))
+    return min(laws, key=lambda priced: priced[0].variance)

@@ -1,0 +1,123 @@
+"""What measuring a universe of keys costs: sensitivities of key maps, and the exact threshold of a stability histogram.
+
+A stability histogram [KKMN09] adds discrete Laplace noise to the count of every key that occurs and shows those whose
+noisy count reaches a threshold. With scale s it is (D / s, delta)-DP, where D = 1 key changes by one (add-remove) or
+D = 2 keys do (replace-one), and delta is the chance that a count of one is shown, the same for both relations:
+
+Let P_c be the law of what is shown of a key of count c: P_0 shows nothing; P_1 shows something with probability d; and
+P_b and P_(b+1), b >= 1, are e1-close, e1 = 1 / s. Add-remove is one such step, and P_0 and P_1 are (0, d)-close.
+Replace-one has x fall from a to a - 1 and y rise from b to b + 1. If a > 1 and b > 0, the pair is 2 e1-close. If a = 1
+and b = 0, either table shows something with probability d, else nothing: (0, d)-close. If a = 1 and b > 0, an event E
+has in one direction at most d + P_b(E, x hidden) <= d + e^e1 P_(b+1)(E). In the other let p = P_b(E, x hidden) and
+q = P_(b+1)(E, x hidden) <= min(1, e^e1 p): then e^(2 e1) (1 - d) p + d >= q (1 - d) + d >= q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.codec import storable
+from sfumato.errors import PlanError
+from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent
+from sfumato.privacy.certified import exp_bounds
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.pricing import fits, power_of
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.sketches import KeyMap
+
+__all__ = ["Stability", "check_key_unit", "costs_at_most", "key_sensitivity", "least_threshold"]
+
+_MAX_THRESHOLD = 2**40
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Keys whose count plus `noise` is at least `threshold` are shown, with that noisy count."""
+
+    noise: DiscreteLaplace
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if type(self.noise) is not DiscreteLaplace:
+            raise PlanError("a stability histogram has discrete Laplace noise")
+        if type(self.threshold) is not int or not 1 <= self.threshold <= _MAX_THRESHOLD:
+            raise PlanError("the threshold of a stability histogram is a whole number from 1 to 2^40")
+
+    @property
+    def delta(self) -> Fraction:
+        """The chance that a count of one is shown, rounded up."""
+        return _tail(self.noise.scale, self.threshold - 1)
+
+    def epsilon(self, unit: PrivacyUnit) -> Fraction:
+        """The epsilon of the (epsilon, delta) it has."""
+        return _changed_keys(unit) / self.noise.scale
+
+
+def _tail(scale: Fraction, k: int) -> Fraction:
+    """P(Z >= k) = q^k / (1 + q) with q = exp(-1 / scale), for k >= 0, rounded up."""
+    return exp_bounds(-k / scale)[1] / (1 + exp_bounds(-1 / scale)[0])
+
+
+def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
+    """The smallest integer threshold at which a count of one is shown with probability at most `delta`.
+
+    From the exact tail of the discrete law, certified: no smaller integer is proved to do. Raises PlanError where it is
+    above 2^40.
+    """
+    if not 0 < delta < 1:
+        raise PlanError(f"delta must lie between 0 and 1, not {delta}")
+    low, high = -1, 1
+    while _tail(noise.scale, high) > delta:
+        low, high = high, 2 * high
+        if high > _MAX_THRESHOLD:
+            raise PlanError("this delta and epsilon need a threshold above 2^40; raise one of them")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle >= 0 and _tail(noise.scale, middle) <= delta else (middle, high)
+    return high + 1
+
+
+def _changed_keys(unit: PrivacyUnit) -> int:
+    """How many keys' counts change by one between neighbours."""
+    check_key_unit(unit)
+    return 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2
+
+
+def check_key_unit(unit: PrivacyUnit) -> None:
+    """Refuse a unit that keyed sources do not protect: they know records, not persons."""
+    if unit.person is not None or unit.rows_per_person != 1:
+        raise PlanError("sketches of keys protect single records; person= is not supported here")
+
+
+def key_sensitivity(key_map: KeyMap, unit: PrivacyUnit, power: int) -> Sensitivity:
+    """The sensitivity of measuring a map, in exact integers; a record whose key is not counted has a zero column.
+
+    power 1: L1; power 2: squared L2. Under replace-one a bound, whatever the hash is.
+    """
+    check_key_unit(unit)
+    if type(power) is not int or power not in (1, 2):
+        raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
+    column = key_map.largest(power)
+    if unit.neighbours is Neighbours.ADD_REMOVE:
+        return Sensitivity(power, column, True)
+    return Sensitivity(power, max(column, key_map.farthest(power)), False)
+
+
+def costs_at_most(
+    key_map: KeyMap, noise: NoiseLaw, stability: Stability | None, unit: PrivacyUnit, price: Event
+) -> bool:
+    """Whether measuring the map, after a stability histogram if there is one, costs at most `price`; exactly.
+
+    What the histogram shows is subtracted from the counts before the map is applied, which changes no difference
+    between neighbours, so the two compose: their epsilons add up.
+    """
+    found = key_sensitivity(key_map, unit, power_of(noise))
+    if stability is None:
+        return fits(found, noise, price)
+    if type(price) is not ApproxEvent or stability.delta > price.delta:
+        return False
+    left = price.epsilon - stability.epsilon(unit)
+    return left > 0 and fits(found, noise, PureEvent(left))

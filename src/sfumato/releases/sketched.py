@@ -1,0 +1,120 @@
+"""A released sketch: a publishable file that answers any later sparse query over its keys, at no further cost."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.codec import read_document, storable, write_document
+from sfumato.errors import WorkloadError
+from sfumato.intervals import check_confidence, margins
+from sfumato.keyplans import KeyMeasurement, KeyPlan
+from sfumato.releases.core import Provenance
+from sfumato.releases.tables import Answer
+from sfumato.sketches.field import Words
+
+__all__ = ["SketchRelease", "load_sketch"]
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class SketchRelease:
+    """Noisy sketch of counts by key. Answers are unbiased over noise and hash, and may be negative or fractional."""
+
+    plan: KeyPlan
+    measurement: KeyMeasurement
+    provenance: Provenance
+
+    def ask(
+        self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None = None, *, confidence: float = 0.95
+    ) -> Answer:
+        """The sum of weights times counts of the keys (each once; weight 1 by default), in records.
+
+        The standard error is that of the noise, exactly for this hash, and of what other keys put into the same rows
+        of the sketch, from its own estimate of their squared counts. Over the draw of the hash, that is: one heavy key
+        that shares a row with the query's is far off, rarely; a hybrid leaves no such key.
+
+        Raises WorkloadError for keys outside the universe, repeated keys and weights that are no numbers; for a
+        histogram also for keys that were not planned.
+        """
+        level = check_confidence(confidence)
+        elements, w = self.plan.keys.query(keys, weights)
+        rows, reading = self.measurement.map.at(elements, w)
+        sketched = float(reading @ self.measurement.values[rows])
+        squares = reading * reading
+        second, fourth = float(squares.sum()), float(squares @ squares)
+        noise = second * self.measurement.noise.variance
+        total = noise
+        shrinkage = self.measurement.map.shrinkage
+        if shrinkage:
+            own = max(0.0, sketched * sketched - noise)
+            total += (float(w @ w) * self.squared_norm + own) / shrinkage
+        value = sketched + self._shown(elements, w)
+        error = math.sqrt(total)
+        reach = self._reach(level, total, second, fourth)
+        return Answer(value, error, value - reach, value + reach)
+
+    def _reach(self, confidence: float, total: float, second: float, fourth: float) -> float:
+        """Half-width of an interval, from the variance and the sums of squares and fourth powers of what was read."""
+        law = self.measurement.noise
+        if not self.measurement.map.shrinkage:
+            return float(margins(confidence, np.array([second]), np.array([fourth]), law)[0])
+        if law.variance < 1:
+            # on so coarse a lattice collisions are not smoothed by noise; Chebyshev needs no shape
+            return math.sqrt(total / (1 - confidence))
+        # what collides is taken to be shaped as the noise is
+        equal = total / law.variance
+        shape = fourth / second**2 if second else 1.0
+        return float(margins(confidence, np.array([equal]), np.array([shape * equal**2]), law)[0])
+
+    def _shown(self, elements: Words, weights: NDArray[np.float64]) -> float:
+        """What shown keys contribute to a query."""
+        heavy = self.measurement.heavy
+        if not heavy.size:
+            return 0.0
+        place = np.minimum(np.searchsorted(heavy, elements), heavy.size - 1)
+        known = heavy[place] == elements
+        return float(weights[known] @ self.measurement.heavy_counts[place[known]])
+
+    @functools.cached_property
+    def squared_norm(self) -> float:
+        """The sum of squared counts of what was sketched, estimated from the sketch itself; at least 0.
+
+        Unbiased before it is cut off at 0: the noise adds its known variance to every row.
+        """
+        values = self.measurement.values.astype(np.float64)
+        excess = float(values @ values) - values.size * self.measurement.noise.variance
+        return max(0.0, excess) * self.measurement.map.squared_weights()
+
+    def error(self, size: float) -> float:
+        """Root mean squared error of a query of `size` keys of weight 1, from what was planned and what came out."""
+        return self.plan.error(size, self.squared_norm)
+
+    @property
+    def heavy(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys shown by the stability histogram, sorted, and their noisy counts.
+
+        Raises WorkloadError for text keys, which are known by their hashes only: ask for the texts of interest.
+        """
+        if self.plan.keys.kind == "text":
+            raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")
+        return self.measurement.heavy.astype(np.int64), self.measurement.heavy_counts.copy()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to one file (no pickle), which may be published."""
+        write_document(path, self)
+
+    def __repr__(self) -> str:
+        shown = f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
+        return f"<SketchRelease {self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{shown}>"
+
+
+def load_sketch(path: str | PathLike[str]) -> SketchRelease:
+    """Read a sketch that `SketchRelease.save` wrote. Raises InvalidInput for any other file."""
+    return read_document(path, SketchRelease)

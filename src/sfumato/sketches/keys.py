@@ -1,0 +1,119 @@
+"""Keys of records: whole numbers below 2^60, or texts, told apart by field elements."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.checks import check_text
+from sfumato.codec import storable
+from sfumato.errors import DomainError, WorkloadError
+from sfumato.sketches.field import PRIME, Words, hash_texts
+
+__all__ = ["MAX_TEXT", "UNIVERSE", "Keys"]
+
+UNIVERSE = 2**60
+"""Keys that are numbers are below this."""
+MAX_TEXT = 1024
+"""Keys that are texts have at most this many bytes of UTF-8."""
+
+_KINDS = ("integer", "text")
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a record's key may be: `kind` "integer" (0 to 2^60 - 1) or "text" (1 to 1,024 bytes), in column `column`.
+
+    A record whose key is missing or anything else is not counted: a rule about each record by itself. Texts are
+    told apart by a public random hash of 61 bits, drawn at birth (`point`); two of a million texts share one with a
+    probability below 1e-4. Raises DomainError.
+    """
+
+    column: str = "key"
+    kind: str = "integer"
+    point: int | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.column, "the name of the column of keys")
+        if self.kind not in _KINDS:
+            raise DomainError(f"keys are of kind 'integer' or 'text', not {self.kind!r}")
+        if self.kind == "text" and self.point is None:
+            object.__setattr__(self, "point", secrets.randbelow(PRIME))
+        wanted = int if self.kind == "text" else type(None)
+        if type(self.point) is not wanted or not 0 <= (self.point or 0) < PRIME:
+            raise DomainError("point is where the hash of texts is evaluated; leave it out")
+
+    def elements(self, keys: object) -> tuple[Words, NDArray[np.intp]]:
+        """Field elements of those keys that are in the universe, and their positions; nothing is raised about a key.
+
+        Raises DomainError where the whole is no sequence of such a kind.
+        """
+        if self.kind == "text":
+            return self._texts(keys)
+        array = np.asarray(keys)
+        if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+            raise DomainError("integer keys are a one-dimensional array of whole numbers; convert other columns first")
+        if array.size == 0:
+            return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.intp)
+        within = array >= 0
+        if array.dtype.itemsize == 8:
+            within &= array < UNIVERSE
+        found = np.flatnonzero(within)
+        return array[found].astype(np.uint64), found
+
+    def _texts(self, keys: object) -> tuple[Words, NDArray[np.intp]]:
+        given: Any = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise DomainError("text keys are a list or array of texts; convert other columns first")
+        found: list[int] = []
+        texts: list[bytes] = []
+        for i, key in enumerate(given):
+            # surrogates that UTF-8 lacks are kept apart by their own bytes
+            text = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else b""
+            if 0 < len(text) <= MAX_TEXT:
+                found.append(i)
+                texts.append(text)
+        return hash_texts(texts, self.point or 0), np.array(found, dtype=np.intp)
+
+    def query(self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None) -> tuple[Words, NDArray[np.float64]]:
+        """Distinct field elements of a query's keys, sorted, and their weights (1 each by default).
+
+        Raises WorkloadError for keys outside the universe or given twice, and for weights that are no finite numbers,
+        one per key.
+        """
+        given: Any = list(keys) if self.kind == "text" and not isinstance(keys, (str, bytes)) else keys  # type: ignore[arg-type]
+        try:
+            elements, found = self.elements(given)
+        except DomainError as error:
+            raise WorkloadError(f"a query names its keys: {error}") from None
+        size = len(np.asarray(given, dtype=object))
+        if len(found) != size:
+            allowed = "from 0 to 2^60 - 1" if self.kind == "integer" else f"texts of 1 to {MAX_TEXT:,} bytes"
+            raise WorkloadError(f"{size - len(found)} keys of the query are outside the universe; keys are {allowed}")
+        w = np.ones(size) if weights is None else _numbers(weights, size)
+        order = np.argsort(elements, kind="stable")
+        elements, w = elements[order], w[order]
+        if (elements[1:] == elements[:-1]).any():
+            raise WorkloadError("a query names a key twice; give each key once, with the sum of its weights")
+        return elements, w
+
+    def describe(self) -> str:
+        """One line for people."""
+        what = "whole numbers from 0 to 2^60 - 1" if self.kind == "integer" else f"texts of 1 to {MAX_TEXT:,} bytes"
+        return f"column {self.column!r}, {what}; records with any other key are not counted"
+
+
+def _numbers(weights: ArrayLike, size: int) -> NDArray[np.float64]:
+    try:
+        w = np.asarray(weights)
+    except ValueError:  # ragged
+        w = np.asarray(None)
+    if w.dtype.kind not in "biuf" or w.shape != (size,) or not np.isfinite(w).all() or (abs(w) > 1e100).any():
+        raise WorkloadError(f"a query of {size} keys needs {size} finite weights, one per key (or none: each counts 1)")
+    return w.astype(np.float64)

@@ -1,0 +1,156 @@
+"""Plans for keys: which mechanism, which noise, and what is refused before anything is drawn or read."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.errors import BudgetError
+from sfumato.privacy.accountant import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
+from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.sketches import Buckets
+
+KEYS = sf.Keys()
+APPROX = sf.approx(1, "1e-6")
+
+
+def plan(budget: sf.Budget = APPROX, **options: Any) -> sf.KeyPlan:
+    return sf.plan_keys(KEYS, budget, **({"neighbours": "add-remove"} | options))
+
+
+def test_the_default_is_a_hybrid_where_there_is_a_delta() -> None:
+    assert plan().mechanism == "hybrid"
+    assert plan(sf.pure(1)).mechanism == plan(sf.zcdp("0.5")).mechanism == "count-sketch"
+    assert "takes an (epsilon, delta) budget" in plan(sf.pure(1)).candidates["note"][0]
+
+
+def test_known_queries_are_counted_where_that_is_best() -> None:
+    """S12.7: the union histogram has the sketch's noise without its collisions."""
+    found = plan(records=10**5, queries=[[1, 2], [2, 3, 4]])
+    assert found.mechanism == "histogram"
+    assert found.map.rows == 4
+    errors = dict(zip(found.candidates["mechanism"], found.candidates["error"], strict=True))
+    assert min(errors, key=lambda name: errors[name]) == "histogram"
+    assert errors["count-sketch"] == pytest.approx(found.error(2.5) * (1 + 0.1 / 1.84 / 2), rel=0.01)
+    assert plan(queries=[[1]]).mechanism == "histogram"
+
+
+def test_the_smaller_noise_is_taken() -> None:
+    """Laplace at a pure epsilon of 1, Gaussian where the budget is stated in rho."""
+    laws = [(sf.pure(1), DiscreteLaplace(1)), (APPROX, DiscreteLaplace(1)), (sf.gdp(1), RoundedGaussian(1))]
+    for budget, law in laws:
+        found = plan(budget, mechanism="count-sketch")
+        assert found.noise == law
+        assert type(found.price) is (PureEvent if isinstance(law, DiscreteLaplace) else GaussianEvent)
+    doubled = plan(sf.pure(1), mechanism="count-sketch", neighbours="replace-one")
+    assert doubled.noise == DiscreteLaplace(2)
+
+
+def test_predictions_of_the_specification() -> None:
+    """S12.5, 100,000 distinct records: SparseProject 23.9 / 47.8 / 95.6 / 191, CountSketch below 5.7 / 11.3 / 23."""
+    projected = plan(mechanism="sparse-project", records=100_000)
+    assert projected.map.rows == 5603
+    assert [projected.error(m) for m in (16, 64, 256, 1024)] == pytest.approx([23.9, 47.8, 95.6, 191.2], abs=0.05)
+    sketched = plan(sf.pure(1), records=100_000)
+    assert sketched.map.rows == 2**20
+    assert [sketched.error(m) for m in (16, 64, 256, 1024)] == pytest.approx([5.57, 11.1, 22.3, 44.5], rel=0.01)
+    assert sketched.worst_error(1) == pytest.approx(1e5 / 1024, rel=0.01)
+
+
+def test_a_hybrid_shares_its_budget() -> None:
+    found = plan(mechanism="hybrid", share="0.5", neighbours="replace-one", records=1000)
+    assert found.stability is not None
+    assert (found.stability.noise, found.noise) == (DiscreteLaplace(4), DiscreteLaplace(4))
+    assert found.price == ApproxEvent(Fraction(1), Fraction(1, 10**6))
+    assert found.error(4) < found.worst_error(4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mechanism": "pmw"}, "'hybrid', 'count-sketch'"),
+        ({"mechanism": "histogram"}, "known queries"),
+        ({"queries": []}, "no keys"),
+        ({"queries": [[]]}, "no keys"),
+        ({"queries": [5]}, "list of queries"),
+        ({"queries": [[-1]]}, "outside the universe"),
+        ({"records": 0}, "records"),
+        ({"records": 1.5}, "records"),
+        ({"records": 2**53}, "records"),
+        ({"mechanism": "count-sketch", "width": 1000}, "power of two"),
+        ({"mechanism": "sparse-project", "dimension": 0}, "dimension"),
+        ({"mechanism": "sparse-project", "records": 10**9}, "would need"),
+        ({"mechanism": "sparse-project", "budget": sf.pure(1)}, "Gaussian"),
+        ({"mechanism": "hybrid", "budget": sf.gdp(1)}, "delta"),
+        ({"independence": 3}, "independence"),
+        ({"share": 0}, "share"),
+        ({"share": 1}, "share"),
+        ({"share": "nan"}, "share"),
+        ({"neighbours": "both"}, "neighbours"),
+        ({"budget": 1}, "budget"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sf.InvalidInput, match=message):
+        plan(**options)
+
+
+def test_a_plan_explains_itself() -> None:
+    text = str(plan(records=1000, queries=[[1]], mechanism="auto"))
+    assert "considered hybrid" in text
+    assert "delta" in str(plan())
+    assert "known with records=" in str(plan())
+    assert "at worst" in str(plan(records=1000))
+    with pytest.raises(sf.PlanError, match="records="):
+        plan().error(1)
+    for size in (-1, True, "1", float("nan")):
+        with pytest.raises(sf.PlanError):
+            plan(records=5).error(size)  # type: ignore[arg-type]
+
+
+def test_a_histogram_answers_what_was_planned_alone() -> None:
+    found = sf.sketch(plan(queries=[[1, 5]]), sf.KeyCounts([1, 1, 9]), ledger=None)
+    assert abs(found.ask([1]).value - 2) < 60
+    with pytest.raises(sf.WorkloadError, match="not among"):
+        found.ask([1, 9])
+
+
+def test_texts_are_asked_as_texts() -> None:
+    keys = sf.Keys("url", "text")
+    made = sf.plan_keys(keys, APPROX, neighbours="add-remove")
+    found = sf.sketch(made, sf.KeyCounts(["a"] * 500 + ["b"]), ledger=None)
+    assert abs(found.ask(["a"]).value - 500) < 60
+    assert abs(found.ask(["b", "c"], [1, -1]).value) < 80
+    with pytest.raises(sf.WorkloadError, match="hashes"):
+        _ = found.heavy
+
+
+def test_weights_that_cancel_keep_their_intervals() -> None:
+    """Keys of one bucket with opposite weights read nothing off the sketch, and still may be anything."""
+    made = plan(sf.pure(1), width=1)
+    found = sf.sketch(made, sf.KeyCounts([1] * 900), ledger=None)
+    signs = [made.map.at(np.array([k], dtype=np.uint64), np.ones(1))[1][0] for k in (1, 2)]
+    answer = found.ask([1, 2], [1, -signs[0] * signs[1]])
+    assert answer.value == 0
+    assert answer.low < -900 < 900 < answer.high
+    assert tuple(found.ask([1], [0])) == (0, 0, 0, 0) == tuple(found.ask([]))
+
+
+def test_hashes_are_drawn_with_each_plan() -> None:
+    one, other = plan(), plan()
+    assert isinstance(one.map, Buckets)
+    assert isinstance(other.map, Buckets)
+    assert one.map.coefficients.tolist() != other.map.coefficients.tolist()
+    assert one.fingerprint != other.fingerprint
+
+
+def test_an_approximate_event_is_one_line() -> None:
+    event = ApproxEvent(Fraction(1, 2), Fraction(1, 10**6))
+    assert event_from_text(event_to_text(event)) == event
+    for text in ("approx 1", "approx 1 2", "approx 1 0", "pure 1 1", "approx 1 1/2 1/2", "approx 1  1/2"):
+        with pytest.raises(BudgetError):
+            event_from_text(text)
