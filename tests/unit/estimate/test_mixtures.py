@@ -142,6 +142,12 @@ def test_halves_are_independent_and_add_up() -> None:
     np.testing.assert_allclose(np.mean([p.fitted.pairs for p in parts], axis=0), held.values.pairs, atol=1e-12)
 
 
+def test_few_members_have_noise_of_the_same_size() -> None:
+    held = noisy(some_joint())
+    some = [p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for s in range(1500) for p in halves(held, 2, s)]
+    assert np.mean(np.square(some)) == pytest.approx(0.25 * 3.0 / 100**2 / 3, rel=0.15)
+
+
 def test_the_judging_half_ranks_by_the_true_distance() -> None:
     joint = some_joint()
     exact, other = noisy(joint).values, noisy(some_joint(seed=5)).values
@@ -192,6 +198,9 @@ def test_a_forest_of_exact_tables_is_the_chain_they_come_from() -> None:
     assert {frozenset(e) for e in forest.edges} == {frozenset((0, 1)), frozenset((1, 2))}
     away = forest.components(held.stack).plus(held.values, -1.0)
     assert float(np.abs(away.pairs).max()) < 2e-3
+    shares = [random.dirichlet(np.full(3, 0.4)) for _ in range(3)]
+    alone = noisy(np.einsum("a,b,c->abc", *shares) * 1e4, 1.0, 1.0)
+    assert fit_forest(alone, alone.values).edges == ()
     loud = noisy(joint, 1e8, 1e8)
     assert fit_forest(loud, loud.values).edges == ()
 
@@ -200,10 +209,11 @@ def test_what_is_given_back_is_the_bias_and_not_the_noise() -> None:
     random = np.random.default_rng(7)
     levels = np.repeat([0.1, 8.0], 5000)
     bias = np.where(levels > 1, 2.0, 0.0) * random.standard_normal(10_000)
-    first, second = (bias + random.standard_normal(10_000) for _ in range(2))
-    found = kept_shares(levels, [first], [second])
+    noise, z = random.standard_normal((2, 10_000))
+    first, second = ([bias + noise + s * a * z for s in (1, -1)] for a in (0.5, -2.0))
+    found = kept_shares(levels, np.ones(10_000), first, second)
     assert set(found[:5000].tolist()) == {0.0}
-    assert float(found[5000]) == pytest.approx(0.8, abs=0.05)
+    assert float(found[5000]) == pytest.approx(4 / 5.25, abs=0.05)
 
 
 def released(joint: Floats, one: float, pair: float, seed: int = 0) -> Adapted:
@@ -224,7 +234,7 @@ def test_adapted_tables_agree_and_are_near_what_the_data_say() -> None:
         np.testing.assert_allclose(table.sum(axis=1), found.table((a, c)).sum(axis=1), atol=1e-6)
         np.testing.assert_allclose(table, found.table((b, a)).T)
         np.testing.assert_allclose(found.table((a, b, c)).sum(axis=2), table, atol=3.0)
-    assert float(found.table(())) == found.table((2,)).sum().round(6) == 10_000.0
+    assert found.table((2,)).sum() == pytest.approx(float(found.table(()))) == pytest.approx(10_000.0)
     ones = [found.table((a,)) / 1e4 for a in range(4)]
     raw = measured(joint, 50.0**2, 50.0**2, 0)
     assert away(found, joint) < np.mean([np.abs(t - raw[p]).sum() for p, t in pairs_of(joint).items()]) / 1e4

@@ -1,0 +1,45 @@
+"""One measurement as two with independent noise: a half to fit and a half to judge what was fitted. [NDGW24]
+
+With z noise of the measurement's own law, y + a z and y - z / a are independent where y's noise is Gaussian, of
+variances 1 + a^2 and 1 + 1 / a^2 times its own. Post-processing: it looks at nothing but y.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.estimate.mixtures.stacked import Components, Noisy
+
+__all__ = ["Halves", "halves"]
+
+_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """fitted: what is fitted; judge: what it is judged by."""
+
+    noisy: Noisy
+    fitted: Components
+    judge: Components
+
+    def loss(self, found: Components) -> float:
+        """Squared distance from the judging half less what is common to all; its mean ranks true distances."""
+        return self.noisy.inner(found, found) - 2 * self.noisy.inner(found, self.judge)
+
+
+def halves(noisy: Noisy, members: int, seed: int, share: float = _SHARE) -> list[Halves]:
+    """As many pairs of halves; their fitted halves have the measurement as mean. The seed makes public randomness."""
+    random = np.random.default_rng(seed)
+    draws = [noisy.noise(random) for _ in range(members)]
+    if members > 1:
+        middle = Components(
+            np.mean([z.ones for z in draws], axis=0),
+            np.mean([z.pairs for z in draws], axis=0),
+        )
+        zero = Components(np.zeros_like(middle.ones), np.zeros_like(middle.pairs))
+        draws = [zero.plus(z.plus(middle, -1.0), math.sqrt(members / (members - 1))) for z in draws]
+    return [Halves(noisy, noisy.values.plus(z, share), noisy.values.plus(z, -1 / share)) for z in draws]
