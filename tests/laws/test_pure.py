@@ -79,7 +79,14 @@ def test_value_columns_and_bound(make, n):
 
 @pytest.mark.parametrize(
     ("make", "n", "bar"),
-    [(prefix, 64, 3.7640), (ranges, 64, 3.9272), (prefix, 256, 5.1802), (ranges, 256, 5.714)],
+    [
+        (prefix, 64, 3.7640),
+        (ranges, 64, 3.9272),
+        (prefix, 256, 5.1802),
+        (ranges, 256, 5.714),
+        (prefix, 50, 3.52885),  # of the start from blocks of 25 cells
+        (prefix, 101, 4.2150),  # of that from blocks of 12
+    ],
 )
 def test_published_figures(make, n, bar):
     gram = np.asarray((Prefix(n) if make is prefix else AllRange(n)).gram().dense(), dtype=np.float64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -104,6 +106,8 @@ def test_what_was_not_measured_is_refused() -> None:
         strategy.check(Block((("a", "b"),), (Prefix(12),)))
     with pytest.raises(NotAnswerable, match="nothing about d was measured"):
         strategy.check(Block((("d",),), (Identity(2),)))
+    with pytest.raises(NotAnswerable, match="a, c was not measured"):
+        strategy.covariance(Block((("b",),), (Identity(3),)), Block((("a",), ("c",)), (Identity(4), Identity(2))))
 
 
 def test_a_factor_of_pairs_answers_about_pairs_alone() -> None:
@@ -166,13 +170,58 @@ def test_error_and_gradient_are_those_of_the_strategy() -> None:
     assert weigh(effects, scales, np.ones(8, dtype=bool))[1] <= expected * np.abs(dense).sum(axis=0).max()
 
 
+def test_what_is_hardly_asked_stays_measured() -> None:
+    effects, scales = np.array([0.0, 1.0, 1e-14, 0.0]), np.array([1.0, 2.0, 2.0, 4.0])
+    weights, _ = weigh(effects, scales, np.array([True, True, True, False]))
+    assert (superset_sums(weights)[1:3] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "lattice"), [("add-remove", "fine"), ("replace-one", "fine"), ("add-remove", "unit")]
+)
+def test_no_table_deserves_another_share(neighbours: str, lattice: str) -> None:
+    sizes = {"a": 64, "b": 5, "c": 4}
+    domain = sf.Domain({n: sf.Integers(0, k - 1, outside="clamp", missing="drop") for n, k in sizes.items()})
+    if neighbours == "replace-one":
+        domain = sf.Domain({n: sf.Integers(0, k - 2, outside="clamp", missing="other") for n, k in sizes.items()})
+    own = (neighbours, lattice) == ("add-remove", "fine")
+    line = Prefix(64) if own else Identity(64)
+    blocks = (
+        QueryBlock("a", Block((("a",),), (line,))),
+        QueryBlock("bc", Block((("b",), ("c",)), (Identity(5), Identity(4))), weight=Fraction(50)),
+        QueryBlock("b", Block((("b",),), (Identity(5),)), weight=Fraction(2)),
+    )
+    plan = sf.plan(Workload(domain, blocks), sf.pure(1), neighbours=neighbours, mechanism="marginals", lattice=lattice)
+    found = plan.strategy
+    assert isinstance(found, WeightedTables)
+    assert len(found.sets) > 1
+    assert isinstance(found.factors[0], Matrix) == own
+    if lattice == "unit":
+        assert min(found.multiples) == 1
+        return
+
+    def loss(multiples: tuple[int, ...]) -> float:
+        made = replace(found, multiples=multiples)
+        price = sensitivity(made.blocks, sizes, PrivacyUnit(Neighbours.parse(neighbours)), 1).value
+        error = 0.0
+        for q in blocks:
+            powers = made.row_powers(q.block, 2)
+            error += float(q.weight) * float(np.broadcast_to(powers, [f.shape[0] for f in q.block.factors]).sum())
+        return error * float(price) ** 2
+
+    least = loss(found.multiples)
+    for k, factor in itertools.product(range(len(found.sets)), (0.98, 1.02)):
+        moved = tuple(round(m * factor) if i == k else m for i, m in enumerate(found.multiples))
+        assert loss(moved) > least * (1 - 1e-6)
+
+
 def _planned(neighbours: str) -> sf.Plan:
-    sizes = {"a": 12, "b": 5, "c": 4}
+    sizes = {"a": 40, "b": 5, "c": 4}
     domain = sf.Domain({n: sf.Integers(0, k - 2, outside="clamp", missing="other") for n, k in sizes.items()})
     blocks = (
-        QueryBlock("ab", Block((("a",), ("b",)), (Prefix(12), Identity(5)))),
+        QueryBlock("ab", Block((("a",), ("b",)), (Prefix(40), Identity(5)))),
         QueryBlock("bc", Block((("b",), ("c",)), (Identity(5), Identity(4)))),
-        QueryBlock("a", Block((("a",),), (AllRange(12),))),
+        QueryBlock("a", Block((("a",),), (AllRange(40),))),
     )
     return sf.plan(Workload(domain, blocks), sf.pure(1), neighbours=neighbours, mechanism="marginals")
 
@@ -182,7 +231,7 @@ def test_a_release_errs_as_planned(neighbours: str) -> None:
     plan = _planned(neighbours)
     assert isinstance(plan.strategy, WeightedTables)
     rng = np.random.default_rng(3)
-    rows = {n: rng.integers(0, k - 1, 500) for n, k in {"a": 12, "b": 5, "c": 4}.items()}
+    rows = {n: rng.integers(0, k - 1, 500) for n, k in {"a": 40, "b": 5, "c": 4}.items()}
     truth: list[FloatArray] = []
     for q in plan.workload.blocks:
         shape = [f.shape[1] for f in q.block.factors]
@@ -194,7 +243,7 @@ def test_a_release_errs_as_planned(neighbours: str) -> None:
     scale = np.where(errors > 0, errors, np.nan)  # a prefix of all cells is the known total
     # answers of one block are much alike: each block counts once
     means: list[float] = []
-    for _ in range(40):
+    for _ in range(30):
         squares = ((sf.release(plan, pd.DataFrame(rows), ledger=None).answers - exact) / scale) ** 2
         means.append(float(np.mean([np.nanmean(s) for s in np.split(squares, cuts)])))
     spread = float(np.std(means, ddof=1)) / math.sqrt(len(means))
@@ -221,13 +270,17 @@ def test_marginals_err_less_than_published(sizes: list[int], orders: tuple[int, 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_the_optimum_of_gaussian_noise_is_shown_as_a_bound(neighbours: str) -> None:
     work = sf.marginals(sf.Domain({f"bit{i}": 2 for i in range(8)}), 3)
-    plans = [sf.plan(work, sf.pure(2), neighbours=neighbours, lattice=x) for x in ("fine", "unit")]
+    plans = [
+        sf.plan(work, sf.pure(2), neighbours=neighbours, mechanism="marginals", lattice=x) for x in ("fine", "unit")
+    ]
     (note,) = plans[0].notes
     proved = float(note.split("errs less than ")[1].split(" ")[0])
     gaussian = sf.plan(work, sf.gdp(1), neighbours=neighbours, mechanism="marginals")
     assert gaussian.lower_bound is not None
+    assert "weighted" not in " ".join(gaussian.candidates["strategy"])
     # noise of L2 sensitivity 1 / 2 and of variance 2
     assert proved == pytest.approx(gaussian.lower_bound / math.sqrt(2), rel=1e-4)
     assert proved < plans[0].rmse
     assert isinstance(plans[0].strategy, WeightedTables)
+    assert isinstance(plans[1].strategy, WeightedTables)
     assert not plans[1].notes  # noise on a plain lattice varies less than its scale says

@@ -46,7 +46,7 @@ _OBJECTIVES = ("mean", "max")
 _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3
 _ALIKE = 5e-4
-_HINT_CELLS, _HINT_TABLES = 512, 50  # up to which Laplace noise is tried beside Gaussian noise
+_HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
 def plan(
@@ -106,7 +106,7 @@ def plan(
 
 def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
     """That Laplace noise on the queries, the cells or their trees, which take no search, errs less for the epsilon."""
-    small = problem.workload.shape[1] <= _HINT_CELLS and problem.workload.tables <= _HINT_TABLES
+    small = problem.workload.shape[1] <= _HINT_CELLS
     if problem.budget.kind != "approx" or problem.noise != "gaussian" or not small:
         return ()
     other = replace(problem, noise="laplace")

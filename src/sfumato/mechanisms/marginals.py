@@ -27,7 +27,7 @@ from sfumato.strategies.tilts.largest import Largest, optimise_largest
 from sfumato.strategies.tilts.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs"]
+__all__ = ["designs", "tables_bound"]
 
 _MAX_SETS = 400_000
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
@@ -51,7 +51,7 @@ def designs(problem: Problem) -> list[Design]:
     design, reached = _design(problem, {})
     if tables and reached is not None:
         reached *= _relation(problem)
-    out = [replace(design, bound=reached if tables else _bound(problem))]
+    out = [replace(design, bound=reached if tables else tables_bound(problem))]
     products = _products(problem)
     if products is not None:
         try:
@@ -289,7 +289,7 @@ def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
     return out
 
 
-def _bound(problem: Problem) -> float | None:
+def tables_bound(problem: Problem) -> float | None:
     """A proved bound on the sum objective at multiplier 1 from the marginal tables among the queries."""
     if problem.objective == "max" or problem.known or not any(i.is_marginal for i in problem.workload.items):
         return None

@@ -33,7 +33,7 @@ from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain
 
-__all__ = ["designs"]
+__all__ = ["designs", "laplace_note"]
 
 MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
@@ -106,13 +106,13 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
         bound = max(proved) if problem.objective == "max" else math.hypot(*proved)
     design = share_design("factorization", "optimal factorizations", pieces, power, bound)
     if problem.noise == "laplace" and bound is not None:
-        design = replace(design, bound=None, notes=(_laplace_note(problem, bound),))
+        design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
     # tables that share attributes may be better answered from one product than from strategies of their own
     shared = descent.design(problem) if len(families) > 1 else None
     return [design] if shared is None else [design, shared]
 
 
-def _laplace_note(problem: Problem, bound: float) -> str:
+def laplace_note(problem: Problem, bound: float) -> str:
     """What the bound for unit L2 sensitivity proves for Laplace noise.
 
     Columns and their differences are no longer in L2 than in L1. So a strategy of L1 sensitivity at most

@@ -320,3 +320,43 @@ def test_more_tables_than_objects_are_planned_and_released() -> None:
     assert "54,740" in str(found)
     with pytest.raises(PlanError, match="too many"):
         plan(work, UNIT, neighbours="add-remove", mechanism="factorization")
+
+
+HINT = "Laplace noise errs less here"
+
+
+@pytest.mark.parametrize("n", [16, 256])  # of these noise on cells, and on a tree, errs less
+def test_a_plan_says_where_pure_epsilon_errs_less(n: int) -> None:
+    work, budget = prefix(line(n), "cell"), Budget.approx(1, "1e-6")
+    found = plan(work, budget, neighbours="add-remove")
+    (note,) = found.notes
+    told = float(note.split("at most ")[1].split(")")[0])
+    asked = [plan(work, b, neighbours="add-remove", noise="laplace") for b in (budget, Budget.pure(1))]
+    assert note.startswith(HINT)
+    assert note in found.explain()
+    assert asked[0].rmse == asked[1].rmse <= told < found.rmse
+    assert told == pytest.approx(
+        min(
+            plan(work, budget, neighbours="add-remove", noise="laplace", mechanism=m).rmse for m in ("laplace", "tree")
+        ),
+        rel=1e-4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "budget", "options"),
+    [
+        (prefix(line(16), "cell"), UNIT, {}),
+        (prefix(line(16), "cell"), Budget.pure(1), {}),
+        (prefix(line(16), "cell"), Budget.approx(1, "1e-6"), {"noise": "gaussian"}),
+        (prefix(line(16), "cell"), Budget.approx(1, "1e-6"), {"mechanism": "factorization"}),
+        (marginals(Domain({f"bit{i}": 2 for i in range(8)}), 2), Budget.approx(1, "1e-6"), {}),  # it errs more
+        (identity(line(513)), Budget.approx(1, "1e-6"), {}),  # Laplace noise is tried on fewer cells
+    ],
+)
+def test_a_plan_says_so_only_where_it_is_so_and_soon_known(
+    work: Workload, budget: Budget, options: dict[str, str]
+) -> None:
+    asked = {"noise": None, "mechanism": "auto"} | options
+    found = plan(work, budget, neighbours="add-remove", mechanism=str(asked["mechanism"]), noise=asked["noise"])
+    assert not any(n.startswith(HINT) for n in found.notes)
