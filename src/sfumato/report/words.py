@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from sfumato.plans import Plan
-from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget, readable
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
@@ -93,6 +93,9 @@ def attack_success(event: Event) -> float:
             return 0.5 * (1 + math.erf(math.sqrt(float(mu_squared)) / (2 * math.sqrt(2))))
         case PureEvent(epsilon=epsilon):
             return 1 / (1 + math.exp(-float(epsilon)))
+        case ApproxEvent(epsilon=epsilon, delta=delta):
+            # total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) [KOV15]
+            return (1 + float(delta) * math.exp(-float(epsilon))) / (1 + math.exp(-float(epsilon)))
         case BoundedRangeEvent(epsilon=epsilon):
             return 1 / (1 + math.exp(-float(epsilon) / 2))
         case ZcdpEvent(rho=rho):
@@ -150,5 +153,7 @@ def price_text(plan: Plan) -> str:
             return f"μ² = {parameter(mu_squared)} of Gaussian differential privacy"
         case PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon):
             return f"ε = {parameter(epsilon)}"
+        case ApproxEvent(epsilon=epsilon, delta=delta):
+            return f"ε = {parameter(epsilon)} and δ = {parameter(delta)}"
         case ZcdpEvent(rho=rho):
             return f"ρ = {parameter(rho)}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.privacy.accountant import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.report.words import attack_success, percent_up, rounded, scientific, secret, show
 
@@ -62,3 +62,13 @@ def test_what_an_attacker_wants_is_said_for_every_unit() -> None:
     texts = [secret(u) for u in units]
     assert len(set(texts)) >= 5
     assert all(t.startswith(("whether one given", "which of two")) for t in texts)
+
+
+def test_attack_success_of_a_mechanism_with_a_delta() -> None:
+    """Against the extreme pair of laws: with probability delta the table is told, else randomised response."""
+    epsilon, delta = 0.7, 0.05
+    honest = (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert attack_success(ApproxEvent(Fraction(epsilon), Fraction(delta))) == pytest.approx(delta + honest)
+    assert attack_success(ApproxEvent(Fraction(epsilon), Fraction(1, 10**12))) == pytest.approx(
+        attack_success(PureEvent(Fraction(epsilon)))
+    )
