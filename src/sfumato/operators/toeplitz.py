@@ -59,7 +59,8 @@ class Toeplitz(LinearOperator):
 
     @property
     def max_abs(self) -> int:
-        return self._largest * int(self.multiples.max())
+        # a row has the coefficients up to its own
+        return int((np.maximum.accumulate(np.abs(self.coefficients)) * self.multiples).max())
 
     def apply(self, vectors: Numbers) -> Numbers:
         if vectors.dtype.kind == "f":
