@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from sfumato.operators import LinearOperator
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.base import Strategy
@@ -38,6 +39,13 @@ class Problem:
     def sizes(self) -> dict[str, int]:
         """Number of cells of every attribute."""
         return {n: a.size for n, a in self.workload.domain.attributes.items()}
+
+    @property
+    def products(self) -> list[tuple[float, dict[str, LinearOperator]]] | None:
+        """Every block's weight in the objective and its factors by attribute; None where a factor joins several."""
+        found = [(self.objective_weight(q), q.block.by_attribute()) for q in self.workload.blocks]
+        whole = [(weight, factors) for weight, factors in found if factors is not None]
+        return whole if len(whole) == len(found) else None
 
     @property
     def total_weight(self) -> float:

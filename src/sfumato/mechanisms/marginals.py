@@ -220,12 +220,9 @@ def _products(problem: Problem) -> list[Product] | None:
     several = len(asked) > 1 and len({a for s in asked for a in s}) > 1
     if problem.noise == "laplace" or not (several or problem.objective == "max"):
         return None
-    products: list[Product] = []
-    for q in problem.workload.blocks:
-        factors = q.block.by_attribute()
-        if factors is None:
-            return None
-        products.append((problem.objective_weight(q), factors))
+    products = problem.products
+    if products is None:
+        return None
     ordered = any(problem.sizes[a] > 2 and not is_plain(f) for _, factors in products for a, f in factors.items())
     return products if ordered else None
 

@@ -12,7 +12,7 @@ from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import quantise
 from sfumato.strategies.unions.axes import Axis
 from sfumato.strategies.unions.groups import Group, Measured
-from sfumato.strategies.unions.reduced import Piece, Product, SmallUnion, solve_union
+from sfumato.strategies.unions.reduced import Piece, SmallUnion, solve_union
 from sfumato.strategies.unions.strategy import Orbits
 
 __all__ = ["design"]
@@ -35,12 +35,9 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     # of marginal tables alone residuals are the optimum
     if problem.noise == "laplace" or problem.objective != "mean" or all(i.is_marginal for i in problem.workload.items):
         return None
-    products: list[Product] = []
-    for q in problem.workload.blocks:
-        factors = q.block.by_attribute()
-        if factors is None:
-            return None
-        products.append((problem.objective_weight(q), factors))
+    products = problem.products
+    if products is None:
+        return None
     names = {a for _, factors in products for a in factors}
     if len(names) < 2 or math.prod(problem.sizes[a] for a in names) > MAX_CELLS:
         return None

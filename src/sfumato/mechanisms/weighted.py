@@ -54,12 +54,10 @@ def designs(problem: Problem) -> list[Design]:
     if sum(2 ** len(q.attributes) for q in problem.workload.blocks) > _MOST_SUBSETS:
         return []
     place = {a: i for i, a in enumerate(names)}
-    products: list[Product] = []
-    for q in problem.workload.blocks:
-        factors = q.block.by_attribute()
-        if factors is None:
-            return []
-        products.append((problem.objective_weight(q), {place[a]: f for a, f in factors.items()}))
+    named = problem.products
+    if named is None:
+        return []
+    products: list[Product] = [(w, {place[a]: f for a, f in factors.items()}) for w, factors in named]
     sizes = [problem.sizes[a] for a in names]
     found = _best(products, sizes, public=problem.unit.total_is_public)
     return [] if found is None else [_design(problem, names, found)]

@@ -15,6 +15,7 @@ when g = t wherever v > 0. The Hessian in log v acts on a vector by two matrix p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ import numpy as np
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.optimum.blocks import Block, Spectrum
 
-__all__ = ["Progress", "Solution", "cold_start", "solve", "warm_start"]
+__all__ = ["Progress", "Solution", "cold_start", "relative_gap", "solve", "warm_start"]
 
 Progress = Callable[[int, float], None]
 
@@ -34,6 +35,13 @@ _REST = 1e-20  # energy below which rounding is all that is left
 _PATIENCE = 15  # iterations without progress after which the search ends
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
+
+
+def relative_gap(lower: float, upper: float) -> float:
+    """upper / lower - 1: how far from optimal what attains `upper` can be at most; 0 where that is 0 itself."""
+    if upper == 0.0:
+        return 0.0
+    return upper / lower - 1 if lower > 0.0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,7 @@ from numpy.typing import ArrayLike
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.operators.blas import single_thread
-from sfumato.strategies.optimum.dual import Progress
+from sfumato.strategies.optimum.dual import Progress, relative_gap
 from sfumato.strategies.optimum.reductions import Problem
 
 __all__ = ["Largest", "Point", "optimize_largest", "raised", "search"]
@@ -70,9 +71,7 @@ class Largest:
     @property
     def gap(self) -> float:
         """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        if self.upper_bound == 0.0:
-            return 0.0
-        return self.upper_bound / self.lower_bound - 1 if self.lower_bound > 0.0 else math.inf
+        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize_largest(
@@ -137,7 +136,7 @@ def _read(matrix: ArrayLike, weights: ArrayLike | None) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(ABC):
     """The scaled matrix U diag(s) V^T at weights l and v, and the shares p / t and q / t; `even` is as for `search`."""
 
     even: float
@@ -148,9 +147,9 @@ class Point:
     p: FloatArray
     q: FloatArray
 
+    @abstractmethod
     def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
         """How the shares bend along a step of (log l, log v), beside their growth, in products of the type `kind`."""
-        raise NotImplementedError
 
     @property
     def total(self) -> float:

@@ -11,7 +11,7 @@ from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.strategies.optimum.blocks import IntArray
-from sfumato.strategies.optimum.dual import Progress, cold_start, solve, warm_start
+from sfumato.strategies.optimum.dual import Progress, cold_start, relative_gap, solve, warm_start
 from sfumato.strategies.optimum.reductions import Columns, Problem, distinct_columns, read_problem
 
 __all__ = ["Optimum", "optimize"]
@@ -42,9 +42,7 @@ class Optimum:
     @property
     def gap(self) -> float:
         """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        if self.upper_bound == 0.0:
-            return 0.0
-        return self.upper_bound / self.lower_bound - 1 if self.lower_bound > 0.0 else float("inf")
+        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize(

@@ -27,7 +27,7 @@ from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.strategies.optimum.blocks import Block, IntArray, Spectrum, squared, units
-from sfumato.strategies.optimum.dual import Progress, cold_start, solve
+from sfumato.strategies.optimum.dual import Progress, cold_start, relative_gap, solve
 from sfumato.strategies.optimum.optimal import optimize
 from sfumato.strategies.optimum.reductions import Problem, read_problem
 
@@ -61,9 +61,7 @@ class SwapOptimum:
     @property
     def gap(self) -> float:
         """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        if self.upper_bound == 0.0:
-            return 0.0
-        return self.upper_bound / self.lower_bound - 1 if self.lower_bound > 0.0 else float("inf")
+        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 @dataclass(frozen=True, slots=True)
