@@ -224,7 +224,7 @@ def _products(problem: Problem) -> list[Product] | None:
     if products is None:
         return None
     ordered = any(problem.sizes[a] > 2 and not is_plain(f) for _, factors in products for a, f in factors.items())
-    return products if ordered else None
+    return list[Product](products) if ordered else None
 
 
 def _tilted(problem: Problem, products: list[Product]) -> Design:
