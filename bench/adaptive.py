@@ -7,8 +7,8 @@ adult.csv: 14 integer columns, those of more than 42 values cut into 32 equal bi
 column shuffled; "small", 5,000 rows of it. delta = 1e-9, add-remove, through sf.release with its exact noise.
 e2, e3: mean over the pairs and triples of sum |answer - truth| / n. "records": e2 of n whole records. "alone":
 independence from one-way tables with the whole budget; "local": all pairs by the plan of least squared error,
-projected; the bar of tables other than Adult is 3 % above the better of these. CPU seconds of `adapt`, then of all
-triples. One rule throughout, from noise levels and sizes alone: `weights`.
+projected; the bar of tables other than Adult is 3 % above the better of these. A table may also be a CSV file of whole
+numbers from 0. CPU seconds of the whole release (read, measure, denoise), of all triples, and of the records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from projection_local import coarsened
 
 import sfumato as sf
-from sfumato.estimate.local import ResidualNoise, local
-from sfumato.estimate.mixtures import adapt
+from sfumato.estimate.local import local
+from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.simplex import onto_simplex
 from sfumato.estimate.spanning import spanning_records
-from sfumato.strategies.residual.residuals import Residuals
 
 RHO = {0.1: "0.000177", 1: "0.01497", 10: "1.0908"}
 BARS = {0.1: (0.136, 0.25), 1: (0.038, 0.091), 10: (0.0100, 0.0445)}
@@ -58,37 +57,16 @@ def drawn(name: str, rows: Rows, sizes: list[int]) -> Rows:
     return rows
 
 
-def weights(names: list[str], sizes: list[int], rho: float, n: int) -> dict[tuple[str, ...], float]:
-    """Of a workload whose optimum has the wanted precisions: of pairs as cells^.2, of attributes as cells^.3.
-
-    The attributes' part of the budget is E^2 / (E^2 + .136^2), at least .08, with E the error of independence from
-    one-way tables that have the whole of it.
-    """
-    s = np.array(sizes, dtype=np.float64)
-    d = len(s)
-    err = 2 * 0.8 * math.sqrt(d / (2 * rho)) * float(s.mean()) / n
-    share = max(err**2 / (err**2 + 0.136**2), 0.08)
-    pairs = list(itertools.combinations(range(d), 2))
-    one, both = s**0.3, np.multiply.outer(s, s) ** 0.2
-    price = 1 - 1 / s
-    one *= share / float(one @ price)
-    both *= (1 - share) / sum(float(both[p] * price[p[0]] * price[p[1]]) for p in pairs)
-    # at the optimum a residual's value is its price times the square of its precision
-    value = both**2 / np.multiply.outer(s, s)
-    np.fill_diagonal(value, 0.0)
-    rest = one**2 * price / (s - 1) - value @ (1 / s)
-    out = {(names[a], names[b]): float(value[a, b]) for a, b in pairs}
-    out |= {(names[a],): max(float(rest[a]), 1e-12) for a in range(d)}
-    top = min(out.values())
-    return {k: v / top for k, v in out.items()}
-
-
 class Case:
     """A table, its truths, and what is measured of it."""
 
     def __init__(self, name: str, path: str) -> None:
-        every, self.sizes = coarsened(path)
-        self.rows = drawn(name, every, self.sizes)
+        if name.endswith(".csv"):
+            self.rows = np.loadtxt(name, delimiter=",", skiprows=1, dtype=np.int64)
+            self.sizes = [int(k) + 1 for k in self.rows.max(axis=0)]
+        else:
+            every, self.sizes = coarsened(path)
+            self.rows = drawn(name, every, self.sizes)
         self.n, self.d = len(self.rows), len(self.sizes)
         self.names = [f"a{i:02}" for i in range(self.d)]
         self.pairs = list(itertools.combinations(range(self.d), 2))
@@ -101,12 +79,19 @@ class Case:
         self.connection = duckdb.connect()
         self.connection.register("people", {a: self.rows[:, i] for i, a in enumerate(self.names)})
 
-    def plan(self, rho: str, **asked: object) -> sf.Plan:
-        work = sf.marginals(self.domain, **asked)  # pyright: ignore[reportArgumentType]
-        return sf.plan(work, sf.zcdp(rho), neighbours="add-remove", mechanism="marginals")
+    def plan(self, rho: str, order: int, mechanism: str = "marginals") -> sf.Plan:
+        work = sf.marginals(self.domain, order=order)
+        made = sf.plan(work, sf.zcdp(rho), neighbours="add-remove", mechanism=mechanism, records=self.n)
+        assert isinstance(made, sf.Plan)
+        return made
+
+    def released(self, plan: sf.Plan) -> sf.Release:
+        made = sf.release(plan, self.connection.sql("SELECT * FROM people"), ledger=None)
+        assert isinstance(made, sf.Release)
+        return made
 
     def measured(self, plan: sf.Plan) -> dict[Axes, Floats]:
-        found = sf.release(plan, self.connection.sql("SELECT * FROM people"), ledger=None)
+        found = self.released(plan)
         out: dict[Axes, Floats] = {}
         start = 0
         for q in plan.workload.blocks:
@@ -118,11 +103,6 @@ class Case:
 
     def error(self, tables: Mapping[Axes, Floats]) -> float:
         return float(np.mean([np.abs(tables[p] - t).sum() for p, t in self.exact.items()])) / self.n
-
-
-def residual_noise(plan: sf.Plan) -> ResidualNoise:
-    assert isinstance(plan.strategy, Residuals)
-    return ResidualNoise(plan.strategy.sets, tuple(plan.noise.variance / d**2 for d in plan.strategy.divisors))
 
 
 def alone(case: Case, plan: sf.Plan) -> float:
@@ -139,34 +119,46 @@ def of_local(case: Case, plan: sf.Plan) -> float:
     return case.error(dict(zip(case.pairs, done.tables, strict=True)))
 
 
+def once(case: Case, plan: sf.Plan, triples: Mapping[Axes, Floats]) -> tuple[list[float], list[float]]:
+    """((e2, e3, records' e2, CPU seconds of release, triples, records), weights of the blend)."""
+    start = time.process_time()
+    found = case.released(plan)
+    took = time.process_time() - start
+    assert found.projection is not None
+    assert isinstance(found.projection.possible, AdaptedTables)
+    held = found.projection.possible.adapted
+    start = time.process_time()
+    threes = [np.abs(held.table(t) - exact).sum() / case.n for t, exact in triples.items()]
+    again = time.process_time() - start
+    start = time.process_time()
+    codes = found.synthetic().codes.astype(np.int64)
+    drawing = time.process_time() - start
+    made = case.error({p: table(codes, case.sizes, p) for p in case.pairs})
+    errors = [case.error(held.pairs), float(np.mean(threes)), made, took, again, drawing]
+    return errors, list(held.weights.values())
+
+
 def main(path: str, runs: int, tables: list[str]) -> None:
-    print(f"{'table':12}{'eps':>5}{'e2':>9}{'bar':>8}{'e3':>9}{'bar':>8}{'records':>9}{'alone':>9}{'local':>9}", end="")
-    print(f"{'CPU-s':>7}{'CPU-s':>7}  blend")
+    heads = f"{'e2':>9}{'sd':>8}{'bar':>8}{'e3':>9}{'bar':>8}{'records':>9}{'alone':>9}{'local':>9}{'CPU-s':>7}"
+    print(f"{'table':12}{'eps':>5}{heads}{'CPU-s':>7}{'CPU-s':>7}  blend")
     for name in tables:
         case = Case(name, path)
         triples = {t: table(case.rows, case.sizes, t) for t in itertools.combinations(range(case.d), 3)}
         for eps, rho in RHO.items():
-            plan = case.plan(rho, upto=2, weights=weights(case.names, case.sizes, float(rho), case.n))
-            ones, twos = case.plan(rho, order=1), case.plan(rho, order=2)
-            done: list[tuple[float, ...]] = []
+            plan, ones, twos = case.plan(rho, 2, "adaptive"), case.plan(rho, 1), case.plan(rho, 2)
+            done, blends, peers = list[list[float]](), list[list[float]](), list[tuple[float, float]]()
             for _ in range(runs):
-                given = case.measured(plan)
-                sets = [s for s in given if len(s) == 2]
-                start = time.process_time()
-                found = adapt(case.sizes, sets, [given[s] for s in sets], residual_noise(plan))
-                took = time.process_time() - start
-                start = time.process_time()
-                threes = [np.abs(found.table(t) - exact).sum() / case.n for t, exact in triples.items()]
-                again = time.process_time() - start
-                codes, counts = found.records(round(found.total))
-                made = case.error({p: table(codes.astype(np.int64), case.sizes, p, counts) for p in case.pairs})
-                peers = alone(case, ones), of_local(case, twos)
-                errors = case.error(found.pairs), float(np.mean(threes)), made
-                done.append((*errors, *peers, took, again, *found.weights.values()))
-            e2, e3, made, first, second, took, again, *blend = np.mean(done, axis=0).tolist()
+                errors, blend = once(case, plan, triples)
+                done.append(errors)
+                blends.append(blend)
+                peers.append((alone(case, ones), of_local(case, twos)))
+            e2, e3, made, took, again, drawing = np.mean(done, axis=0).tolist()
+            spread = float(np.std(done, axis=0)[0])
+            first, second = np.mean(peers, axis=0).tolist()
             bars = BARS[eps] if name == "adult" else (1.03 * min(first, second), math.nan)
-            print(f"{name:12}{eps:5}{e2:9.4f}{bars[0]:8.4f}{e3:9.4f}{bars[1]:8.4f}{made:9.4f}{first:9.4f}", end="")
-            print(f"{second:9.4f}{took:7.2f}{again:7.2f}  " + " ".join(f"{w:.2f}" for w in blend), flush=True)
+            print(f"{name.split('/')[-1][:11]:12}{eps:5}{e2:9.4f}{spread:8.4f}{bars[0]:8.4f}{e3:9.4f}", end="")
+            print(f"{bars[1]:8.4f}{made:9.4f}{first:9.4f}{second:9.4f}{took:7.2f}{again:7.2f}{drawing:7.2f}  ", end="")
+            print(" ".join(f"{w:.2f}" for w in np.mean(blends, axis=0).tolist()), flush=True)
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

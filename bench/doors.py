@@ -1,4 +1,4 @@
-"""What the doors `select` and `above` cost: CPU seconds of one selection and of one question.
+"""What the doors `select` and `converse` cost: CPU seconds of one selection, and questions a second.
 
 python bench/doors.py
 """
@@ -6,8 +6,10 @@ python bench/doors.py
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +17,8 @@ import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.operators import Block, Dense, Identity
 from sfumato.privacy.accountant import BoundedRangeEvent, ZcdpEvent
+from sfumato.privacy.conversing import Terms
+from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
@@ -44,23 +48,36 @@ def selection() -> None:
         print(f"select {name:8} {rows:6,} candidates  {(time.process_time() - start) / 5:.3f} CPU-s")
 
 
-def session() -> None:
-    """2,000 intervals over 1,024 cells, 100,000 records."""
+def conversations() -> None:
+    """Intervals over 1,024 cells, 100,000 records, none or all of them positive; in memory and in a file."""
     rng = np.random.default_rng(0)
     domain = sf.Domain({"a": sf.Integers(0, 1023)})
-    opened = _curator(rng.multinomial(100_000, np.full(1024, 1 / 1024)), domain)
-    epochs = Epochs(100, Fraction(1, 50))
-    asked, _ = opened.above(epochs, epochs.cost(ZcdpEvent), name="s", plan_hash=HASH)
-    start = time.process_time()
-    for _ in range(2000):
-        a, b = sorted(rng.integers(0, 1025, 2).tolist())
-        row = np.zeros((1, 1024), dtype=np.int64)
-        row[0, a : max(b, a + 1)] = 1
-        public = (np.array([v], dtype=np.int64) for v in (round((b - a) * 100_000 / 1024), 1, 10_000))
-        asked.ask(Candidates((Block((("a",),), (Dense(row),)),), *public))
-    print(f"above: 2,000 intervals  {(time.process_time() - start) / 2:.3f} ms of CPU each, {asked.remaining} left")
+    counts = rng.multinomial(100_000, np.full(1024, 1 / 1024))
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = sf.Ledger.create(Path(folder) / "l.db", total=sf.zcdp(10**6))
+        opened = Curator(sf.Histogram(counts), domain, UNIT, ledger)
+        terms = Terms(Epochs(2001, Fraction(1, 50)), RoundedGaussian(100))
+        for kept, far in itertools.product((False, True), (10_000, -(10**6))):
+            name = f"{'file' if kept else 'memory'} {'below' if far > 0 else 'above'}"
+            store = Path(folder) / f"{name}.db" if kept else None
+            asked, _ = opened.converse(terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH, store=store)
+            wall, start = time.perf_counter(), time.process_time()
+            for _ in range(1000):
+                a, b = sorted(rng.integers(0, 1025, 2).tolist())
+                row = np.zeros((1, 1024), dtype=np.int64)
+                row[0, a : max(b, a + 1)] = 1
+                public = (np.array([v], dtype=np.int64) for v in (round((b - a) * 100_000 / 1024), 1, far))
+                question = Candidates((Block((("a",),), (Dense(row),)),), *public)
+                asked.ask(lambda _, question=question: question)
+            wall, start = time.perf_counter() - wall, time.process_time() - start
+            print(f"converse {name:12} 1,000 questions  {start:.3f} CPU-ms each  {1000 / wall:,.0f} a second")
+            if store is not None:
+                start = time.process_time()
+                Curator(sf.Histogram(counts), domain, UNIT, ledger).resume(store)
+                size = store.stat().st_size / 2**20
+                print(f"resume   {name:12} {time.process_time() - start:.3f} CPU-s, {size:.2f} MiB")
 
 
 if __name__ == "__main__":
     selection()
-    session()
+    conversations()

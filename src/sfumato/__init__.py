@@ -1,5 +1,6 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
+from sfumato.courseplans import CoursePlan
 from sfumato.curator import Histogram, KeyCounts
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import (
@@ -23,6 +24,9 @@ from sfumato.errors import (
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
 from sfumato.keyplans import KeyPlan, load_key_plan
+from sfumato.local.collecting import LocalRelease, collect, load_local_release, respond
+from sfumato.local.planning import plan_local
+from sfumato.local.plans import LocalPlan, load_local_plan
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
 from sfumato.mechanisms.keyed import plan_keys
 from sfumato.mechanisms.sketching import sketch
@@ -34,6 +38,7 @@ from sfumato.releases import (
     Answer,
     Comparison,
     Intervals,
+    ModelRelease,
     Release,
     Synthetic,
     Table,
@@ -43,6 +48,17 @@ from sfumato.releases import (
 )
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.releasing import release
+from sfumato.sessions import (
+    KeySession,
+    Session,
+    SessionAnswer,
+    SessionPlan,
+    pmw_min_alpha,
+    resume_session,
+    session,
+    session_plan,
+    session_status,
+)
 from sfumato.sketches import Keys
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads import (
@@ -79,6 +95,7 @@ __all__ = [
     "BudgetExceeded",
     "Categories",
     "Comparison",
+    "CoursePlan",
     "Domain",
     "DomainError",
     "Factorization",
@@ -89,11 +106,15 @@ __all__ = [
     "InvalidInput",
     "KeyCounts",
     "KeyPlan",
+    "KeySession",
     "Keys",
     "Ledger",
     "LedgerCorrupted",
     "LedgerError",
+    "LocalPlan",
+    "LocalRelease",
     "MissingExtra",
+    "ModelRelease",
     "NameTaken",
     "Neighbours",
     "NotAnswerable",
@@ -103,6 +124,9 @@ __all__ = [
     "PlanError",
     "Projection",
     "Release",
+    "Session",
+    "SessionAnswer",
+    "SessionPlan",
     "SfumatoError",
     "Simulation",
     "SketchRelease",
@@ -115,6 +139,7 @@ __all__ = [
     "WorkloadError",
     "approx",
     "budget_for",
+    "collect",
     "combine",
     "conjunctions",
     "difference",
@@ -124,6 +149,8 @@ __all__ = [
     "hierarchy",
     "identity",
     "load_key_plan",
+    "load_local_plan",
+    "load_local_release",
     "load_plan",
     "load_release",
     "load_sketch",
@@ -132,6 +159,8 @@ __all__ = [
     "plan",
     "plan_for",
     "plan_keys",
+    "plan_local",
+    "pmw_min_alpha",
     "predicates",
     "prefix",
     "project",
@@ -140,6 +169,11 @@ __all__ = [
     "ranges",
     "read_spec",
     "release",
+    "respond",
+    "resume_session",
+    "session",
+    "session_plan",
+    "session_status",
     "simulate",
     "sketch",
     "stack",

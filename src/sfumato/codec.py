@@ -33,9 +33,11 @@ __all__ = [
     "encode",
     "fingerprint",
     "is_beside",
+    "pack",
     "read_document",
     "storable",
     "sync_folder",
+    "unpack",
     "write_atomically",
     "write_document",
 ]
@@ -219,23 +221,46 @@ def write_document(path: str | os.PathLike[str], value: object, *, beside: bool 
     outside = {k: name for k, name in places.items() if name is not None}
     if outside:
         tree = {_OUTSIDE: outside, "value": tree}
-    inside = {k: _plain(a) for k, a in arrays.items() if k not in outside}
+    inside = {k: a for k, a in arrays.items() if k not in outside}
+    # noisy integers and optimised coefficients do not compress; the text does
+    write = _bundled(tree, inside, zipfile.ZIP_STORED)
+    write_atomically(Path(path), write)
+
+
+def _bundled(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO], None]:
+    """What writes a zip of one JSON document and plain arrays. Raises InvalidInput at once for what is too large."""
+    inside = {k: _plain(a) for k, a in arrays.items()}
     document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
     if len(document) > _MAX_JSON_BYTES or sum(a.nbytes for a in inside.values()) > _MAX_ARRAY_BYTES:
         raise InvalidInput(
             f"at most {_MAX_JSON_BYTES:,} bytes of text and {_MAX_ARRAY_BYTES:,} of arrays can be stored"
         )
 
-    def write(partial: Path) -> None:
-        # noisy integers and optimised coefficients do not compress; the text does
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as bundle:
+    def write(target: Path | io.BytesIO) -> None:
+        with zipfile.ZipFile(target, "w", how, compresslevel=1) as bundle:
             # an entry made by hand bears no time: equal values are equal files
             bundle.writestr(zipfile.ZipInfo(_DOCUMENT), document, zipfile.ZIP_DEFLATED, 6)
             for key, array in inside.items():
                 with bundle.open(f"{key}.npy", "w", force_zip64=True) as handle:
                     np.lib.format.write_array(handle, array, allow_pickle=False)
 
-    write_atomically(Path(path), write)
+    return write
+
+
+def pack(value: object) -> bytes:
+    """One value as the bytes of a small file. Raises InvalidInput for what cannot be stored."""
+    target = io.BytesIO()
+    _bundled(*encode(value), zipfile.ZIP_DEFLATED)(target)
+    return target.getvalue()
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
+    try:
+        tree, arrays = _unbundled(io.BytesIO(data))
+        return decode(tree, arrays)
+    except _UNREADABLE as error:
+        raise InvalidInput(f"what was stored cannot be read: {error}") from error
 
 
 def is_beside(array: NDArray[Any], folder: Path) -> str | None:
@@ -270,13 +295,7 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
     try:
         if not Path(path).is_file():
             raise InvalidInput("no regular file is there")
-        with zipfile.ZipFile(path) as bundle:
-            members = bundle.infolist()
-            _check_members(members)
-            tree = json.loads(bundle.read(_DOCUMENT), parse_constant=_no_constant)
-            arrays = {
-                m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
-            }
+        tree, arrays = _unbundled(Path(path))
         if isinstance(tree, dict) and _OUTSIDE in tree:
             outside = tree[_OUTSIDE]
             if not beside or not isinstance(outside, dict):
@@ -289,6 +308,17 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
     if not isinstance(value, expected):
         raise InvalidInput(f"{path} holds a {type(value).__name__}, not what was asked for")
     return value
+
+
+def _unbundled(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
+    with zipfile.ZipFile(source) as bundle:
+        members = bundle.infolist()
+        _check_members(members)
+        tree = json.loads(bundle.read(_DOCUMENT), parse_constant=_no_constant)
+        arrays = {
+            m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
+        }
+    return tree, arrays
 
 
 def _check_members(members: list[zipfile.ZipInfo]) -> None:

@@ -48,6 +48,7 @@ def run_demo(out: Path | None = None) -> Iterator[str]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "adult.toml").write_text(text, encoding="utf-8", newline="\n")
         plan = plan_of(spec)
+        assert isinstance(plan, Plan)
         plan.save(folder / "adult.plan")
         yield f"2. Plan, before a row is read.\n\n{_indented(_summary(plan))}\n"
         ledger = Ledger.create(folder / "budget.db", total=spec.budget)

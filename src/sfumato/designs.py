@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from sfumato.codec import storable
+from sfumato.frames import Frame
 from sfumato.operators import LinearOperator
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
@@ -14,7 +16,7 @@ from sfumato.strategies.calibrate import NoiseName
 from sfumato.strategies.residual.residuals import Known
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Design", "Problem"]
+__all__ = ["Candidate", "Design", "Problem", "candidate_table"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,37 @@ class Problem:
         if isinstance(query, QueryFamily) or query.unit == RECORDS:
             return weight
         return weight / max(query.block.operator.max_abs, 1e-300) ** 2
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One line of the comparison: what was considered, what it would give, or why it does not apply.
+
+    `value` is the plan's objective_value, by which candidates are compared.
+    """
+
+    mechanism: str
+    strategy: str
+    rmse: float | None
+    max_standard_error: float | None
+    note: str = ""
+    value: float | None = None
+
+
+def candidate_table(considered: Iterable[Candidate]) -> Frame:
+    """One row per candidate."""
+    lines = tuple(considered)
+    return Frame(
+        {
+            "mechanism": [c.mechanism for c in lines],
+            "strategy": [c.strategy for c in lines],
+            "rmse": [c.rmse for c in lines],
+            "max_standard_error": [c.max_standard_error for c in lines],
+            "objective_value": [c.value for c in lines],
+            "note": [c.note for c in lines],
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,11 +89,11 @@ class BudgetExceeded(SfumatoError):
 
 
 class LedgerError(SfumatoError):
-    """A ledger that cannot be opened, created or used so; nothing was spent."""
+    """A ledger, or a file paid from one, that cannot be opened, created or used so; nothing was spent."""
 
 
 class LedgerCorrupted(LedgerError):
-    """The ledger's chain of hashes is broken; it refuses to spend."""
+    """The chain of hashes of a ledger, or of a file paid from one, is broken; it refuses to go on."""
 
 
 class NameTaken(SfumatoError):

@@ -45,7 +45,8 @@ def explain_plan(plan: Plan) -> str:
         f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
     ]
     if plan.forecast is not None:
-        lines.append(f"  projects   onto {plan.body!r}: {plan.forecast.verdict}")
+        how = "projects   onto" if plan.forecast.proved else "denoises   by"
+        lines.append(f"  {how} {plan.body!r}: {plan.forecast.verdict}")
     if plan.bias_records is not None:
         lines.append(f"  bias       {bias_text(plan)}")
     elif plan.bias_bound > 0:
@@ -127,6 +128,8 @@ def bias_text(plan: Plan) -> str:
 
 
 def _error(plan: Plan) -> str:
+    if plan.forecast is not None and not plan.forecast.proved:
+        return f"rmse {plan.forecast.raw:,.5g} {plan.main_unit} for the pairs that are measured, before denoising"
     if plan.forecast is not None:
         return f"rmse at most {plan.rmse:,.5g} {plan.main_unit} once projected, {plan.forecast.raw:,.5g} before"
     if plan.bias_records is None:

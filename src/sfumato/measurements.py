@@ -1,4 +1,4 @@
-"""What crosses the wall: integer noisy values, the maps that were measured, and the noise they carry."""
+"""What crosses the wall: integer noisy values, the maps that were measured and the noise they carry, and choices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfumato.errors import InvalidInput
 from sfumato.operators import Block, Family
 from sfumato.privacy.noise import NoiseLaw
 
-__all__ = ["Measurement"]
+__all__ = ["Measurement", "Selection"]
 
 
 @storable
@@ -37,3 +37,16 @@ class Measurement:
 
     def __repr__(self) -> str:
         return f"<Measurement of {sum(len(v) for v in self.values):,} noisy integers>"
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The number of one candidate that was selected, among how many. Publishable."""
+
+    chosen: int
+    among: int
+
+    def __post_init__(self) -> None:
+        if type(self.chosen) is not int or type(self.among) is not int or not 0 <= self.chosen < self.among:
+            raise InvalidInput("a selection is the number of one of its candidates, counted from 0")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sfumato.codec import fingerprint, read_document, storable, write_document
+from sfumato.courseplans import CoursePlan
 from sfumato.covariances import Question, covariance, table_covariances
-from sfumato.designs import Design, Problem
+from sfumato.designs import Candidate, Design, Problem, candidate_table
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.explain import explain_plan, plan_facts
@@ -33,22 +34,6 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 __all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]
 
 _MAX_ERRORS = 200_000_000
-
-
-@storable
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One line of the comparison: what was considered, what it would give, or why it does not apply.
-
-    `value` is the plan's objective_value, by which candidates are compared.
-    """
-
-    mechanism: str
-    strategy: str
-    rmse: float | None
-    max_standard_error: float | None
-    note: str = ""
-    value: float | None = None
 
 
 @storable
@@ -118,7 +103,8 @@ class Plan:
         """Root mean squared error over all queries in records (over all queries, if none counts records).
 
         Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
-        Where they will be projected, the least that is proved of that (`forecast`), over all queries.
+        Where they will be projected, the least that is proved of that (`forecast`), over all queries; where they will
+        be denoised, which proves nothing, that of the measured pairs before.
         """
         if self.forecast is not None:
             return self.forecast.rmse
@@ -146,9 +132,13 @@ class Plan:
 
     @functools.cached_property
     def max_standard_error(self) -> float:
-        """The largest standard error of a query (of those that count records, where there are any)."""
-        largest = max(float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit)
-        return math.sqrt(largest * self.noise.variance)
+        """The largest standard error of a query (of those that count records, where there are any).
+
+        Of queries that have one: those beyond what is measured, which denoising alone answers, are left out.
+        """
+        largest = [float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit]
+        known = [x for x in largest if math.isfinite(x)]
+        return math.sqrt(max(known, default=math.inf) * self.noise.variance)
 
     def standard_errors(self, part: str | None = None) -> FloatArray:
         """(k,) predicted standard errors of all queries in order, or of one part."""
@@ -173,6 +163,8 @@ class Plan:
 
         Equal to `rmse` (objective "mean") or `max_standard_error` ("max") where all weights are 1.
         """
+        if self.forecast is not None and not self.forecast.proved:
+            return self.forecast.rmse
         problem = Problem(self.workload, self.budget, self.unit, "gaussian")
         weighted = [(problem.objective_weight(e.item), e) for e in self.entries]
         if self.objective == "max":
@@ -223,7 +215,7 @@ class Plan:
             raise PlanError(f"cv must be a positive share such as 0.2, not {cv!r}")
         table = self.errors()
         errors = zip(table["worst_standard_error"], table["unit"], strict=True)
-        counts = [math.ceil(e / cv) if unit == RECORDS else None for e, unit in errors]
+        counts = [math.ceil(e / cv) if unit == RECORDS and math.isfinite(e) else None for e, unit in errors]
         return Frame({"part": table["part"], "attributes": table["attributes"], "smallest_count": counts})
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
@@ -244,16 +236,7 @@ class Plan:
     @property
     def candidates(self) -> Frame:
         """Every mechanism considered: predicted errors, the value compared, and why it was not chosen."""
-        return Frame(
-            {
-                "mechanism": [c.mechanism for c in self.considered],
-                "strategy": [c.strategy for c in self.considered],
-                "rmse": [c.rmse for c in self.considered],
-                "max_standard_error": [c.max_standard_error for c in self.considered],
-                "objective_value": [c.value for c in self.considered],
-                "note": [c.note for c in self.considered],
-            }
-        )
+        return candidate_table(self.considered)
 
     @functools.cached_property
     def bias_bound(self) -> float:
@@ -300,9 +283,9 @@ class Plan:
         return f"<pre>{html.escape(self.explain())}</pre>"
 
 
-def load_plan(path: str | PathLike[str]) -> Plan:
-    """Read a plan that `Plan.save` wrote."""
-    return read_document(path, Plan)
+def load_plan(path: str | PathLike[str]) -> Plan | CoursePlan:
+    """Read a plan that `save` wrote."""
+    return read_document(path, (Plan, CoursePlan))
 
 
 def price_design(design: Design, problem: Problem) -> Plan:

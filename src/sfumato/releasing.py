@@ -6,14 +6,15 @@ import os
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
+from sfumato.courseplans import CoursePlan
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import budget_for, choose, plan_for, run
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.releases import Release
+from sfumato.releases import ModelRelease, Release
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
 
@@ -27,6 +28,7 @@ class PageWarning(UserWarning):
     """A release is complete but its page is not."""
 
 
+@overload
 def release(
     plan: Plan,
     source: Any,
@@ -35,13 +37,37 @@ def release(
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
     snapshot: str | None = None,
-) -> Release:
-    """Pay for a plan, measure once, and return the release; with `out` it is on disk before the call returns.
+    progress: choose.Progress | None = None,
+) -> Release: ...
+@overload
+def release(
+    plan: CoursePlan,
+    source: Any,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "release",
+    out: str | os.PathLike[str] | None = None,
+    snapshot: str | None = None,
+    progress: choose.Progress | None = None,
+) -> ModelRelease: ...
+def release(
+    plan: Plan | CoursePlan,
+    source: Any,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "release",
+    out: str | os.PathLike[str] | None = None,
+    snapshot: str | None = None,
+    progress: choose.Progress | None = None,
+) -> Release | ModelRelease:
+    """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
 
+    A CoursePlan looks several times, and its release is a ModelRelease; its whole price is debited before the first.
     `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `out` is
-    a folder; besides the release it gets report.html, a page for people.
+    a folder; besides the release it gets report.html, a page for people. `progress` is told of the steps of a
+    projection that was planned, which is done after all is measured.
 
     Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is
     debited durably before noise is drawn or the table is counted.
@@ -50,7 +76,7 @@ def release(
     (spent, but the release could not be stored). A page that could not be written is a warning only: the
     release is complete, and `sfumato report FOLDER` makes the page.
     """
-    result = run.release(plan, source, ledger=ledger, name=name, out=out, snapshot=snapshot)
+    result = run.release(plan, source, ledger=ledger, name=name, out=out, snapshot=snapshot, progress=progress)
     if out is not None and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
@@ -77,12 +103,13 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: choose.Progress | None = None, *, compare: bool = False) -> Plan:
+def plan_of(spec: Spec, progress: choose.Progress | None = None, *, compare: bool = False) -> Plan | CoursePlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
 
     No data are read. Raises PlanError or BudgetError.
     """
-    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **_options(spec))
+    options: dict[str, Any] = {**_options(spec), "rounds": spec.rounds}
+    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **options)
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
@@ -103,7 +130,9 @@ def plan_of_margins(spec: Spec) -> Plan:
     return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)
 
 
-def plan_or_spec(path: str | os.PathLike[str], progress: choose.Progress | None = None) -> tuple[Plan, str | None]:
+def plan_or_spec(
+    path: str | os.PathLike[str], progress: choose.Progress | None = None
+) -> tuple[Plan | CoursePlan, str | None]:
     """A saved plan, or the plan of a spec with the table that the spec names. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")

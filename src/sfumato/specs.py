@@ -48,8 +48,8 @@ class Spec:
     """What a spec file declares.
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder.
-    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective` and
-    `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
+    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective`,
+    `records` and `rounds` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
     95 % intervals that parts should have, for `sf.plan_for`.
     """
 
@@ -63,6 +63,7 @@ class Spec:
     mechanism: str
     objective: Literal["mean", "max"]
     records: int | None
+    rounds: int | None
     path: Path
     public: Mapping[tuple[str, ...], Any]
     margins: Mapping[str, float]
@@ -82,13 +83,16 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     domain = read_schema(root, place.parent)
     budget, unit = _privacy(root, domain)
     plan = root.section("plan")
-    plan.allow("mechanism", "objective", "records")
+    plan.allow("mechanism", "objective", "records", "rounds")
     objective = plan.text("objective") or "mean"
     if objective not in ("mean", "max"):
         raise plan.refuse(f"must be 'mean' or 'max', not {objective!r}", "objective")
     records = plan.whole("records")
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
+    rounds = plan.whole("rounds")
+    if rounds is not None and rounds < 1:
+        raise plan.refuse(f"must be at least 1, not {rounds}", "rounds")
     workload, margins = _workload(root, domain)
     return Spec(
         domain=domain,
@@ -101,6 +105,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         mechanism=plan.text("mechanism") or "auto",
         objective=objective,
         records=records,
+        rounds=rounds,
         path=place,
         public=_public(root, domain),
         margins=margins,

@@ -74,6 +74,7 @@ def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
         task = bar.add_task(text, total=None)
 
         def report(steps: int, gap: float) -> None:
-            bar.update(task, description=f"{text}: step {steps}, within {gap:.1%} of the proved bound")
+            how = "" if math.isnan(gap) else f", within {gap:.1%} of the proved bound"
+            bar.update(task, description=f"{text}: step {steps}{how}")
 
         yield report

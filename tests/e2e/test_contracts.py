@@ -62,7 +62,7 @@ def test_a_forbidden_line_breaks_its_contract(contract: str, tree: Path) -> None
     assert broken(tree) == {contract}
 
 
-@pytest.mark.parametrize("module", ["sources", "encoding", "counting", "readers"])
+@pytest.mark.parametrize("module", ["sources", "encoding", "counting", "readers", "filed"])
 def test_every_module_that_reads_rows_is_behind_the_wall(module: str, tree: Path) -> None:
     """Mutant: a reader that anybody may import."""
     file = tree / "src/sfumato/releasing.py"

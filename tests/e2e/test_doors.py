@@ -1,4 +1,4 @@
-"""The doors `select` and `above` in the wall: paid before the look, prices derived, an index or a bit comes out.
+"""The doors `select` and `converse` in the wall: paid before the look, prices derived, an index or a bit comes out.
 
 Mutants named were seen to fail.
 """
@@ -20,6 +20,7 @@ import sfumato as sf
 from sfumato.curator import Curator, counting, selecting
 from sfumato.operators import Block, Identity, Prefix, Total
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, PureEvent, ZcdpEvent
+from sfumato.privacy.conversing import Terms
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.insecure_bits import InsecureTestBits
@@ -29,7 +30,7 @@ ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
 HASH = "0" * 64
 A, B = Block((("a",),), (Identity(5),)), Block((("b", "a"),), (Identity(15),))
 PREFIX = Block((("a",),), (Prefix(5),))
-EPOCHS = Epochs(2, Fraction(1))
+BITS = Terms(Epochs(2, Fraction(1)))
 RHO = sf.zcdp(1000)
 
 
@@ -65,8 +66,8 @@ def chosen(given: Any = None, price: Event | None = None, name: str = "n") -> Ca
     return lambda c: c.select(given, price, name=name, plan_hash=HASH)
 
 
-def opening(epochs: Any, price: Event) -> Callable[[Curator], Any]:
-    return lambda c: c.above(epochs, price, name="n", plan_hash=HASH)
+def opening(terms: Any, price: Event) -> Callable[[Curator], Any]:
+    return lambda c: c.converse(terms, price, name="n", plan_hash=HASH)
 
 
 ONE = PureEvent(Fraction(1))
@@ -76,9 +77,12 @@ REFUSED: dict[str, tuple[Callable[[Curator], Any], type[Exception]]] = {
     "no candidates": (chosen(A), sf.PlanError),
     "not of this table": (chosen(candidates(Block((("z",),), (Identity(5),)))), sf.WorkloadError),
     "no name": (chosen(name=""), sf.InvalidInput),
-    "a session above the budget": (opening(Epochs(2001, Fraction(1)), ZcdpEvent(Fraction(2001, 2))), sf.BudgetExceeded),
-    "a session below its price": (opening(EPOCHS, ZcdpEvent(Fraction(999, 1000))), sf.PlanError),
-    "the price of one epoch": (opening(EPOCHS, ONE), sf.PlanError),
+    "a session above the budget": (
+        opening(Terms(Epochs(2001, Fraction(1))), ZcdpEvent(Fraction(2001, 2))),
+        sf.BudgetExceeded,
+    ),
+    "a session below its price": (opening(BITS, ZcdpEvent(Fraction(999, 1000))), sf.PlanError),
+    "the price of one epoch": (opening(BITS, ONE), sf.PlanError),
     "no session": (opening(ONE, ONE), sf.PlanError),
 }
 
@@ -100,7 +104,7 @@ def test_honest_requests_reach_the_source_and_spend_nothing_where_it_cannot_be_r
     with pytest.raises(Touched):
         opened.select(candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
     with pytest.raises(Touched):
-        opened.above(EPOCHS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        opened.converse(BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
     assert ledger.entries() == ()
 
 
@@ -142,7 +146,7 @@ def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyP
         )
 
 
-@pytest.mark.parametrize("door", ["select", "above"])
+@pytest.mark.parametrize("door", ["select", "converse"])
 def test_a_debit_stands_before_the_look_and_failures_say_nothing(
     door: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -160,12 +164,12 @@ def test_a_debit_stands_before_the_look_and_failures_say_nothing(
         with pytest.raises(sf.NotWritten) as failure:
             opened.select(candidates(A), BoundedRangeEvent(Fraction(2)), name="n", plan_hash=HASH)
     else:
-        session, _ = opened.above(EPOCHS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        session, _ = opened.converse(BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
         with pytest.raises(sf.NotWritten) as failure:
-            session.ask(question())
+            session.ask(lambda _: question())
         assert session.remaining == 0
         with pytest.raises(sf.BudgetExceeded):
-            session.ask(question())
+            session.ask(lambda _: question())
     assert seen == [["n"]]
     assert "4321" not in str(failure.value)
     assert failure.value.__context__ is None
@@ -175,9 +179,9 @@ def test_budgets_are_met_exactly_and_not_passed() -> None:
     """Mutant: a selection that is not charged."""
     ledger = sf.Ledger.in_memory(sf.zcdp("1.125"))
     opened = curator(ledger)
-    session, receipt = opened.above(EPOCHS, EPOCHS.cost(ZcdpEvent), name="s", plan_hash=HASH)
+    session, receipt = opened.converse(BITS, BITS.cost(ZcdpEvent), name="s", plan_hash=HASH)
     assert receipt.price == 1 == ledger.spent
-    session.ask(question())
+    session.ask(lambda _: question())
     opened.select(candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
     assert ledger.remaining == 0
     with pytest.raises(sf.BudgetExceeded):
@@ -187,13 +191,15 @@ def test_budgets_are_met_exactly_and_not_passed() -> None:
 def test_a_session_answers_bits_until_its_last_positive() -> None:
     """Mutant: a session that never closes."""
     ledger = sf.Ledger.in_memory(sf.pure(80))
-    session, _ = curator(ledger).above(Epochs(2, Fraction(40)), PureEvent(Fraction(80)), name="s", plan_hash=HASH)
+    session, _ = curator(ledger).converse(
+        Terms(Epochs(2, Fraction(40))), PureEvent(Fraction(80)), name="s", plan_hash=HASH
+    )
     n = sum(COUNTS)
-    bits = [session.ask(question(estimate=n + d, penalty=10)) for d in (1, -1, 20, 2, -20)]
+    bits = [session.ask(lambda _, d=d: question(estimate=n + d, penalty=10)).above for d in (1, -1, 20, 2, -20)]
     assert bits == [False, False, True, False, True]
     assert session.remaining == 0
     with pytest.raises(sf.BudgetExceeded, match="closed for good"):
-        session.ask(question())
+        session.ask(lambda _: question())
     for shown in (repr(session), str(session.remaining)):
         assert str(n) not in shown
 
@@ -201,7 +207,7 @@ def test_a_session_answers_bits_until_its_last_positive() -> None:
 def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the session's sensitivity believed. The session goes on."""
     looks: list[int] = []
-    session, _ = curator().above(EPOCHS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = curator().converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
 
     def look(*_: object) -> list[int]:
         looks.append(1)
@@ -210,21 +216,21 @@ def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(m
     monkeypatch.setattr(selecting.Candidates, "scores", look)
     for bad in (question(weight=2), candidates(A), A):
         with pytest.raises(sf.PlanError):
-            session.ask(bad)  # type: ignore[arg-type]
+            session.ask(lambda _, bad=bad: bad)
     assert not looks
     assert session.remaining == 2
 
 
 def test_a_session_has_no_twin() -> None:
     """Mutants: a copy or a forked child that answers with the same noise."""
-    session, _ = curator().above(EPOCHS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = curator().converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(sf.BudgetError):
             twin(session)
     child = os.fork()
     if child == 0:  # no test framework in the child
         try:
-            session.ask(question())
+            session.ask(lambda _: question())
         except sf.BudgetError:
             os._exit(7)
         os._exit(1)
@@ -239,8 +245,8 @@ def test_neighbours_look_alike_beside_the_answer() -> None:
             sf.Histogram(counts), DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(RHO), insecure_bits=InsecureTestBits(1)
         )
         index, receipt = opened.select(candidates(A), event, name="n", plan_hash=HASH)
-        session, _ = opened.above(EPOCHS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
-        kinds = type(index).__name__, type(session.ask(question(estimate=10**6))).__name__
+        session, _ = opened.converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+        kinds = type(index).__name__, type(session.ask(lambda _: question(estimate=10**6)).above).__name__
         return *kinds, repr(receipt.price), repr(session), repr(opened)
 
     one = shown(COUNTS, BoundedRangeEvent(Fraction(1)))

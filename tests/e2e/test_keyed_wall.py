@@ -60,7 +60,7 @@ TAMPERED: dict[str, Callable[[sf.KeyPlan], sf.KeyPlan]] = {
     "a higher delta": lambda p: replace(p, price=ApproxEvent(Fraction(1), Fraction(1, 10**5))),
     "a budget without delta": lambda p: replace(p, budget=sf.pure(1)),
     "other neighbours": lambda p: replace(p, unit=PrivacyUnit(Neighbours.REPLACE_ONE)),
-    "persons": lambda p: replace(p, unit=PrivacyUnit(Neighbours.ADD_REMOVE, "who")),
+    "persons": lambda p: replace(p, unit=PrivacyUnit(Neighbours.ADD_REMOVE, "who", 2)),
     "more signs": lambda p: replace(p, map=Signs.draw(600)),
     "no map": lambda p: replace(p, map=p.keys),  # type: ignore[arg-type]
     "no law": lambda p: replace(p, noise=p.keys),  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_a_ledger_of_deltas_lasts_and_is_checked(tmp_path: Path) -> None:
     assert (again.remaining, again.delta_remaining, again.epsilon_left()) == (0, 0, 0)
     assert again.export()[0]["delta"] == "1/1000000"
     assert again.verify().unreleased == ()
-    for total, currency in ((sf.pure(1), "rho"), (APPROX, "rho"), (sf.gdp(1), "epsilon"), (APPROX, "euro")):
+    for total, currency in ((sf.pure(1), "rho"), (sf.gdp(1), "rho"), (sf.gdp(1), "epsilon"), (APPROX, "euro")):
         with pytest.raises(sf.BudgetError, match="adds"):
             sf.Ledger.in_memory(total, currency)
 

@@ -16,7 +16,13 @@ import pytest
 
 from sfumato.errors import PlanError
 from sfumato.privacy.accountant import ApproxEvent, GaussianEvent, PureEvent
-from sfumato.privacy.keyed import Stability, costs_at_most, key_sensitivity, least_threshold
+from sfumato.privacy.keyed import (
+    Stability,
+    costs_at_most,
+    histogram_sensitivity,
+    key_sensitivity,
+    least_threshold,
+)
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, Listed, Signs
@@ -75,10 +81,36 @@ def test_every_record_adds_signs_and_nothing_else() -> None:
                 assert sum(entries) == max(entries) <= 1, name
 
 
-@pytest.mark.parametrize("unit", [PrivacyUnit(Neighbours.ADD_REMOVE, "who", 1), PrivacyUnit("replace-one", "who", 3)])  # type: ignore[arg-type]
-def test_persons_are_refused(unit: PrivacyUnit) -> None:
-    with pytest.raises(PlanError, match="person"):
-        key_sensitivity(MAPS["signs"], unit, 2)
+def persons(most: int, swap: bool) -> list[Any]:
+    """Every change of the counts of three keys that one person with up to `most` records makes."""
+    sets = [c for c in itertools.product(range(most + 1), repeat=3) if sum(c) <= most]
+    return [np.subtract(a, b) for a, b in itertools.product(sets, repeat=2) if swap or not any(b) or not any(a)]
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["add-remove", "replace-one"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("power", [1, 2])
+def test_all_counts_of_a_universe_move_as_far_as_stated(most: int, swap: bool, power: int) -> None:
+    """Mutants: replace-one priced as 1; rows of a person not squared for L2; rows of a person left out."""
+    unit = PrivacyUnit(Neighbours.REPLACE_ONE if swap else Neighbours.ADD_REMOVE, "who" if most > 1 else None, most)
+    changes = persons(most, swap)
+    assert histogram_sensitivity(unit, power).value == max(int((abs(c) ** power).sum()) for c in changes)
+    for name in ("two buckets", "opposite signs", "listed"):
+        made = columns(MAPS[name])[1:4]
+        worst = max(int((abs(sum(n * k for n, k in zip(c, made, strict=True))) ** power).sum()) for c in changes)  # type: ignore[arg-type]
+        assert key_sensitivity(MAPS[name], unit, power).value >= worst
+
+
+def test_heavy_keys_are_of_single_records() -> None:
+    """Mutant: a stability histogram priced as if a person had one record."""
+    law, buckets = DiscreteLaplace(8), Buckets.draw(16)
+    found = Stability(law, least_threshold(law, Fraction(1, 10**6)))
+    assert found.epsilon(PrivacyUnit(Neighbours.ADD_REMOVE, "who", 1)) == Fraction(1, 8)
+    several = PrivacyUnit(Neighbours.ADD_REMOVE, "who", 2)
+    with pytest.raises(PlanError, match="one record a person"):
+        found.epsilon(several)
+    with pytest.raises(PlanError, match="one record a person"):
+        costs_at_most(buckets, law, found, several, ApproxEvent(Fraction(10), found.delta))
     with pytest.raises(PlanError, match="power"):
         key_sensitivity(MAPS["signs"], ADD, 3)
 

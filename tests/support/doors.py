@@ -7,10 +7,15 @@ is a power of bases and every probability and every ratio is a rational number.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
-__all__ = ["above_chance", "above_law", "exponential_law", "neighbours", "tables"]
+from scipy.stats import chi2
+
+__all__ = ["above_chance", "above_law", "differs", "exponential_law", "neighbours", "tables"]
+
+ALPHA = 1e-10
 
 
 def exponential_law(scores: Sequence[int], base: Fraction) -> list[Fraction]:
@@ -95,3 +100,15 @@ def _beyond(scores: Sequence[int], bits: Sequence[bool], r: Fraction, s: Fractio
                 taken[power] = taken.get(power, Fraction(0)) + c
         terms = taken
     return sum((c * r ** abs(edge) / (1 - r * s**power) for power, c in terms.items()), start=Fraction(0))
+
+
+def differs(drawn: Mapping[Any, int], law: Mapping[Any, Fraction]) -> bool:
+    """Whether chi-square at ALPHA tells the draws from the law."""
+    total = sum(drawn.values())
+    assert set(drawn) <= set(law)
+    rare = [k for k in law if law[k] * total < 20]
+    kept = [k for k in law if k not in rare]
+    pairs = [(drawn.get(k, 0), float(law[k]) * total) for k in kept]
+    statistic = sum((o - e) ** 2 / e for o, e in pairs)
+    seen, expected = sum(drawn.get(k, 0) for k in rare), sum(float(law[k]) for k in rare) * total
+    return bool(statistic > chi2.isf(ALPHA, len(pairs) - 1)) or seen > 10 * expected + 60

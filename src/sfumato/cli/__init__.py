@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sfumato.cli import ledgers, planning, releases
+from sfumato.cli import keys, ledgers, planning, releases, sessions
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -43,3 +43,5 @@ app.add_typer(planning.commands)
 app.add_typer(releases.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
+app.add_typer(sessions.commands, name="session")
+app.add_typer(keys.commands, name="keys")

@@ -24,6 +24,9 @@ def create(
     delta: Annotated[str | None, typer.Option(help="Such as 1e-6.")] = None,
     rho: Annotated[str | None, typer.Option(help="Zero-concentrated differential privacy.")] = None,
     mu: Annotated[str | None, typer.Option(help="Gaussian differential privacy.")] = None,
+    currency: Annotated[
+        str | None, typer.Option(help="With --epsilon and --delta: keep sums of both (epsilon), or rho; default: mu^2.")
+    ] = None,
 ) -> None:
     """Make a ledger with a total that it will never exceed.
 
@@ -31,13 +34,14 @@ def create(
     Example:
       sfumato ledger create budget.db --rho 1.5
       sfumato ledger create budget.db --epsilon 1 --delta 1e-6
+      sfumato ledger create keys.db --epsilon 1 --delta 1e-6 --currency epsilon
     """
     from sfumato.privacy.budget import Budget
     from sfumato.privacy.ledger import Ledger
 
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     total = Budget.from_json({name: text for name, text in given.items() if text is not None})
-    made = Ledger.create(path, total=total)
+    made = Ledger.create(path, total=total, currency=currency)
     typer.echo(f"{path}: ledger {made.ledger_id} with a total of {total}")
 
 
@@ -104,7 +108,7 @@ def _ledger_facts(found: Ledger) -> dict[str, Any]:
 
 def _room(found: Ledger) -> str:
     """What is left as people think of it, for (epsilon, delta) totals: the largest release that still fits."""
-    if found.total.kind != "approx" or found.remaining <= 0:
+    if found.total.kind != "approx" or found.currency == "rho" or found.remaining <= 0:
         return ""
     left, delta = float(found.epsilon_left()), float(found.total.delta or 0)
     return f": one more release of up to about ({left:.4g}, {delta:g})-DP"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.cli.options import Folder, Json, Out, Source
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
+
+if TYPE_CHECKING:
+    from sfumato.releases import ModelRelease, Release
 
 __all__ = ["commands"]
 
@@ -33,7 +36,7 @@ def release(
     Example:
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
-    from sfumato.releases.files import describe
+    from sfumato.releases.modelled import described
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
 
@@ -43,15 +46,15 @@ def release(
     if table is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     before = (out / "release.json").exists()
-    with busy("releasing"), warnings.catch_warnings(record=True) as caught:
+    with busy("releasing") as progress, warnings.catch_warnings(record=True) as caught:
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
-        done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot)
+        done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot, progress=progress)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
-        print_json(describe(done) | {"folder": str(out)})
+        print_json(described(done) | {"folder": str(out)})
         return
     if before:
         typer.echo(
@@ -76,9 +79,16 @@ def ask(
       sfumato ask releases/2026-11 "age >= 65 and sex == 'female'"
     """
     from sfumato.frames import Frame
-    from sfumato.releases import load_release
+    from sfumato.releases import ModelRelease, load_release
 
     found = load_release(folder)
+    if isinstance(found, ModelRelease):
+        value = found.ask(predicate).value
+        if as_json:
+            print_json({"question": predicate, "answer": value, "standard_error": None})
+            return
+        typer.echo(f"{Frame({'question': [predicate], 'answer': [value]})}\nNo standard error is known.")
+        return
     answer = found.ask(predicate, confidence)
     before = {} if found.projection is None else {"unprojected": found.raw.ask(predicate, confidence).value}
     numbers = {"answer": answer.value, **before, "standard_error": answer.standard_error}
@@ -97,12 +107,18 @@ def show(folder: Folder, as_json: Json = False) -> None:
     Example:
       sfumato show releases/2026-11
     """
-    from sfumato.releases import load_release
-    from sfumato.releases.files import describe
+    from sfumato.releases import ModelRelease, load_release
+    from sfumato.releases.modelled import described
 
     found = load_release(folder)
+    if isinstance(found, ModelRelease):
+        if as_json:
+            print_json(described(found))
+            return
+        typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
+        return
     if as_json:
-        print_json(describe(found) | {"families": found.plan.errors().rows()})
+        print_json(described(found) | {"families": found.plan.errors().rows()})
         return
     before = "" if found.projection is None else "Errors of the unprojected answers:\n"
     typer.echo(f"{found.explain()}\n\n{before}{found.plan.errors()}")
@@ -131,14 +147,22 @@ def project(
     from sfumato.releasing import REPORT
     from sfumato.report import write_report
 
-    with busy("projecting"), writing(out):
-        done = load_release(folder).project(body, space=space, total=total, integer=integer)
+    with busy("projecting") as progress, writing(out):
+        done = _single(load_release(folder)).project(body, space=space, total=total, integer=integer, progress=progress)
         done.save(out)
         write_report(done, out / REPORT)
     if as_json:
         print_json(describe(done) | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
+
+
+def _single(found: Release | ModelRelease) -> Release:
+    from sfumato.releases import ModelRelease
+
+    if isinstance(found, ModelRelease):
+        raise InvalidInput("the answers of a model are possible ones already; there is nothing to project")
+    return found
 
 
 @commands.command()

@@ -1,6 +1,7 @@
 """The trusted holder of the data: the one object that sees exact counts, with three doors.
 
-`measure` answers with noise, `select` chooses among candidates, `above` opens a session of yes and no.
+`measure` answers with noise, `select` chooses among candidates, `converse` answers questions one by one. `prepaid` pays
+for several knocks at once.
 Order inside each door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
 the table, have the ledger debit the price durably, and only then look and draw the noise. Nothing before the
 debit depends on the data but errors of loading; nothing after it does but the noisy values.
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.codec import decode, encode
+from sfumato.curator.conversing import Conversation, converse, resume
 from sfumato.curator.counting import Counts, check_countable
-from sfumato.curator.selecting import check_candidates, scores
+from sfumato.curator.selecting import TableHolder, answers, check_candidates
 from sfumato.curator.sources import open_source
-from sfumato.curator.threshold import Threshold
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block, Family
-from sfumato.privacy.accountant import Event
+from sfumato.privacy.accountant import Account, Event
+from sfumato.privacy.conversing import Terms
 from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.misses import Misses
 from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.selection import (
     Candidates,
-    Epochs,
-    SparseVector,
     exponential,
     score_sensitivity,
     selection_rate,
@@ -58,7 +59,13 @@ class Curator:
     __slots__ = ("_bits", "_counts", "_domain", "_ledger", "_source", "_unit")
 
     def __init__(
-        self, source: Any, domain: Domain, unit: PrivacyUnit, ledger: Ledger, *, insecure_bits: BitSource | None = None
+        self,
+        source: Any,
+        domain: Domain,
+        unit: PrivacyUnit,
+        ledger: Ledger | Prepaid,
+        *,
+        insecure_bits: BitSource | None = None,
     ) -> None:
         domain, unit = _own((domain, unit))
         if unit.neighbours is Neighbours.REPLACE_ONE and domain.drops:
@@ -117,45 +124,101 @@ class Curator:
             )
         return measured, receipt
 
-    def select(self, candidates: Candidates, price: Event, *, name: str, plan_hash: str) -> tuple[int, Receipt]:
-        """The number of one candidate, those of high score w |q(table) - e| - p more likely; nothing else comes out.
+    def select(
+        self, candidates: Candidates | Misses, price: Event, *, name: str, plan_hash: str
+    ) -> tuple[int, Receipt]:
+        """The number of one candidate, those of high score more likely; nothing else comes out.
+
+        Scores are how far one estimate of each query is off, w |q(table) - e| - p, or for Misses how far several are.
 
         Guarantee: the exponential mechanism at the epsilon of `price`, a BoundedRangeEvent, with the sensitivity
         of the scores derived here, for this curator's neighbour relation: epsilon-DP and epsilon^2/8-zCDP [CR21].
         Refusals are those of `measure`, before the table is touched. NotWritten: spent, but selecting failed.
         """
-        candidates, (price,) = self._candidates(candidates), _own((price,))
+        candidates, (price,) = self._scored(candidates), _own((price,))
         rate = selection_rate(score_sensitivity(candidates, self._sizes(), self._unit), price)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
         receipt = self._ledger.debit(name, plan_hash, price)
         chosen: int | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            chosen = exponential(scores(counts, candidates), rate, self._bits)
+            chosen = exponential(candidates.scores(answers(counts, candidates)), rate, self._bits)
         if chosen is None:
             raise NotWritten(f"the budget is spent (entry {receipt.sequence}) but selecting failed; there is no refund")
         return chosen, receipt
 
-    def above(self, epochs: Epochs, price: Event, *, name: str, plan_hash: str) -> tuple[Threshold, Receipt]:
-        """A session of one sparse vector, whose whole price is debited now, however little of it will be used.
+    def converse(
+        self,
+        terms: Terms,
+        price: Event,
+        *,
+        name: str,
+        plan_hash: str,
+        store: Path | None = None,
+        about: Any = None,
+    ) -> tuple[Conversation, Receipt]:
+        """Questions one by one, each chosen after earlier replies; the whole price is debited now, used up or not.
 
-        Guarantee: all bits it ever gives satisfy the definition that `price` states, for questions chosen one by
-        one after earlier bits, and beside anything else the ledger pays for. The answer to a positive question is
-        not part of it: measure it, at its own price. Refusals are those of `measure`.
+        A question is `Candidates` of one row; it is positive if its score, with noise, is at least a noisy zero: its
+        penalty is the threshold. `about` is any public storable value, kept with the conversation. With `store`, a
+        path at which nothing is, it is kept in a file, private to the custodian, that many processes may `resume`.
+
+        Guarantee: all replies it ever gives satisfy together the definition that `price` states, for this curator's
+        neighbour relation, and beside anything else the ledger pays for. Refusals are those of `measure`; InvalidInput
+        or LedgerError for a place where no file can be made.
         """
-        epochs, price = _own((epochs, price))
-        if not isinstance(epochs, Epochs) or not epochs.fits(price):
-            raise PlanError("the session costs more than the price it states; it is refused")
+        terms, price, about = _own((terms, price, about))
+        return converse(
+            self._holder(),
+            terms,
+            price,
+            ledger=self._ledger,
+            name=name,
+            plan_hash=plan_hash,
+            store=store,
+            about=about,
+            bits=self._bits,
+        )
+
+    def prepaid(self, price: Event, *, name: str, plan_hash: str) -> tuple[Curator, Receipt]:
+        """A curator of the same table whose knocks are paid from `price`, which is debited now and as a whole.
+
+        For mechanisms that look several times. Its account lives in memory, in one process, and refuses what goes
+        beyond the price; what is left in it at the end is not given back. A crash leaves one unreleased entry.
+
+        Guarantee: all that comes out of the curator returned satisfies together the definition that `price`, a
+        PureEvent, ZcdpEvent or GaussianEvent, states. Refusals are those of `measure`; BudgetError for other prices.
+        """
+        (price,) = _own((price,))
+        Account(price)  # refuses what does not add up
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
         receipt = self._ledger.debit(name, plan_hash, price)
-        vector = SparseVector(epochs, self._bits)
-        score = partial(scores, counts)
-        return Threshold(epochs, vector, self._unit, self._sizes(), self._candidates, score), receipt
+        made = Curator(None, self._domain, self._unit, Prepaid(price, receipt), insecure_bits=self._bits)
+        made._counts = counts
+        return made, receipt
+
+    def resume(self, store: Path, *, anchor: str | None = None) -> Conversation:
+        """The conversation kept in a file, to go on with; no budget is spent. `anchor` finds a file put back.
+
+        Raises LedgerError or LedgerCorrupted for a file that this ledger did not pay for, that is not complete, that
+        was changed or is open to others; PlanError for another domain or unit; SourceError (for the custodian) for a
+        table that cannot be loaded or that is another.
+        """
+        return resume(self._holder(), store, ledger=self._ledger, anchor=anchor)
+
+    def _holder(self) -> TableHolder:
+        return TableHolder(self._domain, self._unit, self._open, self._candidates)
 
     def _candidates(self, given: Candidates) -> Candidates:
-        (own,) = _own((given,))
+        own = self._scored(given)
         if not isinstance(own, Candidates):
+            raise PlanError(f"candidates are needed, not {type(given).__name__}")
+        return own
+
+    def _scored(self, given: Candidates | Misses) -> Candidates | Misses:
+        (own,) = _own((given,))
+        if not isinstance(own, (Candidates, Misses)):
             raise PlanError(f"candidates are needed to choose from, not a {type(given).__name__}")
         for block in own.blocks:
             block.check(self._sizes())

@@ -26,7 +26,17 @@ from dataclasses import dataclass
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, SourceError
 
-__all__ = ["Column", "Statement", "check_declared", "encode", "identifier", "literal", "record_bytes"]
+__all__ = [
+    "Column",
+    "Statement",
+    "check_declared",
+    "check_type",
+    "encode",
+    "identifier",
+    "literal",
+    "record_bytes",
+    "truncation",
+]
 
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""
@@ -150,11 +160,12 @@ def encode(
     if dropping:
         query += f" WHERE {' AND '.join(dropping)}"
     if person is not None:
-        query += _truncation(kept, rows_per_person)
+        query += truncation(kept, rows_per_person)
     return [*statements, (f"CREATE TEMP TABLE encoded AS {query}", ())]
 
 
-def _truncation(kept: str, rows_per_person: int) -> str:
+def truncation(kept: str, rows_per_person: int) -> str:
+    """SQL that keeps at most so many rows of each value of `person`; `kept` are the columns that matter."""
     # Sensitivity: encoding and dropping look at one row at a time, so a person's encoded rows are a
     # function of that person's rows. Of these at most c are kept, chosen by their cells and the person's
     # own name alone: other persons' rows play no part. Adding, removing or changing one person therefore

@@ -1,4 +1,4 @@
-"""The door for universes of keys: a stability histogram of heavy keys, if planned, and one noisy map of the rest.
+"""The doors for universes of keys: a noisy map, a histogram that draws noise lazily, and conversations.
 
 The order of steps is that of `curator`: price, ledger, table, debit, look. What is shown of the keys is sorted, so
 neither the order of records nor of memory comes out.
@@ -6,19 +6,29 @@ neither the order of records nor of memory comes out.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sfumato.codec import decode, encode
+from sfumato.curator.conversing import Conversation, converse, resume
+from sfumato.curator.filed import check_place
+from sfumato.curator.keycache import LazyHistogram, MemoryCache
+from sfumato.curator.keyholder import KeyHolder
 from sfumato.curator.keys import KeyTable, open_keys
-from sfumato.errors import InvalidInput, NotWritten, PlanError
+from sfumato.curator.keystore import HistogramOpening, KeyStore
+from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.keyplans import KeyMeasurement
 from sfumato.privacy.accountant import Event
-from sfumato.privacy.keyed import Stability, check_key_unit, costs_at_most
+from sfumato.privacy.conversing import Terms
+from sfumato.privacy.keyed import KeyQuestion, Stability, costs_at_most, histogram_sensitivity
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.field import Words
@@ -29,16 +39,12 @@ Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class KeyCurator:
-    """Holds records by key under one ledger. The source is read once, by the first measurement that can be paid for.
-
-    Raises PlanError for a unit that is not a single record.
-    """
+    """Holds records by key under one ledger. The source is read once, by the first measurement that can be paid for."""
 
     __slots__ = ("_keys", "_ledger", "_source", "_table", "_unit")
 
     def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Ledger) -> None:
         self._keys, self._unit = _own(keys, Keys), _own(unit, PrivacyUnit)
-        check_key_unit(self._unit)
         self._ledger, self._source = ledger, source
         self._table: KeyTable | None = None
 
@@ -82,9 +88,105 @@ class KeyCurator:
             )
         return measured, receipt
 
+    def histogram(
+        self,
+        noise: NoiseLaw,
+        price: Event,
+        *,
+        name: str,
+        plan_hash: str,
+        store: Path | None = None,
+        about: Any = None,
+    ) -> tuple[LazyHistogram, Receipt]:
+        """Noisy counts of any keys, asked for one after the other without end; the whole price is debited now.
+
+        Each key has its noise drawn once, when it is first asked for, whether it occurs or not. With `store`, a new
+        file that other processes may resume, it is there before it is shown; `about` is a public value kept with it.
+
+        Guarantee: all that ever comes out satisfies the definition that `price` states for this curator's neighbour
+        relation: it is read off one noisy histogram of the whole universe. Refusals are those of `measure`.
+        """
+        noise, price, about = _own(noise, NoiseLaw), _own(price, Event), _own(about, object)
+        self._afford(noise, price)
+        if store is None:
+            self._ledger.expect(name, plan_hash, price)
+            table = self._open()
+            receipt = self._ledger.debit(name, plan_hash, price)
+            return LazyHistogram(table, noise, MemoryCache()), receipt
+        if not self._ledger.durable:
+            raise PlanError("a histogram that is kept in a file is paid from a ledger that is kept in one")
+        path = check_place(store)
+        self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price)
+        table, salt = self._open(), secrets.token_hex(32)
+        bought = (table.digest(salt), self._ledger.ledger_id, name, plan_hash)
+        cache = KeyStore.create(path, HistogramOpening(self._keys, self._unit, noise, price, about, salt, *bought))
+        try:
+            # the debit names this very file, so no other can be resumed on it
+            receipt = self._ledger.debit(name, cache.plan_hash, price)
+        except BaseException:
+            cache.remove()
+            raise
+        return LazyHistogram(table, noise, cache), receipt
+
+    def resume_histogram(self, store: Path, anchor: str | None = None) -> LazyHistogram:
+        """The histogram kept in a file, for the same keys, unit, ledger and table. Nothing is debited.
+
+        Refused before the table is touched: with PlanError what was opened for other keys or another unit or costs
+        more than was paid; LedgerError what this ledger did not pay for; LedgerCorrupted a file that was changed, or
+        does not continue from `anchor`. SourceError (for the custodian): the table cannot be loaded, or is another one.
+        """
+        cache = KeyStore(Path(store))
+        if anchor is not None:
+            cache.check(anchor)
+        opening = cache.opening
+        if opening.keys != self._keys or opening.unit != self._unit:
+            raise PlanError("the histogram was opened for other keys or another privacy unit; give the same")
+        self._afford(opening.noise, opening.price)
+        entry = self._ledger.find(opening.name)
+        paid = entry is not None and (entry.plan_hash, entry.event) == (cache.plan_hash, opening.price)
+        if not paid or self._ledger.ledger_id != opening.ledger_id:
+            raise LedgerError(
+                f"this ledger did not pay for {store}; give the ledger that did. If there is none, opening it ended "
+                "before the debit: remove the file and open another"
+            )
+        table = self._open()
+        if table.digest(opening.salt) != opening.digest:
+            raise SourceError(
+                "the table is not the one that the histogram was opened on; an answer would mix two tables. "
+                "Restore it, or open another histogram"
+            )
+        return LazyHistogram(table, opening.noise, cache)
+
+    def converse(
+        self, terms: Terms, price: Event, *, name: str, plan_hash: str, store: Path | None = None, about: Any = None
+    ) -> tuple[Conversation, Receipt]:
+        """Questions one by one, each chosen after earlier replies: `Curator.converse`, of `KeyQuestion`s."""
+        terms, price, about = _own(terms, Terms), _own(price, Event), _own(about, object)
+        return converse(
+            self._holder(),
+            terms,
+            price,
+            ledger=self._ledger,
+            name=name,
+            plan_hash=plan_hash,
+            store=store,
+            about=about,
+        )
+
+    def resume(self, store: Path, *, anchor: str | None = None) -> Conversation:
+        """The conversation kept in a file, to go on with: `Curator.resume`."""
+        return resume(self._holder(), store, ledger=self._ledger, anchor=anchor)
+
+    def _holder(self) -> KeyHolder:
+        return KeyHolder(self._keys, self._unit, self._open, partial(_own, kind=KeyQuestion))
+
+    def _afford(self, noise: NoiseLaw, price: Event) -> None:
+        if not fits(histogram_sensitivity(self._unit, power_of(noise)), noise, price):
+            raise PlanError("the histogram costs more than the price it states; it is refused")
+
     def _open(self) -> KeyTable:
         if self._table is None:
-            self._table = open_keys(self._source, self._keys)
+            self._table = open_keys(self._source, self._keys, self._unit)
             self._source = None
         return self._table
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.curator.encoding import Column
-from sfumato.curator.readers import attempt, open_table
+from sfumato.curator.encoding import Column, check_type, truncation
+from sfumato.curator.readers import Opened, attempt, open_table
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
 from sfumato.sketches.field import Words
 from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
@@ -88,31 +90,48 @@ class KeyTable:
         occur = summed > 0
         return cls(distinct[occur], summed[occur])
 
+    def counts_of(self, elements: Words) -> NDArray[np.int64]:
+        """The counts of some keys, 0 for those that do not occur."""
+        place = np.searchsorted(self.elements, elements)
+        inside = place < self.elements.size
+        inside[inside] = self.elements[place[inside]] == elements[inside]
+        out = np.zeros(len(elements), dtype=np.int64)
+        out[inside] = self.counts[place[inside]]
+        return out
 
-def open_keys(source: object, keys: Keys) -> KeyTable:
+    def digest(self, salt: str) -> str:
+        """SHA-256 of the salt and the whole table. Private: it confirms a guess of the table."""
+        found = hashlib.sha256(salt.encode())
+        found.update(self.elements.astype("<u8").data)
+        found.update(self.counts.astype("<i8").data)
+        return found.hexdigest()
+
+
+def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
     """Read a source once and count its records by key; records without a key in the universe are not counted.
 
-    A number's text may have a plus sign and zero decimals, and blanks around it; a text is taken as it is.
+    A number's text may have a plus sign and zero decimals, and blanks around it; a text is taken as it is. Of each
+    person whom the unit names, at most its `rows_per_person` of the records that have a key are counted, and records
+    that name no person are not.
 
-    Guarantee: what a record counts for depends on that record alone.
+    Guarantee: what a record counts for depends on that record alone, or on those of its person alone.
 
     Raises InvalidInput for what is no source of such keys, SourceError for a table that cannot be loaded; messages
     name columns and files, never a key.
     """
     if isinstance(source, KeyCounts):
+        if unit.person is not None:
+            raise InvalidInput(f"key counts have no column {unit.person!r}; give a table, or count persons beforehand")
         elements, found = keys.elements(source.keys)
         return KeyTable.of(elements, source.counts[found])
-    opened = open_table(source, [keys.column])
+    opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
     try:
         column = opened.columns[keys.column]
         readable = {"text", "whole", "exact", "decimal", "float", "double"}
         if column.family not in (readable if keys.kind == "integer" else readable | {"boolean", "label"}):
             kind = column.type.partition("(")[0].removesuffix("[]")
             raise SourceError(f"column {keys.column!r} is of type {kind}, which holds no keys; convert the column")
-        grouped = (
-            f"SELECT k, count(*) AS n FROM (SELECT {_key(column, keys.kind)} AS k FROM "
-            f"(SELECT {column.sql} AS r FROM {opened.sql})) WHERE k IS NOT NULL GROUP BY k"
-        )
+        grouped = _grouped(opened, column, keys.kind, unit)
         message = (
             f"{opened.label} could not be read for its column {keys.column!r}: "
             "it is damaged, a row does not fit the header, or memory or disk ran out"
@@ -121,6 +140,19 @@ def open_keys(source: object, keys: Keys) -> KeyTable:
         return attempt(message, lambda: _counted(fetched, keys))
     finally:
         opened.session.close()
+
+
+def _grouped(opened: Opened, column: Column, kind: str, unit: PrivacyUnit) -> str:
+    """SQL of every key that is counted and its number of records."""
+    if unit.person is None:
+        kept = f"SELECT {_key(column, kind)} AS k FROM (SELECT {column.sql} AS r FROM {opened.sql})"
+        return f"SELECT k, count(*) AS n FROM ({kept}) WHERE k IS NOT NULL GROUP BY k"
+    who = opened.columns[unit.person]
+    check_type(unit.person, None, who)
+    raw = f"SELECT {column.sql} AS r, {who.sql} AS p FROM {opened.sql}"
+    named = f"SELECT {_key(column, kind)} AS k, {who.text('p')} AS person FROM ({raw})"
+    kept = f"SELECT k FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL{truncation('k', unit.rows_per_person)}"
+    return f"SELECT k, count(*) AS n FROM ({kept}) GROUP BY k"
 
 
 def _key(column: Column, kind: str) -> str:

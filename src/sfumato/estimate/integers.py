@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.moving import FITTED, whole_records
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts, TableCounts
 from sfumato.estimate.projection import Projection, joint_operator, largest_tables
@@ -45,8 +46,11 @@ def whole_counts(found: Projection, work: Workload, total: int) -> Whole:
 
     Where cells of one table are held, every asked count is rounded up or down where that is possible; else they
     and weighted records are rounded to their total, and records are changed further where tables are asked. Tables
-    that merely agree, and moments of pairs, which need not be those of any table, are fitted by records.
+    that merely agree, and moments of pairs, which need not be those of any table, are fitted by records; where models
+    denoised, these are drawn from the models first.
     """
+    if isinstance(found.possible, AdaptedTables):
+        return found.possible.records(total)
     held = _joined(found.possible)
     if isinstance(held, CellCounts):
         return _cells(held, work, total)

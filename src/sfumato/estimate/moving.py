@@ -23,8 +23,9 @@ Codes = NDArray[np.int32]
 FITTED = 2**16
 """Records that are fitted; more are copies of these."""
 _SWEEPS = 40
+_PATIENT, _LOOKS = 100, 2**34  # sweeps, and changes looked at, where more is asked for
 _FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
-_MOVED = 1e-3
+_MOVED, _LEAST_MOVED = 1e-3, 1e-4
 _PARTS = 8
 _HELD = 2**22
 
@@ -37,13 +38,15 @@ def whole_records(
     *,
     start: Codes | None = None,
     seed: int = 0,
+    enough: float | None = None,
 ) -> tuple[Codes, NDArray[np.int64]]:
     """Distinct records (r, d) and how many there are of each, `count` in all, with tables near the given ones.
 
     sizes: cells of every attribute; axes: positions of the attributes of each table; tables: not negative, shaped
     by them, which are scaled to `count`. Lowers the sum of squares over the cells of all tables until a sweep
     over all records gains little: a local optimum without a certificate. start: `count` records to change, by
-    default drawn along a tree of pairs. Above 65,536 records, copies of so many.
+    default drawn along a tree of pairs. Above 65,536 records, copies of so many. enough: go on, for up to a hundred
+    sweeps, until the sum of squares is that or hardly a record moves; for tables that have little noise left.
     The seed makes public randomness: the same input gives the same records.
     """
     codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start
@@ -51,7 +54,7 @@ def whole_records(
     if fitted == 0:
         return codes, np.empty(0, dtype=np.int64)
     moves = _Moves(sizes, axes, tables, codes, np.random.default_rng(seed))
-    moves.run()
+    moves.run(None if enough is None else enough * (fitted / max(count, 1)) ** 2)
     codes, counts = np.unique(moves.codes, axis=0, return_counts=True)
     if fitted == count:
         return codes, counts.astype(np.int64)
@@ -116,13 +119,17 @@ class _Moves:
             self.away.append(_counted(codes, a, wanted.shape) - len(codes) * share)
         self.sides = [_Side(i, n, axes, self.away) for i, n in enumerate(sizes)]
 
-    def run(self) -> None:
-        """Sweep over all attributes until little is gained."""
-        squares = self._squares()
-        for _ in range(_SWEEPS):
+    def run(self, enough: float | None = None) -> None:
+        """Sweep over all attributes until little is gained; or until squares are enough, or hardly a record moves."""
+        squares, sweeps, least, fall = self._squares(), _SWEEPS, _MOVED * self.codes.size, _FALL
+        if enough is not None:
+            looks = len(self.codes) * sum(side.count * side.cells for side in self.sides)
+            sweeps = min(max(_LOOKS // max(looks, 1), _SWEEPS // 2), _PATIENT)
+            least, fall = _LEAST_MOVED * self.codes.size, 0.0
+        for _ in range(sweeps):
             moved = sum(self._sweep(i) for i in self.random.permutation(len(self.sides)).tolist())
             before, squares = squares, self._squares()
-            if moved <= _MOVED * self.codes.size or squares > (1 - _FALL) * before:
+            if moved <= least or squares > (1 - fall) * before or (enough is not None and squares <= enough):
                 break
 
     def _squares(self) -> float:

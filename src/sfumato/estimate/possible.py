@@ -16,7 +16,7 @@ from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.base import marginalise
 
-__all__ = ["CellCounts", "PairMoments", "Possible", "RecordCounts", "TableCounts"]
+__all__ = ["CellCounts", "Medians", "PairMoments", "Possible", "RecordCounts", "TableCounts"]
 
 
 class Possible(ABC):
@@ -83,6 +83,24 @@ class RecordCounts(Possible):
         places = np.ravel_multi_index(tuple(self.codes[:, i] for i in axes), shape)
         counts = np.bincount(places, self.weights, minlength=math.prod(shape))
         return counts.astype(np.float64).reshape(shape)
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False)
+class Medians(Possible):
+    """Several tables over the same attributes: every answer, and every cell, is the median of theirs.
+
+    Answers are near one another as those of the tables are, but a sum of cells need not be the sum of their medians.
+    """
+
+    members: tuple[CellCounts, ...]
+
+    def table(self, attributes: Sequence[str]) -> FloatArray:
+        return np.asarray(np.median([m.table(attributes) for m in self.members], axis=0), dtype=np.float64)
+
+    def answer(self, block: Block) -> FloatArray:
+        """(rows,) the medians of the members' answers."""
+        return np.asarray(np.median([m.answer(block) for m in self.members], axis=0), dtype=np.float64)
 
 
 @storable

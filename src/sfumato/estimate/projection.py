@@ -26,6 +26,7 @@ Progress = Callable[[int, float], None]
 _FEW = 12
 
 _LARGER = {
+    "mixtures": "tables agree, are not negative and are near what models say that the data bear out",
     "local": "tables agree and are not negative",
     "sdp": "pairs have a possible matrix of correlations",
     "sdp+local": "tables agree, are not negative and have a possible matrix of correlations",

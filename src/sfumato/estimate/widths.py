@@ -94,8 +94,18 @@ class Forecast:
         return max(0.0, float(worth.max()) / self.width)
 
     @property
+    def proved(self) -> bool:
+        """Whether `rmse` bounds the error after projection: not where models denoise."""
+        return self.body != "mixtures"
+
+    @property
     def verdict(self) -> str:
         """Whether projection is predicted to help, cannot hurt, or what is unknown, with the numbers."""
+        if not self.proved:
+            return (
+                f"pairs have a root mean squared error of {self.raw:,.4g} before; what is left of it depends on "
+                "the data: usually far less where the noise is large, but that is not guaranteed"
+            )
         if self.span is not None and self.span < 0.99 * self.raw and (self.bound is None or self.span <= self.bound):
             return f"predicted to help: rmse at most {self.span:,.4g} after projection, {self.raw:,.4g} without"
         if self.crossover is not None and self.records is not None and self.rmse >= self.raw and self.crossover >= 1:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
+from sfumato.courseplans import CoursePlan
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.mechanisms import (
+    adaptive,
     approximate,
     classic,
     direct,
@@ -20,6 +22,7 @@ from sfumato.mechanisms import (
     tree,
     weighted,
 )
+from sfumato.mechanisms.courses import COURSES, CourseName, plan_course
 from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
@@ -39,7 +42,18 @@ _DESIGNS: dict[str, Callable[[Problem, Progress | None], list[Design]]] = {
     "marginals": lambda problem, _: [*marginals.designs(problem), *weighted.designs(problem)],
     "approximate": approximate.designs,
 }
-MECHANISMS = ("auto", "laplace", "gaussian", "tree", "factorization", "marginals", "projection", "approximate")
+MECHANISMS = (
+    "auto",
+    "laplace",
+    "gaussian",
+    "tree",
+    "factorization",
+    "marginals",
+    "projection",
+    "approximate",
+    "adaptive",
+    *COURSES,
+)
 """What `mechanism=` accepts."""
 
 _OBJECTIVES = ("mean", "max")
@@ -49,6 +63,20 @@ _ALIKE = 5e-4
 _HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
+@overload
+def plan(  # pyright: ignore[reportOverlappingOverload]
+    workload: Workload,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: CourseName,
+    records: int | None = None,
+    strategy: object = None,
+    rounds: int | None = None,
+) -> CoursePlan: ...
+@overload
 def plan(
     workload: Workload,
     budget: Budget,
@@ -66,7 +94,26 @@ def plan(
     lattice: str = "fine",
     compare: bool = False,
     progress: Progress | None = None,
-) -> Plan:
+) -> Plan: ...
+def plan(
+    workload: Workload,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: str = "auto",
+    objective: str = "mean",
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    noise: str | None = None,
+    lattice: str = "fine",
+    rounds: int | None = None,
+    compare: bool = False,
+    progress: Progress | None = None,
+) -> Plan | CoursePlan:
     """Everything decided before a row is read: what to measure, the noise, the price, the error of each query.
 
     `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS; the
@@ -75,18 +122,31 @@ def plan(
     `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or "tree-4"
     and so on), "square-root" and "normalised-square-root", with "least-squares" or "canonical" sums of fewest values.
     `compare` lists the plans of all of these in `candidates`; the choice does not change. `noise` asks for
-    "gaussian", "laplace" or "discrete-gaussian"; `lattice="unit"` measures plain integer counts. No data, no budget
-    is touched. Raises PlanError (with what is allowed) or BudgetError.
+    "gaussian", "laplace" or "discrete-gaussian"; `lattice="unit"` measures plain integer counts. Mechanisms of several
+    looks are chosen by name alone and give a CoursePlan; `rounds` is how often they look, by default by a rule from
+    `records`. No data, no budget is touched. Raises PlanError (with what is allowed) or BudgetError.
     """
     problem = _problem(
         workload, budget, neighbours, person, rows_per_person, objective, records, public, mechanism, noise, lattice
     )
+    if mechanism in COURSES:
+        others = [n for n, given in (("reconstruction=", reconstruction), ("noise=", noise)) if given is not None]
+        others += ["lattice="] * (lattice != "fine") + ["objective="] * (objective != "mean")
+        return plan_course(mechanism, problem, rounds, strategy, ", ".join(others))
+    if rounds is not None:
+        raise PlanError(f"rounds= belongs to mechanisms of several looks ({', '.join(COURSES)}), not to {mechanism!r}")
     if strategy is not None or reconstruction is not None:
         if strategy is None:
             raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
         if isinstance(strategy, str):
             return price_design(classic.named(problem, strategy, reconstruction), problem)
         return price_design(given.design(problem, strategy, reconstruction), problem)
+    if mechanism == "adaptive":
+        denoised = adaptive.planned(problem)
+        plans, considered = _compared(problem, mechanism, [], (), progress) if compare else ([], ())
+        table = (_line(p, denoised) for p in sorted(plans, key=lambda p: p.objective_value))
+        lines = (replace(c, note="all errors here are before denoising") for c in table)
+        return replace(denoised, considered=(_projected_line(denoised), *lines, *considered))
     plans, considered = _candidates(problem, "auto" if mechanism == "projection" else mechanism, progress)
     if not plans:
         reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
@@ -122,7 +182,7 @@ def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
 
 
 def _projected_line(best: Plan) -> Candidate:
-    return Candidate("projection", best.strategy.summary, best.rmse, best.max_standard_error, "asked for", best.rmse)
+    return Candidate(best.mechanism, best.strategy.summary, best.rmse, best.max_standard_error, "asked for", best.rmse)
 
 
 def _compared(

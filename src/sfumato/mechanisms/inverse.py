@@ -13,6 +13,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms.choose import plan
+from sfumato.mechanisms.courses import COURSES
 from sfumato.operators import Family
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Plan
@@ -99,6 +100,10 @@ def plan_for(
 
 
 def _refuse_biased(options: Mapping[str, Any]) -> None:
+    if options.get("mechanism") == "adaptive":
+        raise PlanError("margins are those of unbiased answers, which mechanism='marginals' has least; plan with it")
+    if options.get("mechanism") in COURSES:
+        raise PlanError("margins of mechanisms of several looks are not known before; plan with another mechanism")
     if options.get("mechanism") == "approximate":
         raise PlanError("margins of biased answers do not scale with the budget: sf.plan says them for a given one")
 

@@ -40,6 +40,8 @@ def plan_keys(
     budget: Budget,
     *,
     neighbours: str | Neighbours,
+    person: str | None = None,
+    rows_per_person: int = 1,
     mechanism: str = "auto",
     queries: Iterable[ArrayLike | Sequence[str]] | None = None,
     records: int | None = None,
@@ -54,6 +56,11 @@ def plan_keys(
     shows heavy keys by a stability histogram, with `share` of epsilon and all of delta), "sparse-project" (the
     projection of [BR11] with Gaussian noise), "histogram" (the keys of `queries`, known now, and no others), or "auto":
     where queries are known the least predicted error, else hybrid where the budget has a delta, else count-sketch.
+    Where the custodian can answer queries as they come, `sf.session(..., mechanism="histogram")` errs less than any
+    sketch; it stands among the candidates.
+
+    `person` names the column that says whose record it is; of each at most `rows_per_person` are counted. A hybrid
+    takes one a person.
 
     `records` is a public (approximate) number of records, for predictions and sizes; `width` (buckets, a power of two)
     and `dimension` (signs) set sizes by hand; `independence` of the hash changes accuracy only, never privacy.
@@ -73,7 +80,7 @@ def plan_keys(
     part = exact(share, "share")
     if not 0 < part < 1:
         raise PlanError(f"share is the part of epsilon that finds heavy keys, between 0 and 1, not {share!r}")
-    unit = PrivacyUnit(Neighbours.parse(neighbours))
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     supports = None if queries is None else [keys.query(_listed(q), None)[0] for q in queries]
     if supports is not None and not any(map(len, supports)):
         raise PlanError("queries names no keys; leave it out where queries are not known yet")
@@ -136,6 +143,7 @@ class _Request:
         epsilon, changed = budget.parameter, key_sensitivity(buckets, self.unit, 1).value
         shown = DiscreteLaplace(changed / (self.share * epsilon))
         stability = Stability(shown, least_threshold(shown, budget.delta))
+        stability.epsilon(self.unit)  # refuses persons with several records
         noise = DiscreteLaplace(changed / ((1 - self.share) * epsilon))
         price = ApproxEvent(epsilon, budget.delta)
         return KeyPlan(self.keys, budget, self.unit, "hybrid", buckets, noise, price, stability, self.records)
@@ -159,7 +167,16 @@ def _best(request: _Request, size: float) -> KeyPlan:
         chosen = min(errors, key=lambda name: (errors[name], name != "histogram"))
     if chosen not in plans:
         raise PlanError(considered[KEY_MECHANISMS.index(chosen)].note)
+    considered.append(_asked_one_by_one(request, size))
     return replace(plans[chosen], size=size, considered=tuple(considered))
+
+
+def _asked_one_by_one(request: _Request, size: float) -> KeyCandidate:
+    """A histogram that draws a key's noise when it is first asked for: never above a sketch, but no file to publish."""
+    # a record changes one count or two, whatever keys there are: two stand for all
+    noise, _ = _cheapest(Listed(np.arange(2, dtype=np.uint64)), request.budget, request.unit)
+    note = "sf.session, where the custodian answers queries as they come; no file is published, no sketch errs less"
+    return KeyCandidate("histogram in a session", (size * noise.variance) ** 0.5, note)
 
 
 def _width(records: int | None) -> int:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sfumato.checks import check_text
 from sfumato.codec import encode
+from sfumato.courseplans import CoursePlan
 from sfumato.curator import Curator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
+from sfumato.measurements import Measurement
+from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.operators import Block, Family
 from sfumato.plans import Plan
 from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
@@ -26,10 +31,13 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance, Release, load_release
 from sfumato.releases.files import Draft, result_hash, write_release
+from sfumato.releases.modelled import ModelRelease, write_model
 from sfumato.strategies.base import Strategy
 from sfumato.workloads import Workload
 
 __all__ = ["projected_release", "release"]
+
+Progress = Callable[[int, float], None]
 
 _PARTS: dict[str, Any] = {
     "workload": Workload,
@@ -49,15 +57,16 @@ _PARTS: dict[str, Any] = {
 
 
 def release(
-    plan: Plan,
+    plan: Plan | CoursePlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
     snapshot: str | None = None,
-) -> Release:
-    """Pay for a plan, measure once, and return the release; with `out` it is on disk before the call returns.
+    progress: Progress | None = None,
+) -> Release | ModelRelease:
+    """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
 
     `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
@@ -65,7 +74,7 @@ def release(
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
     (spent, but the release could not be stored).
     """
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, (Plan, CoursePlan)):
         raise PlanError("release needs a plan, made by sf.plan or read by sf.load_plan")
     if snapshot is not None:
         check_text(snapshot, "snapshot")
@@ -79,20 +88,25 @@ def release(
     versions = _versions()
     with nullcontext() if out is None else Draft(out) as draft:
         curator = Curator(source, plan.workload.domain, plan.unit, account)
-        measured, receipt = curator.measure(
-            blocks,
-            plan.noise,
-            plan.price,
-            name=name,
-            plan_hash=plan.fingerprint,
-            stated=plan.sensitivity,
-            folder=None if draft is None else draft.partial,
-        )
+        made: Callable[[Provenance], Release | ModelRelease]
+        if isinstance(plan, CoursePlan):
+            paid, receipt = curator.prepaid(plan.price, name=name, plan_hash=plan.fingerprint)
+            made = partial(run_course, plan, paid)
+        else:
+            measured, receipt = curator.measure(
+                blocks,
+                plan.noise,
+                plan.price,
+                name=name,
+                plan_hash=plan.fingerprint,
+                stated=plan.sensitivity,
+                folder=None if draft is None else draft.partial,
+            )
+            made = partial(_made, plan, measured, progress)
         try:
-            result = Release(plan, measured, _provenance(receipt, snapshot, versions, one_shot=not account.durable))
-            result = projected_release(result, plan)
+            result = made(_provenance(receipt, snapshot, versions, one_shot=not account.durable))
             if draft is not None:
-                write_release(result, draft.partial)
+                _write(result, draft.partial)
                 draft.publish()
             account.mark_released(receipt, result_hash(result))
         except Exception as error:
@@ -103,17 +117,31 @@ def release(
         return result
 
 
-def _check(plan: Plan) -> tuple[Block | Family, ...]:
-    """What is to be measured, once all that could fail without data was tried without data.
+def _made(plan: Plan, measured: Measurement, progress: Progress | None, provenance: Provenance) -> Release:
+    return projected_release(Release(plan, measured, provenance), plan, progress)
+
+
+def _write(result: Release | ModelRelease, folder: Path) -> None:
+    if isinstance(result, ModelRelease):
+        write_model(result, folder)
+    else:
+        write_release(result, folder)
+
+
+def _check(plan: Plan | CoursePlan) -> tuple[Block | Family, ...]:
+    """What is to be measured (if known now), once all that could fail without data was tried without data.
 
     Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
     """
-    for name, kind in _PARTS.items():
-        if not isinstance(getattr(plan, name), kind):
-            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
     try:
-        blocks = tuple(plan.strategy.blocks)
-        _ = encode(plan), plan.fingerprint, plan.rmse, plan.max_standard_error
+        if isinstance(plan, CoursePlan):
+            check_course(plan)
+            blocks = ()
+        else:
+            _check_parts(plan)
+            blocks = tuple(plan.strategy.blocks)
+            _ = plan.rmse, plan.max_standard_error
+        _ = encode(plan), plan.fingerprint
         honest = keeps(plan.price, plan.budget)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # what a damaged file holds fails in its own ways
@@ -123,19 +151,26 @@ def _check(plan: Plan) -> tuple[Block | Family, ...]:
     return blocks
 
 
-def projected_release(result: Release, plan: Plan) -> Release:
+def _check_parts(plan: Plan) -> None:
+    for name, kind in _PARTS.items():
+        if not isinstance(getattr(plan, name), kind):
+            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
+
+
+def projected_release(result: Release, plan: Plan, progress: Progress | None = None) -> Release:
     """The release with its answers projected, where the plan says so."""
     if plan.body is None:
         return result
     try:
+        space = None if plan.body in ("local", "mixtures") else "answers"
         # the plain norm over the answers is that in which a width bounds the error; of many tables none is known
-        return result.project(plan.body, space=None if plan.body == "local" else "answers")
+        return result.project(plan.body, space=space, progress=progress)
     except (SfumatoError, ArithmeticError, MemoryError, ValueError):
         # what was paid for is kept as it is; it can be projected at any time
         return result
 
 
-def _account(plan: Plan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:
+def _account(plan: Plan | CoursePlan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:
     if ledger is None:
         return Ledger.in_memory(_total_for(plan))
     if isinstance(ledger, (str, os.PathLike)):
@@ -145,7 +180,7 @@ def _account(plan: Plan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledg
     return ledger
 
 
-def _total_for(plan: Plan) -> Budget:
+def _total_for(plan: Plan | CoursePlan) -> Budget:
     """A total that the plan's price just fits, in the price's own currency."""
     match plan.price:
         case PureEvent(epsilon=epsilon):
@@ -156,7 +191,9 @@ def _total_for(plan: Plan) -> Budget:
             return plan.budget
 
 
-def _stored(plan: Plan, account: Ledger, name: str, out: str | os.PathLike[str] | None) -> Release | None:
+def _stored(
+    plan: Plan | CoursePlan, account: Ledger, name: str, out: str | os.PathLike[str] | None
+) -> Release | ModelRelease | None:
     """The release already made under this name, if there is one."""
     entry = account.find(name)
     if entry is None:

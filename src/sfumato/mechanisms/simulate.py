@@ -54,6 +54,8 @@ def simulate(
     `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes from an
     ordinary generator and protects nobody: x must be public. Where the plan projects, so does every repetition.
     """
+    if not isinstance(plan, Plan):
+        raise PlanError("simulate repeats plans of one look; release a plan of several looks as often as you need")
     level = check_confidence(confidence)
     counts = np.asarray(x)
     domain = plan.workload.domain

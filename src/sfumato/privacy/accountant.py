@@ -113,6 +113,13 @@ class ApproxEvent:
 
 Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent | ApproxEvent
 
+# events whose parameters add up over parts that are events of any kind with a price in that currency
+_ADDS_UP: dict[type, Currency] = {
+    PureEvent: Currency.EPSILON,
+    ZcdpEvent: Currency.RHO,
+    GaussianEvent: Currency.MU_SQUARED,
+}
+
 _TAGS: dict[str, type[Event]] = {
     "gaussian": GaussianEvent,
     "pure": PureEvent,
@@ -190,15 +197,17 @@ def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Curr
 class Account:
     """A budget in memory that refuses to be overspent, exactly and for any number of threads.
 
+    Its total is a Budget, or what one event already paid for: then in the currency in which parts of it add up.
     It lives in one process; a forked copy refuses to spend, because two copies would spend twice.
     """
 
-    def __init__(self, total: Budget) -> None:
-        if not isinstance(total, Budget):
-            raise BudgetError(f"an account needs a Budget; got {type(total).__name__}")
+    def __init__(self, total: Budget | Event) -> None:
+        currency = total.currency if isinstance(total, Budget) else _ADDS_UP.get(type(total))
+        if currency is None:
+            raise BudgetError(f"an account needs a Budget, or an event whose parts add up; got {type(total).__name__}")
         self.total = total
-        self.currency = total.currency
-        self._remaining = total.total
+        self.currency = currency
+        self._amount = self._remaining = total.total if isinstance(total, Budget) else price(total, currency)
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -210,14 +219,21 @@ class Account:
     @property
     def spent(self) -> Fraction:
         """What is spent, in the account's currency."""
-        return self.total.total - self._remaining
+        return self._amount - self._remaining
+
+    def check(self, event: Event) -> Fraction:
+        """The event's price. Raises what `spend` would raise now; spends nothing."""
+        cost = price(event, self.currency)
+        refuse_overspending(delta_of(event), Fraction(0), "delta")
+        # before any lock, which a fork may have left closed
+        if os.getpid() != self._process:
+            raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
+        refuse_overspending(cost, self._remaining, self.currency)
+        return cost
 
     def spend(self, event: Event) -> Fraction:
         """Debit the event's price and return it; raise BudgetExceeded, with nothing spent, if it does not fit."""
-        cost = price(event, self.currency)
-        refuse_overspending(delta_of(event), Fraction(0), "delta")
-        if os.getpid() != self._process:
-            raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
+        cost = self.check(event)
         with self._lock:
             refuse_overspending(cost, self._remaining, self.currency)
             self._remaining -= cost
@@ -227,17 +243,19 @@ class Account:
         return f"<Account {self.total}: {readable(self._remaining)} of {self.currency} left>"
 
 
-def epsilon_left(total: Budget, remaining: Fraction, delta: Number | None = None) -> Fraction:
+def epsilon_left(
+    total: Budget, remaining: Fraction, delta: Number | None = None, currency: Currency | None = None
+) -> Fraction:
     """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading: no guarantee.
 
-    Raises BudgetError where a delta is needed and missing.
+    `currency` is that of `remaining`, by default the total's own. Raises BudgetError for a delta needed and missing.
     """
-    target = total.delta if delta is None else exact(delta, "delta")
-    if total.currency is Currency.EPSILON:
+    target, kept = total.delta if delta is None else exact(delta, "delta"), currency or total.currency
+    if kept is Currency.EPSILON:
         return remaining
     if target is None or not 0 < target < 1:
         raise BudgetError("the epsilon left is defined at a delta; give one in (0, 1)")
-    if total.currency is Currency.RHO:
+    if kept is Currency.RHO:
         return conversions.epsilon_of_rho(remaining, target)
     return conversions.epsilon_of_mu(conversions.sqrt_up(remaining), target)
 

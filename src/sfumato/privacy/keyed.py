@@ -10,12 +10,22 @@ Replace-one has x fall from a to a - 1 and y rise from b to b + 1. If a > 1 and 
 and b = 0, either table shows something with probability d, else nothing: (0, d)-close. If a = 1 and b > 0, an event E
 has in one direction at most d + P_b(E, x hidden) <= d + e^e1 P_(b+1)(E). In the other let p = P_b(E, x hidden) and
 q = P_(b+1)(E, x hidden) <= min(1, e^e1 p): then e^(2 e1) (1 - d) p + d >= q (1 - d) + d >= q.
+
+A lazy histogram has noise on the count of every key of the universe, whether it occurs or not, and draws it when the
+key is first asked for. The draws are independent, so their law is the same as if all had been made at opening, and
+what is asked next depends only on what was shown. All answers ever given are then read off one noisy histogram: a
+record changes one of its counts by one (add-remove) or two of them (replace-one), L1 1 or 2, squared L2 likewise.
+
+A person with at most c records is c such steps, of which the sum is c times as long: L1 times c, squared L2 times c^2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from sfumato.codec import storable
 from sfumato.errors import PlanError
@@ -26,10 +36,19 @@ from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyMap
+from sfumato.sketches.field import PRIME, Words
 
-__all__ = ["Stability", "check_key_unit", "costs_at_most", "key_sensitivity", "least_threshold"]
+__all__ = [
+    "KeyQuestion",
+    "Stability",
+    "costs_at_most",
+    "histogram_sensitivity",
+    "key_sensitivity",
+    "least_threshold",
+]
 
 _MAX_THRESHOLD = 2**40
+_MAX_KEYS = 2**22
 
 
 @storable
@@ -52,8 +71,41 @@ class Stability:
         return _tail(self.noise.scale, self.threshold - 1)
 
     def epsilon(self, unit: PrivacyUnit) -> Fraction:
-        """The epsilon of the (epsilon, delta) it has."""
+        """The epsilon of the (epsilon, delta) it has. Raises PlanError for persons with several records."""
+        if unit.rows_per_person != 1:
+            raise PlanError(
+                "heavy keys are shown of one record a person; with more rows_per_person take a count-sketch"
+            )
         return _changed_keys(unit) / self.noise.scale
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyQuestion:
+    """How many records have one of some keys? Its score is |q - estimate| - penalty, all in records; for conversations.
+
+    `elements` are sorted and distinct, so a record is counted once at most and a score moves by no more than one for
+    each record of a person, under either relation. Raises PlanError for anything else.
+    """
+
+    elements: Words
+    estimate: int
+    penalty: int
+
+    def __post_init__(self) -> None:
+        e = self.elements
+        if not isinstance(e, np.ndarray) or e.dtype != np.uint64 or e.ndim != 1 or not 1 <= e.size <= _MAX_KEYS:
+            raise PlanError(f"a question names 1 to {_MAX_KEYS:,} keys as field elements")
+        if (e[1:] <= e[:-1]).any() or e[-1] > PRIME:
+            raise PlanError("the keys of a question are sorted, each once")
+        if type(self.estimate) is not int or type(self.penalty) is not int:
+            raise PlanError("estimate and penalty of a question are whole numbers")
+        object.__setattr__(self, "elements", e.copy())
+        self.elements.flags.writeable = False
+
+    def scores(self, answers: Sequence[int]) -> list[int]:
+        """The score of an exact answer."""
+        return [abs(q - self.estimate) - self.penalty for q in answers]
 
 
 def _tail(scale: Fraction, k: int) -> Fraction:
@@ -81,15 +133,8 @@ def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
 
 
 def _changed_keys(unit: PrivacyUnit) -> int:
-    """How many keys' counts change by one between neighbours."""
-    check_key_unit(unit)
+    """How many keys' counts one record changes between neighbours."""
     return 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2
-
-
-def check_key_unit(unit: PrivacyUnit) -> None:
-    """Refuse a unit that keyed sources do not protect: they know records, not persons."""
-    if unit.person is not None or unit.rows_per_person != 1:
-        raise PlanError("sketches of keys protect single records; person= is not supported here")
 
 
 def key_sensitivity(key_map: KeyMap, unit: PrivacyUnit, power: int) -> Sensitivity:
@@ -97,13 +142,18 @@ def key_sensitivity(key_map: KeyMap, unit: PrivacyUnit, power: int) -> Sensitivi
 
     power 1: L1; power 2: squared L2. Under replace-one a bound, whatever the hash is.
     """
-    check_key_unit(unit)
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
+    times = unit.rows_per_person**power
     column = key_map.largest(power)
     if unit.neighbours is Neighbours.ADD_REMOVE:
-        return Sensitivity(power, column, True)
-    return Sensitivity(power, max(column, key_map.farthest(power)), False)
+        return Sensitivity(power, times * column, True)
+    return Sensitivity(power, times * max(column, key_map.farthest(power)), False)
+
+
+def histogram_sensitivity(unit: PrivacyUnit, power: int) -> Sensitivity:
+    """The sensitivity of the counts of all keys of the universe, of which a lazy histogram shows some; exact."""
+    return Sensitivity(power, unit.rows_per_person**power * _changed_keys(unit), True)
 
 
 def costs_at_most(

@@ -1,4 +1,4 @@
-"""Choosing by the data: public candidates, their exact sensitivity, the exponential mechanism and the sparse vector.
+"""Choosing by the data: public candidates, their exact sensitivity, the exponential mechanism, epochs of thresholds.
 
 Scores are integers. A candidate is one query q with a public integer estimate e, weight w and penalty p; its score
 on a table is w |q(table) - e| - p. Nothing here sees a table.
@@ -6,31 +6,50 @@ on a table is w |q(table) - e| - p. Nothing here sees a table.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.codec import storable
-from sfumato.errors import BudgetExceeded, PlanError
+from sfumato.errors import PlanError
 from sfumato.operators import Block
-from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accountant import BoundedRangeEvent, Event
 from sfumato.privacy.certified import ball
-from sfumato.privacy.conversions import mu_of_pure
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampling import BitSource, SystemBits
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Candidates", "Epochs", "SparseVector", "accepts", "exponential", "score_sensitivity", "selection_rate"]
+__all__ = [
+    "Candidates",
+    "Epochs",
+    "accepts",
+    "below",
+    "check_rows",
+    "exponential",
+    "score_sensitivity",
+    "selection_rate",
+]
 
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
 _MAX_WORK = 2**28
 _CHUNK = 2**22
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
+
+
+def check_rows(blocks: Sequence[Any]) -> int:
+    """How many candidates the rows of some blocks are. Raises PlanError where they cannot be candidates."""
+    if not blocks or not all(isinstance(b, Block) for b in blocks):
+        raise PlanError("candidates are the rows of at least one block, and of blocks alone")
+    rows = sum(b.rows for b in blocks)
+    if not rows:
+        raise PlanError("there must be a candidate")
+    if not all(f.integral and f.max_abs < _MAX_ENTRY for b in blocks for f in (b.operator,)):
+        raise PlanError(f"the queries of candidates have whole coefficients below {_MAX_ENTRY:,} in size")
+    return rows
 
 
 @storable
@@ -49,9 +68,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
-        if not self.blocks or not all(isinstance(b, Block) for b in self.blocks):
-            raise PlanError("candidates are the rows of at least one block, and of blocks alone")
-        rows = sum(b.rows for b in self.blocks)
+        rows = check_rows(self.blocks)
         for name in ("estimates", "weights", "penalties"):
             given: Any = getattr(self, name)
             if not isinstance(given, np.ndarray) or given.dtype != np.int64 or given.shape != (rows,):
@@ -59,10 +76,8 @@ class Candidates:
             own = given.copy()
             own.flags.writeable = False
             object.__setattr__(self, name, own)
-        if not rows or int(self.weights.min()) < 1:
-            raise PlanError("there must be a candidate, and weights of candidates are at least 1")
-        if not all(f.integral and f.max_abs < _MAX_ENTRY for b in self.blocks for f in (b.operator,)):
-            raise PlanError(f"the queries of candidates have whole coefficients below {_MAX_ENTRY:,} in size")
+        if int(self.weights.min()) < 1:
+            raise PlanError("weights of candidates are at least 1")
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -72,12 +87,25 @@ class Candidates:
         public = zip(self.estimates.tolist(), self.weights.tolist(), self.penalties.tolist(), strict=True)
         return [w * abs(q - e) - p for q, (e, w, p) in zip(answers, public, strict=True)]
 
+    def furthest(self, moves: Sequence[int]) -> int:
+        """How far a score moves at most where answers move so far: |q - e| moves by no more than q."""
+        return max(w * m for w, m in zip(self.weights.tolist(), moves, strict=True))
 
-def score_sensitivity(candidates: Candidates, sizes: Mapping[str, int], unit: PrivacyUnit) -> int:
+
+class Scored(Protocol):
+    """Public candidates: rows of blocks, with a score for each once their exact answers are known."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]: ...
+
+    def furthest(self, moves: Sequence[int]) -> int: ...
+
+
+def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: PrivacyUnit) -> int:
     """The largest change of any score between neighbouring tables, an exact integer.
 
     A row with largest entry a and smallest b moves by max(|a|, |b|) for each row of a person (add-remove) or a - b
-    (replace-one; an entry 0 joins where a record may vanish), and |q - e| moves by no more than q.
+    (replace-one; an entry 0 joins where a record may vanish).
     Raises WorkloadError for blocks that do not fit `sizes`, PlanError for more than 2^28 coefficients.
     """
     for block in candidates.blocks:
@@ -85,7 +113,7 @@ def score_sensitivity(candidates: Candidates, sizes: Mapping[str, int], unit: Pr
     if sum(b.rows * b.cells for b in candidates.blocks) > _MAX_WORK:
         raise PlanError(f"the candidates have more than {_MAX_WORK:,} coefficients; ask fewer at once")
     moves = np.concatenate([_moves(b, unit) for b in candidates.blocks]).tolist()
-    return max(w * m for w, m in zip(candidates.weights.tolist(), moves, strict=True)) * unit.rows_per_person
+    return candidates.furthest([m * unit.rows_per_person for m in moves])
 
 
 def _moves(block: Block, unit: PrivacyUnit) -> NDArray[np.int64]:
@@ -136,16 +164,17 @@ def exponential(scores: Sequence[int], rate: Fraction, source: BitSource | None 
     bits = SystemBits() if source is None else source
     best = max(scores)
     while True:
-        i = _below(len(scores), bits)
+        i = below(len(scores), bits)
         if accepts(rate * (best - scores[i]), bits):
             return i
 
 
-def _below(count: int, source: BitSource) -> int:
+def below(count: int, source: BitSource | None = None) -> int:
     """Uniform on 0 to count - 1."""
+    bits = SystemBits() if source is None else source
     mask = (1 << (count - 1).bit_length()) - 1
     while True:
-        found = int(source.words(1)[0]) & mask
+        found = int(bits.words(1)[0]) & mask
         if found < count:
             return found
 
@@ -166,13 +195,13 @@ def accepts(x: Fraction, source: BitSource) -> bool:
         prefix, bits = prefix << 64 | int(source.words(1)[0]), bits + 64
 
 
-# ---- the sparse vector -------------------------------------------------------------------------------------
+# ---- thresholds -------------------------------------------------------------------------------------
 
 
 @storable
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """What a session of `above` may spend: `count` positive answers, each ending an epoch of `epsilon`.
+    """What the bits of a conversation may spend: `count` positive answers, each ending an epoch of `epsilon`.
 
     `sensitivity` bounds how far a score may move between neighbours. Raises PlanError for anything but positive
     whole numbers and an epsilon whose noise can be drawn.
@@ -201,75 +230,3 @@ class Epochs:
     def query_noise(self) -> DiscreteLaplace:
         """Drawn for every question: scale 2 sensitivity / e2, e2 = epsilon - e1."""
         return DiscreteLaplace(2 * self.sensitivity / (self.epsilon * (1 - _THRESHOLD_SHARE)))
-
-    def cost(self, kind: type[Event]) -> Event:
-        """The whole session as one event of a kind; all epochs are used up at opening. Exact, or for mu^2 rounded up.
-
-        Pure: count epsilon. zCDP: count epsilon^2/2 [BS16]. Gaussian: count mu^2, with the mu of epsilon-DP [DRS22].
-        Raises PlanError for other kinds.
-        """
-        if kind is PureEvent:
-            return PureEvent(self.count * self.epsilon)
-        if kind is ZcdpEvent:
-            return ZcdpEvent(self.count * self.epsilon**2 / 2)
-        if kind is GaussianEvent:
-            return GaussianEvent(self.count * mu_of_pure(self.epsilon) ** 2)
-        raise PlanError("a session of `above` is priced as a PureEvent, ZcdpEvent or GaussianEvent")
-
-    def fits(self, price: Event) -> bool:
-        """Whether the session costs at most `price`."""
-        match price, self.cost(type(price)):
-            case PureEvent(epsilon=most), PureEvent(epsilon=cost):
-                return cost <= most
-            case ZcdpEvent(rho=most), ZcdpEvent(rho=cost):
-                return cost <= most
-            case GaussianEvent(mu_squared=most), GaussianEvent(mu_squared=cost):
-                return cost <= most
-            case _:
-                return False
-
-
-class SparseVector:
-    """One sparse vector: AboveThreshold [DR14, LSL17] over and over, `epochs.count` times, then closed for good.
-
-    An epoch draws noise t for the threshold; question j is positive if score_j + v_j >= t, v_j fresh; the first
-    positive ends the epoch.
-
-    Guarantee: every epoch is epsilon-DP for scores that move by at most D = `sensitivity`, also when chosen after
-    earlier bits. Fix all v but that of the positive question: moving t by D keeps every negative answer negative on
-    the neighbour and costs e1; moving v of the positive one by 2 D keeps it positive and costs e2. Scores and
-    noise are integers, so both shifts are bijections of the lattice.
-    """
-
-    __slots__ = ("_bits", "_epochs", "_query", "_remaining", "_threshold")
-
-    def __init__(self, epochs: Epochs, source: BitSource | None = None) -> None:
-        self._epochs, self._bits, self._query = epochs, source, epochs.query_noise
-        self._remaining = epochs.count
-        self._threshold = self._draw(epochs.threshold_noise)
-
-    @property
-    def remaining(self) -> int:
-        """Positive answers that are still paid for. Public: it follows from the bits given out."""
-        return self._remaining
-
-    def above(self, score: int) -> bool:
-        """One bit for one score. Raises BudgetExceeded once closed."""
-        if not self._remaining:
-            raise BudgetExceeded(
-                "the session is closed for good: all its positive answers are spent; open another with a new budget",
-                Fraction(1),
-                Fraction(0),
-            )
-        positive = score + self._draw(self._query) >= self._threshold
-        if positive:
-            self._remaining -= 1
-            self._threshold = self._draw(self._epochs.threshold_noise) if self._remaining else math.inf
-        return positive
-
-    def close(self) -> None:
-        """Answer nothing any more."""
-        self._remaining, self._threshold = 0, math.inf
-
-    def _draw(self, noise: DiscreteLaplace) -> int:
-        return int(noise.sample(1, self._bits)[0])

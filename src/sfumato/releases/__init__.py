@@ -3,6 +3,7 @@
 from sfumato.releases.combining import Comparison, combine, difference
 from sfumato.releases.core import Provenance, Release
 from sfumato.releases.files import load_release, save_release
+from sfumato.releases.modelled import ModelRelease
 from sfumato.releases.synthetic import Synthetic
 from sfumato.releases.tables import Answer, Batch, Intervals, Table
 
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "Comparison",
     "Intervals",
+    "ModelRelease",
     "Provenance",
     "Release",
     "Synthetic",

@@ -115,7 +115,8 @@ def combine(first: Release, second: Release) -> Comparison:
         )
     one, other = _powers(first, 2), _powers(second, 2)
     total = one + other
-    weight = np.divide(other, total, out=np.full_like(total, 0.5), where=total > 0)
+    # what neither measured, and only models answered, has no weight of its own
+    weight = np.divide(other, total, out=np.full_like(total, 0.5), where=(total > 0) & np.isfinite(total))
     return _joined("pooled", first, second, weight, 1 - weight)
 
 

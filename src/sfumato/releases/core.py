@@ -13,6 +13,7 @@ import numpy as np
 from sfumato.codec import storable
 from sfumato.covariances import Question, check_domain
 from sfumato.errors import NotAnswerable, PlanError
+from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
@@ -23,9 +24,10 @@ from sfumato.plans import Plan
 from sfumato.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics
+from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import save_release
 from sfumato.releases.synthetic import Synthetic, synthetic
-from sfumato.releases.tables import Answer, Batch, Intervals, Table, reach
+from sfumato.releases.tables import Answer, Batch, Intervals, Table
 from sfumato.strategies.base import Estimate
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
@@ -92,15 +94,6 @@ class Release:
         if self.projection is not None:
             return self.projection.possible.answer(block)
         return self.plan.strategy.answer(self.estimate, block)
-
-    def _ends(self, block: Block, widths: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(answers, low, high), each (rows,), from half-widths of the unbiased answers."""
-        values = self.answer_block(block)
-        if self.projection is None:
-            return values, values - widths, values + widths
-        raw, possible = self.raw.answer_block(block), reach(block.operator, self.measurement.total)
-        low, high = np.clip(raw - widths, *possible), np.clip(raw + widths, *possible)
-        return values, np.minimum(low, values), np.maximum(high, values)
 
     @functools.cached_property
     def answers(self) -> FloatArray:
@@ -175,12 +168,21 @@ class Release:
 
     def variances(self, block: Block) -> FloatArray:
         """Variances of the answers to a block, one axis per factor (length 1 where constant)."""
-        return self.plan.strategy.row_powers(block, 2) * self.measurement.noise.variance
+        return self._powers(block) * self.measurement.noise.variance
+
+    def _powers(self, block: Block) -> FloatArray:
+        """Sums of squares of the reconstruction's rows; infinite where models alone answer."""
+        try:
+            return self.plan.strategy.row_powers(block, 2)
+        except NotAnswerable:
+            if self.projection is None or not isinstance(self.projection.possible, AdaptedTables):
+                raise
+            return np.full((1,) * len(block.factors), math.inf)
 
     def margins(self, block: Block, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals for a block, compact as the variances."""
         strategy = self.plan.strategy
-        second = strategy.row_powers(block, 2)
+        second = self._powers(block)
         shaped = isinstance(self.measurement.noise, DiscreteLaplace)
         fourth = strategy.row_powers(block, 4) if shaped else None
         return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
@@ -191,21 +193,12 @@ class Release:
         widths = self.plan.half_widths(level, self.part)
         low, high = self.raw.answers - widths, self.raw.answers + widths
         if self.projection is not None:
-            least, most = self._possible()
+            least, most = possible(self, level)
             low, high = (
                 np.minimum(np.clip(low, least, most), self.answers),
                 np.maximum(np.clip(high, least, most), self.answers),
             )
         return Intervals(low, high, check_confidence(confidence), simultaneous)
-
-    def _possible(self) -> tuple[FloatArray, FloatArray]:
-        """(k,) the least and the largest answers that a table could have."""
-        blocks = [
-            b for i in self.workload.items for b in ((i.block,) if isinstance(i, QueryBlock) else i.family.blocks())
-        ]
-        ends = np.array([reach(b.operator, self.measurement.total) for b in blocks])
-        rows = [b.rows for b in blocks]
-        return np.repeat(ends[:, 0], rows), np.repeat(ends[:, 1], rows)
 
     def _level(self, confidence: float, together: bool, count: int) -> float:
         level = check_confidence(confidence)
@@ -254,7 +247,7 @@ class Release:
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         level = self._level(confidence, simultaneous, block.rows)
         widths = np.broadcast_to(self.margins(block, level), sizes).reshape(-1)
-        values, low, high = (x.reshape(sizes) for x in self._ends(block, widths))
+        values, low, high = (x.reshape(sizes) for x in ends(self, block, widths, level))
         errors = None
         if self.projection is None:
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
@@ -274,12 +267,12 @@ class Release:
             return self._ask_workload(question, level)
         work = predicates(self.plan.workload.domain, [question])
         block = work.blocks[0].block
-        value, low, high = (float(x[0]) for x in self._ends(block, self.margins(block, level).reshape(-1)))
+        value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
         return Answer(value, error, low, high)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
-        found = [self._ends(q.block, expand(self.margins(q.block, level), q)) for q in work.blocks]
+        found = [ends(self, q.block, expand(self.margins(q.block, level), q), level) for q in work.blocks]
         value, low, high = (np.concatenate(x) for x in zip(*found, strict=True))
         errors: list[float | None] = [None] * len(value)
         if self.projection is None:

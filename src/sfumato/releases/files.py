@@ -11,7 +11,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,26 @@ from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
     from sfumato.estimate.projection import Projection
-    from sfumato.releases.core import Release
+    from sfumato.releases.core import Provenance, Release
+    from sfumato.releases.modelled import ModelRelease
+    from sfumato.workloads import Workload
 
-__all__ = ["Draft", "check_folder", "describe", "load_release", "result_hash", "save_release", "write_release"]
+__all__ = [
+    "BUNDLE",
+    "MAX_LISTED",
+    "Draft",
+    "check_folder",
+    "describe",
+    "describe_as",
+    "load_release",
+    "result_hash",
+    "save_release",
+    "seal",
+    "write_release",
+]
 
-_MAX_LISTED = 10_000_000
-_BUNDLE = "release.sfumato"
+MAX_LISTED = 10_000_000
+BUNDLE = "release.sfumato"
 _COPIED = 2**22
 
 
@@ -88,9 +102,23 @@ class Draft:
                 parent.rmdir()
 
 
+class Described(Protocol):
+    """A plan as far as any release states it."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    def facts(self) -> dict[str, Any]: ...
+
+
 def describe(release: Release) -> dict[str, Any]:
     """The public facts of a release as plain JSON values."""
-    plan, p = release.plan, release.provenance
+    projected = {} if release.projection is None else {"projection": _projected(release.projection)}
+    return describe_as(release.plan, release.provenance, {"post_processing": _processing(release), **projected})
+
+
+def describe_as(plan: Described, p: Provenance, processing: dict[str, Any]) -> dict[str, Any]:
+    """The public facts of a release of any kind of plan; `processing` says what was done with what came out."""
     k, m = plan.workload.shape
     known = plan.facts()
     known["mechanism"] |= {
@@ -110,8 +138,7 @@ def describe(release: Release) -> dict[str, Any]:
             "anchor": p.anchor,
         },
         "snapshot": p.snapshot,
-        "post_processing": _processing(release),
-        **({} if release.projection is None else {"projection": _projected(release.projection)}),
+        **processing,
         "versions": dict(p.versions),
     }
 
@@ -142,8 +169,8 @@ def _projected(found: Projection) -> dict[str, Any]:
     }
 
 
-def result_hash(release: Release) -> str:
-    """SHA-256 of the measured values."""
+def result_hash(release: Release | ModelRelease) -> str:
+    """SHA-256 of the measured values, or of all that came out of several looks."""
     return fingerprint(release.measurement)
 
 
@@ -162,11 +189,16 @@ def write_release(release: Release, path: Path) -> None:
     """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
     facts = describe(release)
     release = _settled(release, path)
-    write_document(path / _BUNDLE, release, beside=True)
+    write_document(path / BUNDLE, release, beside=True)
     write_measurements(release, path / "measurements.npz")
-    if len(release.workload) <= _MAX_LISTED:
+    if len(release.workload) <= MAX_LISTED:
         write_answers(release, path / "answers.parquet", facts)
         write_tables(release, path / "tables")
+    seal(path, facts)
+
+
+def seal(path: Path, facts: dict[str, Any]) -> None:
+    """Write release.json, which names the files of a finished release and their hashes."""
     facts["files"] = {
         str(f.relative_to(path)): _sha256(f) for f in sorted(path.rglob("*")) if f.is_file() and f.parent == path
     }
@@ -202,12 +234,12 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def load_release(folder: str | os.PathLike[str]) -> Release:
-    """Read a release that `save_release` wrote; refused where files are missing or changed."""
+def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:
+    """Read a release that was saved; refused where files are missing or changed."""
     try:
         path = Path(folder)
         facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
-        needed = {_BUNDLE, *(f.name for f in path.glob("values-*.npy"))}
+        needed = {BUNDLE, *(f.name for f in path.glob("values-*.npy"))}
         expected = {path / name: facts["files"][name] for name in needed}
         changed = [f for f, digest in expected.items() if _sha256(f) != digest]
     except (AttributeError, OSError, ValueError, KeyError, TypeError) as error:
@@ -215,7 +247,7 @@ def load_release(folder: str | os.PathLike[str]) -> Release:
     if changed:
         raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
     # the release's own class, which this module is below of, is found by its stored name
-    stored = read_document(path / _BUNDLE, object, beside=True)
-    if type(stored).__name__ != "Release":
-        raise InvalidInput(f"{path / _BUNDLE} holds no release")
+    stored = read_document(path / BUNDLE, object, beside=True)
+    if type(stored).__name__ not in ("Release", "ModelRelease"):
+        raise InvalidInput(f"{path / BUNDLE} holds no release")
     return stored

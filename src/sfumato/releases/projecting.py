@@ -14,11 +14,13 @@ from sfumato.estimate.bodies import project as project_answers
 from sfumato.estimate.bodies import suits
 from sfumato.estimate.integers import to_integers
 from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.projection import Projection, largest_tables
+from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
 from sfumato.operators import Block, Dense, Family
 from sfumato.operators.base import FloatArray
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.strategies.residual.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
+from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -49,7 +51,9 @@ def project(
     if body == "cone" and known is not None:
         raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
-    if chosen == "local":
+    if chosen == "mixtures":
+        found = _denoised(whole, known, space, progress)
+    elif chosen == "local":
         found = _tables(whole, known, progress, weighted=space == "measurements")
     elif chosen in ("sdp", "sdp+local"):
         found = _pairs(whole, chosen, known, progress, weighted=space != "answers")
@@ -108,6 +112,30 @@ def _tables(whole: Release, total: float | None, progress: Progress | None, *, w
     return _asked(whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress))
 
 
+def _denoised(whole: Release, total: float | None, space: str | None, progress: Progress | None) -> Projection:
+    """Every pair that was measured inside the tables asked, and attributes without one, with the noise of residuals."""
+    strategy, asked = whole.plan.strategy, joint_attributes(whole.plan.workload)
+    plain = isinstance(strategy, Residuals) and not strategy.known and all(lift is None for lift in strategy.lifts)
+    if space == "answers":
+        raise PlanError("body='mixtures' weights by the noise of what was measured; leave space= out")
+    if not isinstance(strategy, Residuals) or not plain or isinstance(whole.measurement.noise, DiscreteLaplace):
+        raise NotAnswerable(
+            "body='mixtures' needs marginal tables measured by residuals with Gaussian noise: mechanism='adaptive', or "
+            "mechanism='marginals' under a budget that is not pure epsilon; for others take body='local'"
+        )
+    domain = whole.plan.workload.domain
+    places = [domain.axis(a) for a in asked]
+    pairs = [p for p in strategy.sets[2].tolist() if set(p) <= set(places)] if len(strategy.sets) > 2 else []
+    held = [*([i] for i in places if not any(i in p for p in pairs)), *pairs]
+    blocks = [table_block(domain, tuple(domain.names[i] for i in axes)) for axes in held]
+    work = Workload(domain, tuple(QueryBlock("tables", b) for b in blocks))
+    values = np.concatenate([whole.answer_block(b) for b in blocks])
+    spread = _residual_noise(strategy, whole.measurement.noise.variance, places)
+    return _asked(
+        whole, project_answers(values, work, body="mixtures", covariance=spread, total=total, progress=progress)
+    )
+
+
 def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:
     """The noise of the residuals where these are asked for, independent and alike, else that of every table."""
     strategy, variance = whole.plan.strategy, whole.measurement.noise.variance
@@ -115,12 +143,19 @@ def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> Res
     if not weighted or not isinstance(strategy, Residuals) or strategy.known or tilted:
         each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) for q in work.blocks]
         return np.repeat(each, [q.rows for q in work.blocks])
-    sizes = np.array(strategy.shape, dtype=np.float64)
-    kept = [m > 0 for m in strategy.multiples]
-    sets = tuple(s[k] for s, k in zip(strategy.sets, kept, strict=True))
+    domain = whole.plan.workload.domain
+    return _residual_noise(strategy, variance, [domain.axis(a) for a in joint_attributes(work)])
+
+
+def _residual_noise(strategy: Residuals, variance: float, places: list[int]) -> ResidualNoise:
+    """That of the sets among these attributes, by their positions among them."""
+    sizes, order = np.array(strategy.shape, dtype=np.float64), np.full(len(strategy.shape), -1, dtype=np.int32)
+    order[places] = np.arange(len(places))
+    kept = [(m > 0) & np.all(order[s] >= 0, axis=1) for s, m in zip(strategy.sets, strategy.multiples, strict=True)]
+    sets = [s[k] for s, k in zip(strategy.sets, kept, strict=True)]
     # (n I - J) of a table is n times what it has beyond its means
     scales = [m[k] * np.prod(sizes[s], axis=1) for s, m, k in zip(sets, strategy.multiples, kept, strict=True)]
-    return ResidualNoise(sets, tuple(variance / s**2 for s in scales))
+    return ResidualNoise(tuple(order[s] for s in sets), tuple(variance / s**2 for s in scales))
 
 
 def _pairs(whole: Release, body: str, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:

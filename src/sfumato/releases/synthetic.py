@@ -16,20 +16,23 @@ from sfumato.codec import write_atomically
 from sfumato.errors import InvalidInput
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
+from sfumato.estimate.projection import Projection
 from sfumato.frames import Frame, safe_text
-from sfumato.workloads import RECORDS
+from sfumato.workloads import RECORDS, Workload
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Synthetic", "synthetic"]
+__all__ = ["Synthetic", "drawn", "synthetic"]
 
 _MAX_CODES = 2**29
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Synthetic:
-    """Records whose answers are near the projected answers of a release. They cost no privacy, and are nobody's.
+    """Records whose answers are near the projected answers of a release, or those of its model.
+
+    They cost no privacy, and are nobody's.
 
     codes: (n, d) the cell of every attribute; labels: per attribute the cells' texts. left_out: attributes that
     no query mentions, about which nothing was measured. rmse: root mean squared difference of their answers from
@@ -89,7 +92,7 @@ class Synthetic:
         tables = "" if self.table_error is None else f", tables {self.table_error:.2%} of the records (mean)"
         return (
             f"{len(self):,} synthetic records over {', '.join(self.attributes) or 'no attributes'}{left}\n"
-            f"  their answers are {self.rmse:,.3g} off the projected ones (root mean square){tables}"
+            f"  their answers are {self.rmse:,.3g} off those it was made from (root mean square){tables}"
         )
 
     def __repr__(self) -> str:
@@ -102,8 +105,12 @@ class Synthetic:
 def synthetic(release: Release, records: int | None) -> Synthetic:
     """See `Release.synthetic`."""
     whole = release if release.projection is not None else release.project()
-    found, work = whole.projection, whole.plan.workload
-    assert found is not None
+    assert whole.projection is not None
+    return drawn(whole.projection, whole.plan.workload, records)
+
+
+def drawn(found: Projection, work: Workload, records: int | None) -> Synthetic:
+    """Whole records with about the answers of what was projected onto, or of a model."""
     mass = float(found.possible.table(()))
     count = round(mass) if records is None else records
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.codec import write_atomically
+from sfumato.domain import Domain
 from sfumato.frames import safe_text
 from sfumato.operators import Block
 from sfumato.releases.tables import heading
-from sfumato.workloads import RECORDS
+from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
     from sfumato.releases.tables import Table
 
-__all__ = ["write_answers", "write_measurements", "write_tables"]
+__all__ = [
+    "cell_columns",
+    "safe_labels",
+    "write_answers",
+    "write_arrays",
+    "write_csvs",
+    "write_measurements",
+    "write_parquet",
+    "write_tables",
+]
 
 _MAX_FILES = 5_000
 
@@ -47,10 +58,15 @@ def write_measurements(release: Release, path: Path) -> None:
         if not isinstance(values, np.memmap):
             arrays[f"values_{i}"] = values
     total = [] if release.measurement.total is None else [release.measurement.total]
+    write_arrays(path, {"public_total": np.array(total), **arrays})
+
+
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Named arrays in one .npz file."""
 
     def write(partial: Path) -> None:
         with partial.open("wb") as handle:
-            np.savez(handle, public_total=np.array(total), **arrays)
+            np.savez(handle, **arrays)
 
     write_atomically(path, write)
 
@@ -61,20 +77,25 @@ def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
     parts = [(safe_text(i.part), i.rows) for i in release.workload.items]
     columns: dict[str, Any] = {
         "part": np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts]),
-        "label": _safe_labels(release),
+        "label": safe_labels(release.labels()),
         "answer": release.answers,
         **({} if release.projection is None else {"unprojected": release.raw.answers}),
         "standard_error": release.raw.standard_errors(),
         "low": ends.low,
         "high": ends.high,
     }
+    write_parquet(columns, path, facts, _shown(release))
+
+
+def write_parquet(columns: dict[str, Any], path: Path, facts: dict[str, Any], shown: str = "*") -> None:
+    """Columns as one Parquet file, with the facts in its key-value metadata."""
     note = json.dumps(facts, ensure_ascii=True).replace("'", "''")
 
     def write(partial: Path) -> None:
         with _connect() as connection:
             connection.register("answers", columns)
             connection.execute(
-                f"COPY (SELECT {_shown(release)} FROM answers) TO {_quoted(partial)} "
+                f"COPY (SELECT {shown} FROM answers) TO {_quoted(partial)} "
                 f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
             )
 
@@ -86,9 +107,8 @@ def _shown(release: Release) -> str:
     return "*" if release.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
 
 
-def _safe_labels(release: Release) -> Any:
+def safe_labels(labels: list[str]) -> Any:
     """All labels, defused: whether a text is dangerous depends on its start and on unprintable characters."""
-    labels = release.labels()
     heads = {t[:1] for t in labels}
     if all(t.isprintable() for t in labels) and all(safe_text(h + "a") == h + "a" for h in heads):
         return np.array(labels, dtype=object)
@@ -97,10 +117,25 @@ def _safe_labels(release: Release) -> Any:
 
 def write_tables(release: Release, folder: Path) -> None:
     """tables/: one tidy CSV per marginal table among at most 5,000, rounded to well below the noise."""
-    domain = release.plan.workload.domain
-    if release.workload.tables > _MAX_FILES:
+
+    def columns(names: tuple[str, ...]) -> dict[str, Any]:
+        table = release.table(*names)
+        return _columns(table, table if release.projection is None else release.raw.table(*names))
+
+    write_csvs(release.plan.workload.domain, release.workload, folder, columns, _shown(release))
+
+
+def write_csvs(
+    domain: Domain,
+    workload: Workload,
+    folder: Path,
+    columns: Callable[[tuple[str, ...]], dict[str, Any]],
+    shown: str = "*",
+) -> None:
+    """One CSV of these columns per marginal table of a workload, among at most 5,000."""
+    if workload.tables > _MAX_FILES:
         return
-    tables = [names for q in release.workload.blocks if q.unit == RECORDS and (names := table_names(domain, q.block))]
+    tables = [names for q in workload.blocks if q.unit == RECORDS and (names := table_names(domain, q.block))]
     if not tables:
         return
     folder.mkdir(exist_ok=True)
@@ -111,23 +146,27 @@ def write_tables(release: Release, folder: Path) -> None:
             stem = ".".join(safe[n] for n in names)
             name = stem if stem not in used else f"{stem}.{len(used)}"
             used.add(name)
-            table = release.table(*names)
-            columns = _columns(table, table if release.projection is None else release.raw.table(*names))
-            connection.register("cells", columns)
+            connection.register("cells", columns(names))
             target = _quoted(folder / f"{name}.csv")
-            connection.execute(f"COPY (SELECT {_shown(release)} FROM cells) TO {target} (FORMAT csv, HEADER)")
+            connection.execute(f"COPY (SELECT {shown} FROM cells) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("cells")
     # once for all tables: the release counts as stored only when release.json follows
     os.sync()
 
 
-def _columns(table: Table, raw: Table) -> dict[str, Any]:
+def cell_columns(table: Table) -> dict[str, Any]:
+    """The texts of every cell of a table, one column per attribute."""
     shape = table.values.shape
     columns: dict[str, Any] = {}
     for axis, (name, labels) in enumerate(zip(table.attributes, table.labels, strict=True)):
         texts = np.array([safe_text(t) for t in labels], dtype=object)
         along = texts.reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
         columns[heading(safe_text(name))] = np.broadcast_to(along, shape).reshape(-1)
+    return columns
+
+
+def _columns(table: Table, raw: Table) -> dict[str, Any]:
+    columns = cell_columns(table)
     digits = _digits(raw.standard_errors)
     shown: dict[str, Any] = {"answer": table.values}
     if table.standard_errors is None:

@@ -241,16 +241,17 @@ def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreemen
     rows: Rows = []
     ends = release.intervals(CONFIDENCE)
     inside = int(((ends.low <= exact) & (exact <= ends.high)).sum())
-    start, squares, expected = 0, 0.0, 0.0
+    start, counted, squares, expected = 0, 0, 0.0, 0.0
     for name, query in zip(names, release.workload.blocks, strict=True):
         errors = release.answer_block(query.block) - exact[start : start + query.rows]
         start += query.rows
         variances = release.variances(query.block)
         total, mean = float((errors**2).sum()), float(variances.mean())
+        if not math.isfinite(mean):
+            continue  # beyond what was measured: no error was predicted
         if query.unit == release.plan.main_unit:
-            squares, expected = squares + total, expected + mean * query.rows
+            squares, expected, counted = squares + total, expected + mean * query.rows, counted + query.rows
         numbers = {"predicted": _number(math.sqrt(mean)), "actual": _number(math.sqrt(total / query.rows))}
         rows.append({"name": name, "order": len(query.attributes), "queries": query.rows} | numbers)
-    counted = sum(q.rows for q in release.workload.blocks if q.unit == release.plan.main_unit)
-    rms = (math.sqrt(expected / counted), math.sqrt(squares / counted))
+    rms = (math.sqrt(expected / max(counted, 1)), math.sqrt(squares / max(counted, 1)))
     return Agreement(rows, *rms, inside / start, start)

@@ -103,7 +103,7 @@ def _size_scale(values: Sequence[float]) -> Spec:
 
 def family_chart(found: Sequence[Family]) -> Spec | None:
     """Predicted errors of families of one unit: named up to 40 of them, else as strips by part and order."""
-    positive = sorted((f for f in found if f.rmse > 0), key=lambda f: f.rmse)
+    positive = sorted((f for f in found if 0 < f.rmse < math.inf), key=lambda f: f.rmse)
     if not positive:
         return None
     parts = list(dict.fromkeys(f.part for f in found))
@@ -193,7 +193,7 @@ def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
 
 def pair_map(found: Sequence[Family]) -> Spec | None:
     """The typical error of every table over two attributes, one down and one across; for a picture of 6 to 1,500."""
-    pairs = {f.attributes: f for f in found if len(f.attributes) == 2 and f.rmse > 0}
+    pairs = {f.attributes: f for f in found if len(f.attributes) == 2 and 0 < f.rmse < math.inf}
     if not _LEAST_PAIRS <= len(pairs) <= _MOST_PAIRS:
         return None
     order = list(dict.fromkeys(a for names in pairs for a in names))

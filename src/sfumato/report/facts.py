@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.courseplans import CoursePlan
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
@@ -33,9 +34,9 @@ class Family:
     attributes: tuple[str, ...] = ()
 
     @property
-    def smallest(self) -> int:
-        """The smallest count whose standard error is at most a fifth of it."""
-        return math.ceil(self.worst * 5)
+    def smallest(self) -> int | None:
+        """The smallest count whose standard error is at most a fifth of it; None where no error is known."""
+        return math.ceil(self.worst * 5) if math.isfinite(self.worst) else None
 
 
 def family_name(query: QueryBlock, workload: Workload) -> str:
@@ -89,16 +90,17 @@ def sensitivity_text(plan: Plan) -> str:
     return f"{'L1' if found.power == 1 else 'L2'} {size:,.6g} on the integer lattice, {proof}"
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
+def plan_facts(plan: Plan | CoursePlan) -> dict[str, Any]:
     """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
     k, m = plan.workload.shape
     known = plan.facts()
+    asked = {"format": "sfumato plan 1", "queries": k, "cells": str(m)}
+    if isinstance(plan, CoursePlan):
+        return {**asked, **known, "candidates": plan.candidates.rows()}
     known["mechanism"] |= {"values": sum(b.rows for b in plan.strategy.blocks), "notes": list(plan.notes)}
     known["error"]["above_bound"] = above_bound(plan)
     return {
-        "format": "sfumato plan 1",
-        "queries": k,
-        "cells": str(m),
+        **asked,
         **known,
         "families": plan.errors(0.95).rows(),
         "candidates": plan.candidates.rows(),

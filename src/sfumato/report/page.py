@@ -5,38 +5,37 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from functools import cache
-from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from sfumato.codec import write_atomically
+from sfumato.courseplans import CoursePlan
 from sfumato.errors import PlanError
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
-from sfumato.releases import Release
+from sfumato.releases import ModelRelease, Release
 from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
+from sfumato.report.course import render_course
 from sfumato.report.facts import families
 from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
+from sfumato.report.template import asset, environment
 from sfumato.report.words import rounded, show
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 __all__ = ["render", "write_report"]
 
+Reported = Plan | Release | CoursePlan | ModelRelease
 Context = dict[str, Any]
 Specs = dict[str, Any]
 
 
-def write_report(thing: Plan | Release, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
+def write_report(thing: Reported, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
     """Write the page about a plan or a release to one HTML file, and return its path.
 
     `actual`, the exact answers (k,), adds a comparison of predicted with actual errors; it is for tables
@@ -52,8 +51,10 @@ def _write(path: Path, page: str) -> None:
     path.write_text(page, encoding="utf-8", newline="\n")
 
 
-def render(thing: Plan | Release, *, actual: ArrayLike | None = None) -> str:
+def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
+    if isinstance(thing, (CoursePlan, ModelRelease)) and actual is None:
+        return render_course(thing)
     if not isinstance(thing, (Plan, Release)):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
     release = thing if isinstance(thing, Release) else None
@@ -194,39 +195,20 @@ def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
     }
 
 
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
-
-    return Environment(
-        loader=PackageLoader("sfumato.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-@cache
-def _asset(name: str) -> str:
-    return (resources.files("sfumato.report") / name).read_text(encoding="utf-8")
-
-
 def _fill(context: Context, specs: Specs) -> str:
     """The page with its style, data and programs inline, and a policy that lets nothing else run or load."""
-    programs = {"bundle": _asset("vendor/vega-bundle.js"), "draw": _asset("draw.js")}
+    programs = {"bundle": asset("vendor/vega-bundle.js"), "draw": asset("draw.js")}
     hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
     # the drawing library compiles its own expressions, hence unsafe-eval; only the two hashed programs run
     policy = f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
     inline = {name: Markup(text) for name, text in programs.items()}
     return (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(
             context,
             charts=_embedded({"config": charts.CONFIG, "specs": specs}),
-            style=Markup(_asset("style.css")),
+            style=Markup(asset("style.css")),
             policy=Markup(policy),
             **inline,
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from sfumato.courseplans import CoursePlan
 from sfumato.explain import bias_text, noise_name
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
@@ -45,12 +46,14 @@ def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -
     names = len(plan.workload.domain.names)
     table = f"a table of {plural(names, 'attribute')}"
     typical = f"{show(plan.rmse)} {safe_text(plan.main_unit)}"
-    if plan.forecast is not None:
+    if plan.forecast is not None and plan.forecast.proved:
         typical = f"at most {typical} once projected, {show(plan.forecast.raw)} before"
     if released:
         first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
         if projected and plan.forecast is None:
             first = f"{first[:-1]} before they were projected onto what is possible."
+        elif plan.forecast is not None and not plan.forecast.proved:
+            first = f"{first[:-1]} for pairs of attributes, before models denoised them."
         return f"{first} They were released under {statement(plan.budget)}."
     first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
     return f"{first} It promises {statement(plan.budget)}. No data were read, and nothing was spent."
@@ -61,7 +64,9 @@ def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
     when = ", before projection" if projected or plan.forecast is not None else ""
-    typical = f"{unit}, root mean squared{when}" if plan.forecast is None else f"{unit} at most, once projected"
+    typical = f"{unit}, root mean squared{when}"
+    if plan.forecast is not None:
+        typical = f"{unit} at most, once projected" if plan.forecast.proved else f"{unit}, of pairs before denoising"
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
         ("Guarantee", _short(plan), plan.unit.describe()),
@@ -82,7 +87,7 @@ def _short(plan: Plan) -> str:
     return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
 
 
-def protects(plan: Plan, *, released: bool) -> list[str]:
+def protects(plan: Plan | CoursePlan, *, released: bool) -> list[str]:
     """The guarantee in plain language."""
     what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.price))
@@ -160,7 +165,7 @@ def parts(found: Sequence[Family]) -> list[Section]:
     return out
 
 
-def attributes(plan: Plan) -> list[Section]:
+def attributes(plan: Plan | CoursePlan) -> list[Section]:
     """The declared attributes."""
     out: list[Section] = []
     for name, attribute in plan.workload.domain.attributes.items():
@@ -221,7 +226,8 @@ def _bar(name: str, note: str, value: float, widest: float, *, chosen: bool = Fa
 def _compared(plan: Plan) -> str:
     """What plans are compared by, and bounded in."""
     if plan.forecast is not None:
-        return "root mean squared error, once projected"
+        when = ", once projected" if plan.forecast.proved else " of pairs, before denoising"
+        return f"root mean squared error{when}"
     largest = plan.objective == "max"
     plain = plan.max_standard_error if largest else plan.rmse
     weighted = "" if math.isclose(plan.objective_value, plain, rel_tol=1e-6) else "weighted "
@@ -268,7 +274,11 @@ def worst(found: Sequence[Family]) -> tuple[str, list[Section]]:
     ranked = sorted(found, key=lambda f: (units.index(f.unit), -f.worst))[:_WORST]
     rows = [
         {"name": f.name, "part": f.part, "queries": f"{f.queries:,}", "unit": f.unit, "rmse": show(f.rmse)}
-        | {"worst": show(f.worst), "margin": show(f.margin), "smallest": f"{f.smallest:,}"}
+        | {
+            "worst": show(f.worst),
+            "margin": show(f.margin),
+            "smallest": "–" if f.smallest is None else f"{f.smallest:,}",
+        }
         for f in ranked
     ]
     if len(found) <= _WORST:

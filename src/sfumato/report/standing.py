@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sfumato.codec import fingerprint
+from sfumato.courseplans import CoursePlan
 from sfumato.domain import Attribute
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.frames import safe_text
@@ -16,7 +17,7 @@ from sfumato.releases import Provenance, Release
 from sfumato.report.words import price_text, statement
 from sfumato.workloads import predicates
 
-__all__ = ["standing"]
+__all__ = ["account_text", "entry_facts", "made_facts", "next_step", "price_facts", "standing"]
 
 Facts = list[tuple[str, str]]
 
@@ -29,35 +30,46 @@ def standing(plan: Plan, release: Release | None) -> dict[str, Any]:
         ("Strategy", fingerprint(plan.strategy)),
         ("Declared domain", fingerprint(plan.workload.domain)),
     ]
-    facts: Facts = [("Promised in all", statement(plan.budget)), ("In other terms", str(plan.budget))]
-    facts += [("Price", price_text(plan)), *_prices(plan), ("For an outside accountant", _event(plan))]
+    facts = price_facts(plan)
     if release is None:
         text = (
             "Nothing is spent yet. A release of this plan debits its price from a ledger before the table is counted; "
             "a ledger that holds less refuses it and stays as it is."
         )
-        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": _next_step()}
+        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": next_step()}
     p = release.provenance
-    made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
-    if p.snapshot is not None:
-        made.append(("Snapshot of the table", safe_text(p.snapshot)))
-    made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
-    made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
+    made = made_facts(p)
     kind = "unbiased linear" if plan.bias_records is None else "linear"
     how = "nothing is rounded, clipped or set to zero"
     if release.projection is not None:
         how = f"then projected {release.projection.describe()}"
     made.append(("Post-processing", f"{kind} reconstruction; {how}"))
     made += _hashed([*hashes, ("Measured values", fingerprint(release.measurement))])
-    ledger = [*_entry(p), *facts]
-    return {"budget": _account(p), "ledger": ledger, "provenance": made, "more": _more(release)}
+    ledger = [*entry_facts(p), *facts]
+    return {"budget": account_text(p), "ledger": ledger, "provenance": made, "more": _more(release)}
+
+
+def price_facts(plan: Plan | CoursePlan) -> Facts:
+    """What a plan promises and costs, in every ledger that would take it."""
+    facts: Facts = [("Promised in all", statement(plan.budget)), ("In other terms", str(plan.budget))]
+    return [*facts, ("Price", price_text(plan)), *_prices(plan), ("For an outside accountant", _event(plan))]
+
+
+def made_facts(p: Provenance) -> Facts:
+    """What made a release, and when."""
+    made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
+    if p.snapshot is not None:
+        made.append(("Snapshot of the table", safe_text(p.snapshot)))
+    made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
+    made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
+    return made
 
 
 def _hashed(hashes: list[tuple[str, str]]) -> Facts:
     return [(f"{name}, SHA-256", value) for name, value in hashes]
 
 
-def _prices(plan: Plan) -> Iterator[tuple[str, str]]:
+def _prices(plan: Plan | CoursePlan) -> Iterator[tuple[str, str]]:
     """What the price is in the ledgers that would take it."""
     kinds = {
         Currency.EPSILON: "Debit in a pure ε ledger",
@@ -71,12 +83,13 @@ def _prices(plan: Plan) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _event(plan: Plan) -> str:
+def _event(plan: Plan | CoursePlan) -> str:
     (event,) = events_export([plan.price])
     return f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
 
 
-def _account(p: Provenance) -> str:
+def account_text(p: Provenance) -> str:
+    """Where the price was debited."""
     if p.one_shot:
         return (
             "This is a one-shot account: no ledger remembers the spend. Whoever releases more about the same people "
@@ -89,13 +102,15 @@ def _account(p: Provenance) -> str:
     )
 
 
-def _entry(p: Provenance) -> Facts:
+def entry_facts(p: Provenance) -> Facts:
+    """The entry of the ledger that paid."""
     if p.one_shot:
         return [("Ledger", "none (one-shot)")]
     return [("Ledger", p.ledger_id), ("Entry", f"{p.sequence:,}"), ("Anchor", p.anchor)]
 
 
-def _next_step() -> dict[str, Any]:
+def next_step() -> dict[str, Any]:
+    """How a plan is released."""
     code = (
         "import sfumato as sf\n\n"
         'plan = sf.load_plan("PLAN")\n'

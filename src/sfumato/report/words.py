@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from sfumato.courseplans import CoursePlan
 from sfumato.plans import Plan
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget, readable
@@ -146,7 +147,7 @@ def guarantee(budget: Budget) -> str:
     return f"{text}, apart from an excess of probability of at most {parameter(budget.delta)}"
 
 
-def price_text(plan: Plan) -> str:
+def price_text(plan: Plan | CoursePlan) -> str:
     """The price in its own currency."""
     match plan.price:
         case GaussianEvent(mu_squared=mu_squared):

@@ -10,13 +10,15 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.keys import open_keys
+from sfumato.privacy.unit import PrivacyUnit
 
 NUMBERS = sf.Keys("id")
 TEXTS = sf.Keys("id", "text")
+RECORDS = PrivacyUnit(sf.Neighbours.ADD_REMOVE)
 
 
-def counted(source: Any, keys: sf.Keys = NUMBERS) -> dict[int, int]:
-    table = open_keys(source, keys)
+def counted(source: Any, keys: sf.Keys = NUMBERS, unit: PrivacyUnit = RECORDS) -> dict[int, int]:
+    table = open_keys(source, keys, unit)
     assert table.elements.dtype == np.uint64
     assert (np.diff(table.elements.astype(object)) > 0).all()
     return dict(zip(table.elements.tolist(), table.counts.tolist(), strict=True))
@@ -76,16 +78,16 @@ def test_other_columns_and_sources_are_refused(tmp_path: Path) -> None:
     import pandas as pd
 
     with pytest.raises(sf.InvalidInput, match="not a source"):
-        open_keys([1, 2], NUMBERS)
+        open_keys([1, 2], NUMBERS, RECORDS)
     with pytest.raises(sf.InvalidInput):
-        open_keys(sf.KeyCounts(["a"]), NUMBERS)
+        open_keys(sf.KeyCounts(["a"]), NUMBERS, RECORDS)
     with pytest.raises(sf.SourceError, match="no column"):
-        open_keys(pd.DataFrame({"key": [1]}), NUMBERS)
+        open_keys(pd.DataFrame({"key": [1]}), NUMBERS, RECORDS)
     with pytest.raises(sf.SourceError, match="holds no keys"):
-        open_keys(pd.DataFrame({"id": [True]}), NUMBERS)
+        open_keys(pd.DataFrame({"id": [True]}), NUMBERS, RECORDS)
     (tmp_path / "t.csv").write_text('id\n"4321\n', encoding="utf-8")
     with pytest.raises(sf.SourceError) as failure:
-        open_keys(tmp_path / "t.csv", NUMBERS)
+        open_keys(tmp_path / "t.csv", NUMBERS, RECORDS)
     assert "4321" not in str(failure.value)
 
 
@@ -95,3 +97,29 @@ def test_a_source_is_its_own_copy() -> None:
     given[:] = 9
     assert counted(source) == {1: 1, 2: 1}
     assert repr(source) == "KeyCounts(...)"
+
+
+def test_of_a_person_so_many_records_are_counted(tmp_path: Path) -> None:
+    """Mutants: truncated before records without a key are left out; rows of nobody counted; others' rows decide."""
+    import pandas as pd
+
+    rows = [("a", "1"), ("a", "1"), ("a", "x"), ("a", "2"), ("b", "1"), ("b", "-3"), (None, "4"), ("c", None)]
+    alone = {who: [k for w, k in rows if w == who] for who in ("a", "b")}
+    for most in (1, 2, 3):
+        unit = PrivacyUnit(sf.Neighbours.REPLACE_ONE, "who", most)
+        frame = pd.DataFrame(rows, columns=["who", "id"])
+        found = counted(frame, NUMBERS, unit)
+        assert sum(found.values()) == min(3, most) + 1
+        parts = [counted(pd.DataFrame({"who": [w] * len(k), "id": k}), NUMBERS, unit) for w, k in alone.items()]
+        assert found == {key: sum(p.get(key, 0) for p in parts) for key in found}
+        shuffled = frame.sample(frac=1, random_state=most)
+        shuffled.to_parquet(tmp_path / f"{most}.parquet")
+        assert counted(tmp_path / f"{most}.parquet", NUMBERS, unit) == found
+        texts = counted(frame, TEXTS, unit)
+        assert sum(texts.values()) == min(4, most) + min(2, most)
+    own = PrivacyUnit(sf.Neighbours.ADD_REMOVE, "id", 1)
+    assert counted(pd.DataFrame({"id": [5, 5, 6]}), NUMBERS, own) == {5: 1, 6: 1}
+    with pytest.raises(sf.InvalidInput, match="no column 'who'"):
+        counted(sf.KeyCounts([1]), NUMBERS, PrivacyUnit(sf.Neighbours.ADD_REMOVE, "who"))
+    with pytest.raises(sf.SourceError, match="no column"):
+        counted(pd.DataFrame({"id": [5]}), NUMBERS, PrivacyUnit(sf.Neighbours.ADD_REMOVE, "who"))

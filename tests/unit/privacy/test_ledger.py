@@ -23,6 +23,7 @@ from sfumato.errors import (
     LedgerError,
     NameTaken,
 )
+from sfumato.privacy import files
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.budget import Budget, Currency
 from sfumato.privacy.ledger import Ledger, chain, store
@@ -85,6 +86,23 @@ def test_the_total_its_currency_and_what_is_left_to_read() -> None:
         ledger = Ledger.in_memory(budget)
         assert (ledger.total, ledger.currency, ledger.remaining) == (budget, budget.currency, budget.total)
     assert 1 <= Ledger.in_memory(Budget.approx(1, "1e-6")).epsilon_left() <= 1 + Fraction(1, 10**12)
+
+
+def test_an_epsilon_delta_total_can_be_kept_as_rho(path: Path) -> None:
+    """Mutants: mu^2/2 kept for rho, which is more; `remaining` read as mu^2; any total kept in any currency."""
+    total = Budget.approx(1, "1e-6")
+    for ledger in (Ledger.create(path, total=total, currency="rho"), Ledger.in_memory(total, "rho")):
+        assert (ledger.currency, ledger.remaining) == (Currency.RHO, total.rho)
+        assert total.rho < total.mu_squared / 2
+        assert 1 - Fraction(1, 10**12) <= ledger.epsilon_left() <= 1
+        with pytest.raises(BudgetExceeded):
+            ledger.debit("a", PLAN, GaussianEvent(total.mu_squared))
+        ledger.debit("a", PLAN, ZcdpEvent(total.rho))
+        assert ledger.remaining == ledger.epsilon_left() == ledger.delta_remaining == 0
+    assert Ledger(path).currency is Currency.RHO
+    for other in (Budget.pure(1), Budget.gdp(1)):
+        with pytest.raises(BudgetError, match="where the total is"):
+            Ledger.in_memory(other, "rho")
 
 
 def test_ten_tenths_fit_one_and_nothing_more(make: Callable[[Budget], Ledger]) -> None:
@@ -334,7 +352,7 @@ def test_an_interrupted_creation_leaves_nothing(path: Path, monkeypatch: pytest.
 
 def test_a_busy_ledger_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.create(path, total=Budget.pure(1))
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(files, "BUSY_SECONDS", 0.01)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert ledger.remaining == 1

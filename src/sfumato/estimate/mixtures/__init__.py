@@ -1,5 +1,6 @@
 """Noisy pairs of attributes denoised together by models that the data bear out."""
 
 from sfumato.estimate.mixtures.adapted import Adapted, adapt
+from sfumato.estimate.mixtures.held import AdaptedTables
 
-__all__ = ["Adapted", "adapt"]
+__all__ = ["Adapted", "AdaptedTables", "adapt"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.estimate.active import minimise_quadratic
 from sfumato.estimate.local import ResidualNoise, local
@@ -32,12 +33,14 @@ _MEMBERS, _TRIED = 8, 2
 _PRODUCTS = 100
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
 _GROWTH = 1.25
+_NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Progress = Callable[[str, float], None]
 
 
+@storable
 @dataclass(frozen=True, slots=True, eq=False)
-class _Model:
+class FittedModel:
     """What one half fitted: one-way shares for independence, a forest, a mixture."""
 
     shares: FloatArray
@@ -45,6 +48,7 @@ class _Model:
     mixture: Mixture
 
 
+@storable
 @dataclass(frozen=True, slots=True, eq=False)
 class Adapted:
     """Tables of all pairs of attributes that agree with each other and have no negative cell.
@@ -52,7 +56,8 @@ class Adapted:
     sizes: cells of every attribute; pairs: by ascending positions, in counts; total: of every table. weights: of
     "independent", "forest" and "mixture" in the blend; predicted: of each, and of "blend", the squared distance
     from the truth in the norm of the noise, as the halves judge it, relative to "independent" (negative: nearer).
-    penalty: that holds the mixture back. restored: the mean share of the rest that was added back.
+    penalty: that holds the mixture back. restored: the mean share of the rest that was added back. noise: the mean
+    variance of a measured pair's cells, before.
     """
 
     sizes: tuple[int, ...]
@@ -62,7 +67,8 @@ class Adapted:
     predicted: Mapping[str, float]
     penalty: float
     restored: float
-    models: tuple[_Model, ...]
+    noise: float
+    models: tuple[FittedModel, ...]
 
     @property
     def chosen(self) -> str:
@@ -105,7 +111,9 @@ class Adapted:
     def records(self, count: int, seed: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Distinct records (r, d) and how many of each, `count` in all: drawn, then moved toward the tables."""
         start = self.draw(min(count, FITTED), seed)
-        return whole_records(self.sizes, list(self.pairs), list(self.pairs.values()), count, start=start, seed=seed)
+        axes, tables = list(self.pairs), list(self.pairs.values())
+        enough = _NEAR * self.noise * sum(t.size for t in tables) * (count / self.total) ** 2
+        return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough)
 
 
 def adapt(
@@ -132,7 +140,7 @@ def adapt(
     told = progress or _silent
     parts = halves(noisy, _MEMBERS, seed)
     penalty = _penalty(noisy, parts[:_TRIED], told)
-    models: list[_Model] = []
+    models: list[FittedModel] = []
     found: list[list[Components]] = []
     for m, part in enumerate(parts):
         told("fit", m / len(parts))
@@ -152,8 +160,15 @@ def adapt(
         dict(zip((*kinds, "blend"), predicted, strict=True)),
         penalty,
         restored,
+        _noise(noisy),
         tuple(models),
     )
+
+
+def _noise(noisy: Noisy) -> float:
+    """The mean variance of the measured pairs' cells, in counts."""
+    cells = noisy.stack.apart & (noisy.stack.spread(noisy.pair) > 0)
+    return float((noisy.deviations()[cells] ** 2).mean()) * noisy.total**2 if cells.any() else 0.0
 
 
 def _silent(stage: str, share: float) -> None:
@@ -178,14 +193,14 @@ def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[flo
     return fit_mixture(noisy, part.fitted, shares, penalty, _PRODUCTS, seed, part.loss)
 
 
-def _fitted(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[_Model, list[Components]]:
+def _fitted(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[FittedModel, list[Components]]:
     """One member's models, and the components of their tables."""
     stack = noisy.stack
     shares = stack.simplex(part.fitted.ones)
     forest = fit_forest(noisy, part.fitted, _GROWTH)
     _, found, mixture = _mixture(noisy, part, penalty, seed)
     alone = stack.components(np.outer(shares, shares), shares)
-    return _Model(shares, forest, mixture), [alone, forest.components(stack), found]
+    return FittedModel(shares, forest, mixture), [alone, forest.components(stack), found]
 
 
 def _blend(
@@ -239,7 +254,7 @@ def _dealt(shares: FloatArray, count: int, random: np.random.Generator) -> list[
     return np.split(random.permutation(count), ends[:-1])
 
 
-def _drawn(model: _Model, kind: str, stack: Stack, count: int, random: np.random.Generator) -> NDArray[np.int32]:
+def _drawn(model: FittedModel, kind: str, stack: Stack, count: int, random: np.random.Generator) -> NDArray[np.int32]:
     """(count, d) records of one model."""
     out = np.empty((count, len(stack.sizes)), dtype=np.int32)
     if kind == "mixture":

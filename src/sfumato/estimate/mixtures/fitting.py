@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.codec import storable
 from sfumato.estimate.mixtures.stacked import Components, Noisy
 from sfumato.operators.base import FloatArray
 
@@ -25,6 +26,7 @@ _START = 0.3
 _LEAST = 1e-6
 
 
+@storable
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
     """weights: (K,) summing to 1; shares: (K, M), of every attribute summing to 1."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.codec import storable
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack
 from sfumato.operators.base import FloatArray
 
@@ -16,6 +17,7 @@ _SCALED = 50
 _LEAST = 1e-3  # of independence: what a cell keeps
 
 
+@storable
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
     """shares: (M,) of every attribute; edges (parent, child), parents first, and (n_p, n_c) shares of each."""

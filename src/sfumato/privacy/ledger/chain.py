@@ -15,14 +15,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.errors import BudgetError, InvalidInput, LedgerCorrupted
+from sfumato.errors import BudgetError, LedgerCorrupted
 from sfumato.privacy.accountant import Event, delta_of, event_from_text, event_to_text
 from sfumato.privacy.budget import Budget, Currency
 from sfumato.privacy.ledger.store import Row
 
-__all__ = ["Entry", "State", "check_anchor", "first_row", "next_row", "replay"]
+__all__ = ["Entry", "State", "first_row", "next_row", "replay"]
 
-_ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 _RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
 _MAX_BITS = 8192
 
@@ -86,18 +85,21 @@ class State:
 def first_row(total: Budget, currency: str | None = None) -> Row:
     """The row that a new ledger begins with: who it is, how much it may spend, and in what.
 
-    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total.
+    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total. Or in
+    "rho": the largest that implies it, rounded down.
     """
     if not isinstance(total, Budget):
         raise BudgetError(f"a ledger's total must be a Budget; got {type(total).__name__}")
-    adds = currency == Currency.EPSILON and total.kind == "approx"
-    if not (adds or currency is None or currency == total.currency):
+    amounts = {total.currency: total.total}
+    if total.kind == "approx":
+        amounts |= {Currency.EPSILON: total.parameter, Currency.RHO: total.rho}
+    kept = next((c for c in amounts if currency is None or currency == c), None)
+    if kept is None:
         raise BudgetError(
-            f"a ledger of {total.kind} total adds {total.currency}, or epsilon where the total is (epsilon, delta); "
-            f"got {str(currency)[:40]!r}"
+            f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "
+            f"(epsilon, delta); got {str(currency)[:40]!r}"
         )
-    kept, amount = (Currency.EPSILON, total.parameter) if adds else (total.currency, total.total)
-    facts = (os.urandom(16).hex(), json.dumps(total.to_json()), str(kept), str(amount), _now())
+    facts = (os.urandom(16).hex(), json.dumps(total.to_json()), str(kept), str(amounts[kept]), _now())
     return (*facts, _digest("sfumato ledger", facts))
 
 
@@ -111,24 +113,6 @@ def next_row(
     number, previous = len(state.entries) + 1, state.hashes[-1]
     facts = (number, kind, name, plan_hash, event_to_text(event), str(price), str(cumulative), _now(), about, result)
     return (*facts, previous, _digest(previous, facts))
-
-
-def check_anchor(state: State, anchor: str) -> None:
-    """Raise LedgerCorrupted unless the ledger continues from the anchor, InvalidInput for a text that is none."""
-    match = _ANCHOR.fullmatch(anchor) if isinstance(anchor, str) else None
-    if match is None:
-        raise InvalidInput(f"an anchor is a sequence number and a hash, '17:9f86d0...'; got {str(anchor)[:80]!r}")
-    sequence = int(match[1])
-    if sequence >= len(state.hashes):
-        raise LedgerCorrupted(
-            f"the ledger ends at line {len(state.entries)} but the anchor is of line {sequence}: "
-            "it was rolled back or cut; restore the newest copy"
-        )
-    if state.hashes[sequence] != match[2]:
-        raise LedgerCorrupted(
-            f"line {sequence} is not the one the anchor was taken of: this is another ledger, or it was made anew; "
-            "restore the right copy"
-        )
 
 
 def replay(genesis: Row, rows: Sequence[Row]) -> State:

@@ -20,8 +20,9 @@ from typing import Protocol
 from sfumato.errors import InvalidInput, LedgerError, NameTaken
 from sfumato.privacy.accountant import Event, delta_of, epsilon_left, events_export, price, refuse_overspending
 from sfumato.privacy.budget import Budget, Currency, Number, readable
-from sfumato.privacy.ledger.chain import Entry, State, check_anchor, first_row, next_row, replay
-from sfumato.privacy.ledger.store import FileStore, MemoryStore, Row, Store, append, read_tables
+from sfumato.privacy.files import FileStore, check_anchor
+from sfumato.privacy.ledger.chain import Entry, State, first_row, next_row, replay
+from sfumato.privacy.ledger.store import FORMAT, MemoryStore, Row, Store, append, begin, read_tables
 
 __all__ = ["Ledger", "Priced", "Quote", "Receipt", "Verification"]
 
@@ -85,7 +86,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str] | MemoryStore) -> None:
-        self._store: Store = path if isinstance(path, MemoryStore) else FileStore(Path(path))
+        self._store: Store = path if isinstance(path, MemoryStore) else FileStore(Path(path), FORMAT)
         self._seen: str | None = None
         state = self._read()
         self.total = state.budget
@@ -97,9 +98,11 @@ class Ledger:
         """Make a ledger in a new file. Raises LedgerError if the path exists or cannot be written.
 
         With currency="epsilon" an (epsilon, delta) total is kept as two sums, of epsilons and of deltas [DKMMN06], as
-        mechanisms with a delta of their own need it; without, it is kept in the mu^2 of Gaussian noise.
+        mechanisms with a delta of their own need it; with currency="rho" as the rho of zCDP that implies it [CKS20], in
+        which choices by the data are cheaper; without, in the mu^2 of Gaussian noise, in which Gaussian releases are.
         """
-        FileStore.create(Path(path), first_row(total, currency))
+        genesis = first_row(total, currency)
+        FileStore.create(Path(path), FORMAT, lambda connection: begin(connection, genesis))
         return cls(path)
 
     @classmethod
@@ -110,7 +113,7 @@ class Ledger:
     @property
     def durable(self) -> bool:
         """Whether debits outlive this process."""
-        return self._store.durable
+        return isinstance(self._store, FileStore)
 
     @property
     def remaining(self) -> Fraction:
@@ -154,7 +157,7 @@ class Ledger:
         """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only."""
         if self.currency is Currency.EPSILON:
             return self.remaining
-        return epsilon_left(self.total, self.remaining, delta)
+        return epsilon_left(self.total, self.remaining, delta, self.currency)
 
     def quote(self, plan: Priced) -> Quote:
         """What the plan would cost now. Spends nothing."""
@@ -169,7 +172,7 @@ class Ledger:
         """
         state = self._read()
         if anchor is not None:
-            check_anchor(state, anchor)
+            check_anchor(state.hashes, anchor, "ledger")
         unreleased = tuple(entry.name for entry in state.spends if not entry.released)
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, state.anchor)
 
@@ -216,7 +219,7 @@ class Ledger:
             spend = state.find(receipt.name)
             if receipt.ledger_id != self.ledger_id or spend is None or spend.sequence != receipt.sequence:
                 raise LedgerError(f"the receipt for {receipt.name!r} belongs to another ledger; open that one")
-            check_anchor(state, receipt.anchor)
+            check_anchor(state.hashes, receipt.anchor, "ledger")
             if spend.released:
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
             row = next_row(
@@ -236,7 +239,7 @@ class Ledger:
         """The state, which must continue everything that this object has seen."""
         state = replay(genesis, rows)
         if self._seen is not None:
-            check_anchor(state, self._seen)
+            check_anchor(state.hashes, self._seen, "ledger")
         return state
 
     def __repr__(self) -> str:

@@ -199,9 +199,16 @@ class Residuals(Strategy):
     def family_powers(self, family: Family, power: int) -> FloatArray | None:
         if not self._is_plain(family):
             return None
+        out, missing = self._table_powers(family, power)
+        if missing.any():
+            raise NotAnswerable("some of these tables hold attributes together that were not measured together")
+        return out
+
+    def _table_powers(self, family: Family, power: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """(sums of powers of every table, which of them rest on sets that were not measured)."""
         own = [unit_powers(n, None, power) for n in self.shape]
         mean, contrast = (np.array([float(pair[k][0]) for pair in own]) for k in (0, 1))
-        out = np.zeros(len(family))
+        out, missing = np.zeros(len(family)), np.zeros(len(family), dtype=bool)
         for columns in patterns(family.order):
             inside = family.sets[:, columns]
             outside = family.sets[:, [c for c in range(family.order) if c not in columns]]
@@ -210,11 +217,10 @@ class Residuals(Strategy):
             found = np.full(len(family), -1)
             if k < len(self.sets):
                 found = locate(self.sets[k], inside, len(self.names))
-            if np.any((found < 0) & (effect > 0)):
-                raise NotAnswerable("some of these tables hold attributes together that were not measured together")
+            missing |= (found < 0) & (effect > 0)
             if k < len(self.sets) and len(self.sets[k]):
                 out += np.where(found < 0, 0.0, effect * self.divisors[k][found] ** -float(power))
-        return out
+        return out, missing
 
     # -- the way back -------------------------------------------------------------------------------------
 

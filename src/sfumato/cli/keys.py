@@ -1,0 +1,178 @@
+"""Universes of keys too large to list: planned, sketched, asked, and opened for questions as they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import Json, Out
+from sfumato.errors import InvalidInput
+from sfumato.terminal import busy, print_json, writing
+
+if TYPE_CHECKING:
+    from sfumato.privacy.budget import Budget
+    from sfumato.sketches import Keys
+
+__all__ = ["commands", "read_keys"]
+
+commands = typer.Typer(no_args_is_help=True, help="Sparse queries over keys too many to list.")
+
+Column = Annotated[str, typer.Option(help="The column of keys.")]
+Text = Annotated[bool, typer.Option("--text", help="Keys are texts; default: whole numbers below 2^60.")]
+Related = Annotated[str, typer.Option(help="add-remove or replace-one.")]
+Epsilon = Annotated[str | None, typer.Option(help="Pure, or with --delta approximate.")]
+Delta = Annotated[str | None, typer.Option(help="Such as 1e-6.")]
+Rho = Annotated[str | None, typer.Option(help="Zero-concentrated differential privacy.")]
+Person = Annotated[str | None, typer.Option(help="The column that says whose record it is.")]
+Rows = Annotated[int, typer.Option(help="Records of a person that are counted.")]
+Paying = Annotated[Path, typer.Option("--ledger", metavar="LEDGER", help="The ledger that pays.")]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="A file or address.")]
+
+
+@commands.command()
+def plan(
+    column: Column,
+    neighbours: Related,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    text: Text = False,
+    records: Annotated[int | None, typer.Option(help="A public (approximate) number of records.")] = None,
+    mechanism: Annotated[str, typer.Option(help="auto, hybrid, count-sketch or sparse-project.")] = "auto",
+    person: Person = None,
+    rows_per_person: Rows = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="PLAN", help="Save the plan to a file.")] = None,
+) -> None:
+    """EXPLAIN: what would be measured of the keys, its price and errors. No data are read.
+
+    \b
+    Example:
+      sfumato keys plan --column item --neighbours add-remove --epsilon 1 --delta 1e-6 -o items.plan
+    """
+    from sfumato.mechanisms.keyed import plan_keys
+
+    found = plan_keys(
+        _universe(column, text),
+        _budget(epsilon, delta, rho),
+        neighbours=neighbours,
+        records=records,
+        mechanism=mechanism,
+        person=person,
+        rows_per_person=rows_per_person,
+    )
+    if out is not None:
+        with writing(out):
+            found.save(out)
+    typer.echo(str(found))
+
+
+@commands.command()
+def sketch(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan saved by sfumato keys plan.")],
+    table: Table,
+    ledger: Paying,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The sketch's name; it is paid for once.")],
+    out: Out,
+) -> None:
+    """Pay for a plan, measure once, and write a file that answers any later query. The same name again is free.
+
+    \b
+    Example:
+      sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
+    """
+    from sfumato.keyplans import load_key_plan
+    from sfumato.mechanisms.sketching import sketch as carry_out
+
+    with busy("sketching"):
+        done = carry_out(load_key_plan(plan), table, ledger=ledger, name=name, out=out)
+    typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {out} KEY [KEY ...]")
+
+
+@commands.command()
+def ask(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sketch.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="The keys of the query, each once.")],
+    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """How many records have one of the keys, from a sketch. It costs nothing.
+
+    \b
+    Example:
+      sfumato keys ask items.sketch 5 17 4711
+    """
+    from sfumato.frames import Frame
+    from sfumato.releases.sketched import load_sketch
+
+    found = load_sketch(file)
+    answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
+    facts: dict[str, Any] = {"answer": answer.value, "standard_error": answer.standard_error}
+    facts |= {"low": answer.low, "high": answer.high}
+    if as_json:
+        print_json({"question": keys, **facts, "confidence": confidence})
+        return
+    typer.echo(str(Frame({"question": [", ".join(keys)], **{k: [v] for k, v in facts.items()}})))
+
+
+@commands.command("open")
+def open_(
+    table: Table,
+    column: Column,
+    neighbours: Related,
+    ledger: Paying,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The session's name; it is paid for once.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="STORE", help="Where the session is kept.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    text: Text = False,
+    person: Person = None,
+    rows_per_person: Rows = 1,
+) -> None:
+    """Pay for a histogram of all keys that is drawn as they are asked for: any number of questions.
+
+    \b
+    Example:
+      sfumato keys open items.csv --column item --neighbours add-remove --epsilon 1 --ledger l.db --name desk -o desk.db
+      sfumato session ask desk.db --key 5 --key 17
+    """
+    from sfumato.sessions import session
+
+    with busy("opening"):
+        opened = session(
+            table,
+            _universe(column, text),
+            _budget(epsilon, delta, rho),
+            neighbours=neighbours,
+            mechanism="histogram",
+            ledger=ledger,
+            name=name,
+            store=out,
+            person=person,
+            rows_per_person=rows_per_person,
+        )
+    typer.echo(f"{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} --key KEY [--key KEY ...]")
+
+
+def read_keys(given: list[str], keys: Keys) -> list[str] | list[int]:
+    """Keys as a universe has them: texts, or whole numbers."""
+    if keys.kind == "text":
+        return given
+    if not all(text.isascii() and text.isdigit() and len(text) < 20 for text in given):
+        raise InvalidInput(f"these keys are whole numbers, not {', '.join(given)[:80]!r}")
+    return [int(text) for text in given]
+
+
+def _universe(column: str, text: bool) -> Keys:
+    from sfumato.sketches import Keys
+
+    return Keys(column, "text" if text else "integer")
+
+
+def _budget(epsilon: str | None, delta: str | None, rho: str | None) -> Budget:
+    from sfumato.privacy.budget import Budget
+
+    given = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    return Budget.from_json({name: text for name, text in given.items() if text is not None})

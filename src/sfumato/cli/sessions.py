@@ -1,0 +1,142 @@
+"""Questions one by one: a session opened, asked, looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.cli.keys import read_keys
+from sfumato.cli.options import Json, Source
+from sfumato.errors import InvalidInput
+from sfumato.terminal import busy, print_json
+
+__all__ = ["commands"]
+
+commands = typer.Typer(no_args_is_help=True, help="Questions that are not known in advance, under one budget.")
+
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="The file (or folder) of the session.")]
+
+
+@commands.command("open")
+def open_(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file; its queries are not asked.")],
+    ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that pays, now and in full.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The session's name; it is paid for once.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="STORE", help="Where the session is kept.")],
+    source: Source = None,
+    records: Annotated[int | None, typer.Option(help="About how many there are; default: as the spec says.")] = None,
+    mechanism: Annotated[str, typer.Option(help="pmw, or histogram: all cells measured now.")] = "pmw",
+    updates: Annotated[int | None, typer.Option(help="Hard questions to pay for; default: by size and budget.")] = None,
+    threshold: Annotated[int | None, typer.Option(help="Records by which the hypothesis may err.")] = None,
+    alpha: Annotated[str | None, typer.Option(help="A promise in fractions of the records, or least.")] = None,
+    beta: Annotated[float, typer.Option(help="The probability that a bound fails.")] = 0.05,
+    questions: Annotated[int | None, typer.Option(help="How many questions the bounds are for.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Pay for a session and begin it: of the spec its columns, budget and table are used.
+
+    \b
+    Example:
+      sfumato session open people.toml --ledger budget.db --name desk -o desk.session
+      sfumato session ask desk.session "age >= 65 and sex == 'female'"
+    """
+    from sfumato.sessions import session
+    from sfumato.specs import read_spec
+
+    found = read_spec(spec)
+    table = source or found.source
+    if table is None:
+        raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
+    with busy("opening"):
+        opened = session(
+            table,
+            found.domain,
+            found.budget,
+            neighbours=found.neighbours,
+            ledger=ledger,
+            records=found.records if records is None else records,
+            mechanism=mechanism,
+            name=name,
+            store=out,
+            person=found.person,
+            rows_per_person=found.rows_per_person,
+            updates=updates,
+            threshold=threshold,
+            alpha=_alpha(alpha),
+            beta=beta,
+            questions=questions,
+        )
+    if as_json:
+        print_json(opened.status() | {"store": str(out)})
+        return
+    typer.echo(f'{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} "PREDICATE"')
+
+
+@commands.command()
+def ask(
+    store: Store,
+    predicate: Annotated[
+        str | None, typer.Argument(metavar="PREDICATE", help="A condition on the declared columns.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="In a session over keys: one of the keys; repeat it.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(metavar="TABLE", help="Default: the one it was opened on.")] = None,
+    ledger: Annotated[Path | None, typer.Option(metavar="LEDGER", help="Default: the one that paid.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Answer one question. The budget was paid at the opening; a hard question uses up one update.
+
+    \b
+    Example:
+      sfumato session ask desk.session "age >= 65"
+      sfumato session ask urls.session --key example.org --key example.com
+    """
+    from sfumato.frames import Frame
+    from sfumato.sessions import KeySession, resume_session
+
+    with busy("asking"):
+        opened = resume_session(store, source, ledger)
+        over_keys = isinstance(opened, KeySession)
+        if not (predicate if key is None else key) or (key is not None) != over_keys or (predicate and key):
+            raise InvalidInput(f"this session is asked {'for its keys, with --key' if over_keys else 'a PREDICATE'}")
+        answer = (
+            opened.ask(read_keys(key or [], opened.plan.keys))
+            if isinstance(opened, KeySession)
+            else opened.ask(predicate or "")
+        )
+    facts: dict[str, Any] = {"answer": answer.value, "low": answer.low, "high": answer.high}
+    facts |= {"how": answer.how, "guaranteed": answer.guaranteed}
+    if as_json:
+        print_json({"question": key or predicate, **facts, "standard_error": answer.standard_error})
+        return
+    typer.echo(str(Frame({"question": [", ".join(key or [predicate or ""])], **{k: [v] for k, v in facts.items()}})))
+
+
+@commands.command()
+def status(store: Store, as_json: Json = False) -> None:
+    """What a session was asked and what is left of it. Reads only; neither table nor ledger is touched.
+
+    \b
+    Example:
+      sfumato session status desk.session
+    """
+    from sfumato.sessions import session_status
+
+    found = session_status(store)
+    if as_json:
+        print_json(found)
+        return
+    width = max(map(len, found))
+    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+
+
+def _alpha(given: str | None) -> float | str | None:
+    if given is None or given == "least":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise InvalidInput(f"--alpha is a fraction of the records, or least, not {given!r}") from None

@@ -1,0 +1,127 @@
+"""Both sides of the local model: what a device sends, and what a server makes of it. [War65, ENU20]"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.codec import read_document, storable, write_document
+from sfumato.errors import InvalidInput
+from sfumato.estimate.bodies import project
+from sfumato.estimate.projection import Projection
+from sfumato.intervals import check_confidence
+from sfumato.local.plans import LocalPlan
+from sfumato.local.records import cell_of
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.local import draw_questions, randomized_response
+from sfumato.privacy.sampling import BitSource
+
+__all__ = ["LocalRelease", "collect", "load_local_release", "report_cells", "respond"]
+
+
+def respond(plan: LocalPlan, record: Any) -> int:
+    """One person's report, made on the person's device: a whole number below `plan.outcomes`, to be sent as it is.
+
+    record: a mapping of the plan's attributes to values. Guarantee: epsilon-DP for any two records, by itself;
+    calling it again spends epsilon again. Randomness is the operating system's.
+    """
+    cell = cell_of(plan.workload.domain, plan.names, record)
+    return int(report_cells(plan, np.array([cell], dtype=np.int64))[0])
+
+
+def report_cells(plan: LocalPlan, cells: NDArray[np.int64], source: BitSource | None = None) -> NDArray[np.int64]:
+    """Reports of many persons whose records lie in these cells, independent of each other: for tests and trials."""
+    q = plan.questions
+    asked = draw_questions(q.counts, len(cells), source)
+    truths = q.table[asked, cells].astype(np.int64)
+    return asked * q.labels + randomized_response(truths, q.labels, plan.epsilon, source)
+
+
+def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRelease:
+    """Answers from all reports, one for each person, in any order.
+
+    Post-processing: what it does costs no privacy. A false report moves an answer no further than one that an
+    honest device could have sent, but that is far; nothing here finds liars out.
+    Raises InvalidInput for reports that are no whole numbers below `plan.outcomes`, and for none at all.
+    """
+    try:
+        given = np.asarray(reports if isinstance(reports, np.ndarray) else list(reports))
+        whole = given.ndim == 1 and given.size > 0 and given.dtype.kind in "iu"
+    except (TypeError, ValueError, OverflowError):
+        given, whole = np.zeros(0), False
+    if not whole or int(given.min()) < 0 or int(given.max()) >= plan.outcomes:
+        raise InvalidInput(
+            f"reports are a list of whole numbers from 0 to {plan.outcomes - 1:,}, as sf.respond makes them"
+        )
+    tally = np.bincount(given.astype(np.int64), minlength=plan.outcomes).reshape(-1, plan.questions.labels)
+    return LocalRelease(plan, tally.astype(np.int64))
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalRelease:
+    """Answers from local reports. Holds how often every report came, which is all that they tell; publishable."""
+
+    plan: LocalPlan
+    tally: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        q = self.plan.questions
+        if self.tally.dtype != np.int64 or self.tally.shape != (len(q.table), q.labels) or self.tally.min() < 0:
+            raise InvalidInput(f"reports are tallied as int64, shape ({len(q.table)}, {q.labels}), none negative")
+
+    @property
+    def reports(self) -> int:
+        """n, the number of reports."""
+        return int(self.tally.sum())
+
+    @functools.cached_property
+    def answers(self) -> FloatArray:
+        """(k,) unbiased answers, in records, for the persons who reported."""
+        return self.plan.reading.answers(self.tally)
+
+    def standard_errors(self) -> FloatArray:
+        """(k,) known before data: no table of so many records has larger ones."""
+        return self.plan.standard_errors(self.reports)
+
+    def intervals(self, confidence: float = 0.95, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
+        """(low, high), each (k,): normal intervals, from the standard errors on the worst table.
+
+        An answer is a sum of n independent bounded terms, hence the normal law; good from some hundreds of reports on.
+        `simultaneous` intervals hold together with that confidence (union bound).
+        """
+        level = check_confidence(confidence)
+        tail = (1 - level) / 2 / (len(self.answers) if simultaneous else 1)
+        reach = -NormalDist().inv_cdf(tail) * self.standard_errors()
+        return self.answers - reach, self.answers + reach
+
+    def project(self, body: str = "auto") -> Projection:
+        """The nearest answers that some table of n records could have given; bodies as in `sf.project`."""
+        return project(self.answers, self.plan.workload, body=body, total=float(self.reports))
+
+    def explain(self) -> str:
+        """The release in words."""
+        errors = self.standard_errors()
+        return (
+            f"{len(errors):,} answers from {self.reports:,} reports, each epsilon-private by itself; standard errors "
+            f"{errors.min():,.4g} to {errors.max():,.4g} records at most\n\n{self.plan.explain()}"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to one file (no pickle), which may be published."""
+        write_document(path, self)
+
+    def __repr__(self) -> str:
+        return f"<LocalRelease: {len(self.plan.workload):,} answers from {self.reports:,} reports>"
+
+
+def load_local_release(path: str | PathLike[str]) -> LocalRelease:
+    """Read what `LocalRelease.save` wrote. Raises InvalidInput for any other file."""
+    return read_document(path, LocalRelease)

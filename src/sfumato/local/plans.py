@@ -1,0 +1,201 @@
+"""Plans of the local model: which questions are put to persons, and the errors that follow. Nothing private."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from sfumato.codec import fingerprint, read_document, storable, write_document
+from sfumato.errors import PlanError
+from sfumato.estimate.projection import joint_attributes, joint_operator
+from sfumato.frames import Frame
+from sfumato.local.questions import Questions, Reading
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.budget import readable
+from sfumato.privacy.local import check_epsilon
+from sfumato.workloads import Workload
+
+__all__ = ["MAX_CELLS", "MAX_ENTRIES", "LocalCandidate", "LocalPlan", "dense_queries", "load_local_plan"]
+
+MAX_CELLS = 2_048
+MAX_ENTRIES = 2**25
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class LocalCandidate:
+    """One reporter considered: its predicted rmse with the planned number of reports, or why it was not built."""
+
+    reporter: str
+    labels: int
+    rmse: float
+    note: str = ""
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalPlan:
+    """What persons are asked, and the error that follows from it.
+
+    Every report is epsilon-differentially private by itself, whatever all others do: any two records of the person are
+    told apart by a factor of e^epsilon at most. `records` is a public (approximate) number of reports, for predictions;
+    `bound` the least sum of variances per report that any protocol can have on the worst table.
+    """
+
+    workload: Workload
+    epsilon: Fraction
+    records: int
+    reporter: str
+    questions: Questions
+    bound: float | None = None
+    considered: tuple[LocalCandidate, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        cells = math.prod(self.workload.domain.sizes(self.names))
+        if cells != self.questions.cells:
+            raise PlanError(f"the questions are about {self.questions.cells:,} cells, the queries about {cells:,}")
+        if type(self.records) is not int or self.records < 1:
+            raise PlanError(f"records is the expected number of reports, at least 1, not {self.records!r}")
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that a record must have."""
+        return joint_attributes(self.workload)
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """How reports become answers."""
+        return Reading(self.questions, dense_queries(self.workload), float(self.epsilon))
+
+    # ---- errors ----
+
+    @functools.cached_property
+    def _spread(self) -> tuple[FloatArray, FloatArray]:
+        """Variance per report: of each query at its worst cell (k,), and of each cell its mean over queries (m,)."""
+        k, step = self.workload.shape[0], self.reading.step()
+        worst, mean = np.empty(k), np.zeros(self.questions.cells)
+        for a in range(0, k, step):
+            part = self.reading.variances(a, min(k, a + step))
+            worst[a : a + step] = part.max(axis=1)
+            mean += part.sum(axis=0) / k
+        return np.maximum(worst, 0.0), np.maximum(mean, 0.0)
+
+    def standard_errors(self, records: int | None = None) -> FloatArray:
+        """(k,) standard errors, in records, for the table on which each is largest; for `records` reports."""
+        return np.sqrt(self._spread[0] * _count(self.records if records is None else records))
+
+    @property
+    def rmse(self) -> float:
+        """Root mean squared error over all queries, in records, for the table where it is largest."""
+        return self.rmse_of(self.records)
+
+    def rmse_of(self, records: int) -> float:
+        """The same for another number of reports."""
+        return math.sqrt(float(self._spread[1].max()) * _count(records))
+
+    def rmse_on(self, cells: Any) -> float:
+        """Root mean squared error for the table with these counts, (m,) over the cells of `names`: exact."""
+        x = np.asarray(cells, dtype=np.float64).reshape(-1)
+        if x.shape != self._spread[1].shape or not (np.isfinite(x).all() and x.min() >= 0):
+            raise PlanError(f"counts are {self.questions.cells:,} numbers, none negative")
+        return math.sqrt(float(self._spread[1] @ x))
+
+    @property
+    def lower_bound(self) -> float | None:
+        """Proved: with epsilon-LDP reports of one kind, no unbiased linear answers have less rmse on every table."""
+        return None if self.bound is None else math.sqrt(self.bound / self.workload.shape[0] * self.records)
+
+    # ---- the report ----
+
+    @property
+    def outcomes(self) -> int:
+        """A report is a whole number below this."""
+        return self.questions.outcomes
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes that a report needs."""
+        return -(-(self.outcomes - 1).bit_length() // 8)
+
+    # ---- words and files ----
+
+    @property
+    def candidates(self) -> Frame:
+        """Every reporter considered."""
+        c = self.considered
+        return Frame(
+            {
+                "reporter": [x.reporter for x in c],
+                "labels": [x.labels for x in c],
+                "rmse": [x.rmse for x in c],
+                "note": [x.note for x in c],
+            }
+        )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides what is asked and answered."""
+        return fingerprint((self.workload, self.epsilon, self.questions))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to one file (no pickle), for the server and for every device."""
+        write_document(path, self)
+
+    def explain(self) -> str:
+        """The plan in words."""
+        k, q = self.workload.shape[0], self.questions
+        bound = self.lower_bound
+        far = "none known" if not bound else f"{bound:,.5g}; this plan is {self.rmse / bound - 1:.1%} above it"
+        lines = [
+            f"Local plan: {k:,} queries over {q.cells:,} cells of {', '.join(self.names)}",
+            f"  protects   every person's record, on the person's own device: any two records, epsilon "
+            f"{readable(self.epsilon)} a report",
+            "  spends     epsilon again for every further report of the same person: ask for one",
+            f"  asks       one of {len(q.table):,} public questions at random, {q.labels} possible answers "
+            f"({self.reporter})",
+            f"  reports    {self.report_bytes} bytes",
+            f"  error      rmse {self.rmse:,.5g} records at {self.records:,} reports, largest standard error "
+            f"{float(self.standard_errors().max()):,.5g}; on the worst table",
+            f"  best       any protocol of one epsilon-LDP report each: {far}",
+        ]
+        if self.considered:
+            lines += ["", "Considered:", str(self.candidates)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def __repr__(self) -> str:
+        return f"<LocalPlan {self.reporter}: {len(self.questions.table):,} questions, epsilon {readable(self.epsilon)}>"
+
+
+def _count(records: Any) -> int:
+    if isinstance(records, bool) or not isinstance(records, (int, np.integer)) or records < 0:
+        raise PlanError(f"a number of reports is a whole number, not {records!r}")
+    return int(records)
+
+
+def dense_queries(work: Workload) -> FloatArray:
+    """(k, m) the queries over the cells of all attributes they mention. Raises PlanError where these are too many."""
+    cells = math.prod(work.domain.sizes(joint_attributes(work)))
+    if not 2 <= cells <= MAX_CELLS or cells * len(work) > MAX_ENTRIES:
+        raise PlanError(
+            f"the local model takes queries over 2 to {MAX_CELLS:,} cells, at most {MAX_ENTRIES:,} coefficients; these "
+            f"are {len(work):,} queries over {cells:,}. Take coarser cells or fewer attributes, or ask disjoint groups "
+            "of persons about different tables"
+        )
+    if len(work.units) > 1:
+        raise PlanError(f"plan counts and sums one by one: these queries are of {', '.join(work.units)}")
+    return np.asarray(joint_operator(work).dense(), dtype=np.float64)
+
+
+def load_local_plan(path: str | PathLike[str]) -> LocalPlan:
+    """Read a plan that `LocalPlan.save` wrote. Raises InvalidInput for any other file."""
+    return read_document(path, LocalPlan)

@@ -1,0 +1,275 @@
+"""SQLite files that only grow, opened anew for every operation: the common ground of ledgers and conversations.
+
+A connection lives as long as one transaction. So a fork inherits none, threads share none, and no open
+file descriptor of this process is ever closed under another transaction's lock.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
+
+__all__ = [
+    "FileStore",
+    "Format",
+    "Row",
+    "check_anchor",
+    "check_header",
+    "check_whole",
+    "make_tables",
+    "refusal",
+    "shared",
+]
+
+Row = tuple[object, ...]
+
+BUSY_SECONDS = 30
+_ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
+_OLDEST = (3, 37, 0)
+
+# Rollback journal, not WAL: the SQLite linked by many Pythons can lose WAL commits after a crash.
+_DURABLE = ("PRAGMA synchronous=EXTRA", "PRAGMA fullfsync=ON")
+_GUARDED = ("PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON")
+_TOUCH = "SELECT count(*) FROM sqlite_schema"
+
+# Held during every transaction, and by a fork while it happens: no child is born inside a transaction.
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file: its header, its schema, compared word for word at every reading, and who may open it (`mode`).
+
+    The rest is how errors speak of it: how one is made, what a refusal left undone, what to do when a write failed.
+    """
+
+    noun: str
+    application_id: int
+    version: int
+    schema: Mapping[str, str]
+    mode: int
+    make: str
+    undone: str
+    advice: str
+
+
+def refusal(noun: str, table: str, action: str, condition: str = "") -> tuple[str, str]:
+    """A trigger that forbids an action on a table: its name and its text."""
+    name = f"{table}_{action.lower()}"
+    body = f"SELECT RAISE(ABORT, 'a {noun} only grows: {action} of {table} is refused')"
+    return name, f"CREATE TRIGGER {name} BEFORE {action} ON {table} {condition}BEGIN {body}; END"
+
+
+class FileStore:
+    """One existing file. Raises LedgerError where it cannot be one."""
+
+    def __init__(self, path: Path, form: Format) -> None:
+        _require_sqlite()
+        self.form = form
+        try:
+            self.path = path.resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise LedgerError(f"{path}: no {form.noun} is there ({_reason(error)}); {form.make}") from error
+        if not self.path.is_file():
+            raise LedgerError(f"{path} is a folder or a device; a {form.noun} is a file")
+
+    @classmethod
+    def create(cls, path: Path, form: Format, fill: Callable[[sqlite3.Connection], None]) -> FileStore:
+        """Make the file, which must not exist, with its tables and what `fill` adds in one transaction."""
+        _require_sqlite()
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, form.mode))
+        except FileExistsError as error:
+            raise LedgerError(f"{path} exists; open the {form.noun} that is there, or choose another path") from error
+        except (OSError, ValueError) as error:
+            raise LedgerError(f"{path} cannot be made ({_reason(error)}); choose a folder you can write to") from error
+        store = cls(path, form)
+        try:
+            with store.transaction(write=True) as connection:
+                make_tables(connection, form)
+                fill(connection)
+            folder = os.open(store.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except BaseException:
+            # The file is this call's own, and nobody can have used what was never made.
+            store.remove()
+            raise
+        return store
+
+    def remove(self) -> None:
+        """Take the file and what a crash may have left of a transaction away."""
+        for leftover in (self.path, self.path.with_name(self.path.name + "-journal")):
+            leftover.unlink(missing_ok=True)
+
+    @contextmanager
+    def transaction(self, write: bool) -> Generator[sqlite3.Connection]:
+        """Commits at the end of its block; any exception undoes it. Raises LedgerError, LedgerCorrupted."""
+        with (
+            _LOCK,
+            _translated(self.path, self.form),
+            closing(self._connect(write)) as connection,
+            _locked(connection, write),
+        ):
+            yield connection
+
+    def _connect(self, write: bool) -> sqlite3.Connection:
+        if write and self.path.stat().st_nlink > 1:
+            raise LedgerError(f"{self.path} has several names (hard links), so a crash could not be undone; keep one")
+        connection = self._open("rw" if write else "ro")
+        try:
+            connection.execute(_TOUCH)
+        except sqlite3.Error as error:
+            connection.close()
+            if write or getattr(error, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
+                raise
+            # A crash left an unfinished transaction. Undoing it is the one write that reading may cause.
+            with closing(self._open("rw")) as recovery:
+                recovery.execute(_TOUCH)
+            return self._open("ro")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        )
+        for pragma in _GUARDED if mode == "ro" else (*_GUARDED, *_DURABLE):
+            connection.execute(pragma)
+        return connection
+
+
+@contextmanager
+def shared(connection: sqlite3.Connection, form: Format, write: bool) -> Generator[sqlite3.Connection]:
+    """A transaction on a connection of this process that outlives it."""
+    with _LOCK, _translated("in memory", form), _locked(connection, write):
+        yield connection
+
+
+def _require_sqlite() -> None:
+    if sqlite3.sqlite_version_info < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise LedgerError(f"a ledger needs SQLite {oldest} or newer; this Python links {sqlite3.sqlite_version}")
+
+
+@contextmanager
+def _locked(connection: sqlite3.Connection, write: bool) -> Generator[None]:
+    """One transaction: everything is read under the lock that the write needs."""
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def make_tables(connection: sqlite3.Connection, form: Format) -> None:
+    """Write header and schema into an empty database."""
+    _require_sqlite()
+    connection.execute(f"PRAGMA application_id={form.application_id}")
+    connection.execute(f"PRAGMA user_version={form.version}")
+    for statement in form.schema.values():
+        connection.execute(statement)
+
+
+def check_header(connection: sqlite3.Connection, form: Format) -> None:
+    """Check that the file is of this kind and version, with its own tables and triggers.
+
+    Raises LedgerError for a foreign or newer file and LedgerCorrupted for a damaged one.
+    """
+
+    def pragma(name: str) -> object:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    noun, version = form.noun, pragma("user_version")
+    if pragma("application_id") != form.application_id:
+        raise LedgerError(f"this file is not a sfumato {noun}, or its header is damaged; restore it or check the path")
+    if version != form.version:
+        raise LedgerError(
+            f"this {noun} has format {version} and this version of sfumato reads format {form.version}; "
+            "upgrade sfumato, or restore the file if it was damaged"
+        )
+    if pragma("encoding") != "UTF-8" or pragma("journal_mode") not in ("delete", "memory"):
+        raise LedgerCorrupted(f"the header of the {noun} was changed; restore the file")
+    if dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()) != form.schema:
+        raise LedgerCorrupted(f"the tables or triggers of the {noun} were changed; restore the file")
+
+
+def check_whole(connection: sqlite3.Connection, form: Format) -> None:
+    """What `check_header` checks, and every page of the file."""
+    check_header(connection, form)
+    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if problems != [("ok",)]:
+        raise LedgerCorrupted(f"the file of the {form.noun} is damaged ({problems[0][0]}); restore it")
+
+
+def check_anchor(hashes: Sequence[str], anchor: str, noun: str) -> None:
+    """Check that a chain goes on from an anchor; hashes[i] closes line i, hashes[0] the first row.
+
+    Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
+    """
+    match = _ANCHOR.fullmatch(anchor) if isinstance(anchor, str) else None
+    if match is None:
+        raise InvalidInput(f"an anchor is a sequence number and a hash, '17:9f86d0...'; got {str(anchor)[:80]!r}")
+    sequence = int(match[1])
+    if sequence >= len(hashes):
+        raise LedgerCorrupted(
+            f"the {noun} ends at line {len(hashes) - 1} but the anchor is of line {sequence}: "
+            "it was rolled back or cut; restore the newest copy"
+        )
+    if hashes[sequence] != match[2]:
+        raise LedgerCorrupted(
+            f"line {sequence} is not the one the anchor was taken of: this is another {noun}, or it was made anew; "
+            "restore the right copy"
+        )
+
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_ENVIRONMENT = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk is full or failing",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only, and writing or the repair after a crash needs it",
+    sqlite3.SQLITE_CANTOPEN: "the file or its folder cannot be opened",
+    sqlite3.SQLITE_PERM: "access is denied",
+    sqlite3.SQLITE_NOMEM: "memory is exhausted",
+}
+
+
+@contextmanager
+def _translated(where: Path | str, form: Format) -> Generator[None]:
+    """Turn what SQLite raises into errors that say what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code, noun = getattr(error, "sqlite_errorcode", 0) & 0xFF, form.noun
+        if code in _BUSY:
+            text = f"{where}: another process kept the {noun} busy for {BUSY_SECONDS} s; {form.undone}, try again"
+            raise LedgerError(text) from error
+        if code in _ENVIRONMENT:
+            raise LedgerError(f"{where}: {_ENVIRONMENT[code]} ({error}); {form.advice}") from error
+        raise LedgerCorrupted(f"{where} is damaged or not a {noun} ({error}); restore it from a copy") from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes the damage in a message that is no text either.
+        raise LedgerCorrupted(f"{where} is damaged or not a {form.noun}; restore it from a copy") from error
+    except OSError as error:
+        raise LedgerError(f"{where}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,39 @@
+"""What one debit paid for, spent in parts: the account of a mechanism that looks several times."""
+
+from __future__ import annotations
+
+from sfumato.privacy.accountant import Account, Event
+from sfumato.privacy.ledger import Receipt
+
+__all__ = ["Prepaid"]
+
+
+class Prepaid:
+    """An account in memory that holds exactly what one debit paid for; the receipt of all its parts is that debit's.
+
+    Guarantee: what is spent here composes to at most `price`, in the definition that `price` states, also when each
+    part is chosen after the results of earlier ones: mu^2, rho and epsilon of parts add up [DRS22, BS16].
+
+    It lives in one process, as Account. Raises BudgetError for a price whose parts do not add up.
+    """
+
+    __slots__ = ("_account", "_receipt")
+
+    durable = False
+
+    def __init__(self, price: Event, receipt: Receipt) -> None:
+        self._account, self._receipt = Account(price), receipt
+
+    def expect(self, name: str, plan_hash: str, event: Event) -> None:
+        """Raise what `debit` would raise now; spends nothing. Parts bear no names of their own."""
+        del name, plan_hash
+        self._account.check(event)
+
+    def debit(self, name: str, plan_hash: str, event: Event) -> Receipt:
+        """Spend the event's price. Raises BudgetExceeded where it does not fit, BudgetError in another process."""
+        del name, plan_hash
+        self._account.spend(event)
+        return self._receipt
+
+    def __repr__(self) -> str:
+        return f"<Prepaid entry {self._receipt.sequence}: {self._account!r}>"

@@ -1,0 +1,100 @@
+"""All cells measured once when the session opens: every question is then free, for ever."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.mechanisms import plan as make
+from sfumato.operators import Block
+from sfumato.plans import Plan
+from sfumato.privacy.accountant import price
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.releases import Release
+from sfumato.sessions.answers import SessionAnswer
+from sfumato.sessions.core import Session
+from sfumato.sessions.parameters import price_of
+from sfumato.workloads import identity
+
+__all__ = ["HistogramSession", "histogram_plan"]
+
+
+def histogram_plan(
+    domain: Domain, budget: Budget, unit: PrivacyUnit, ledger: Ledger | None, records: int | None
+) -> Plan:
+    """The plan of less variance that measures every cell: Laplace or Gaussian noise, if the ledger can pay for both."""
+    plans: list[Plan] = []
+    for mechanism in ("laplace",) if budget.kind == "pure" else ("laplace", "gaussian"):
+        found = make(
+            identity(domain),
+            budget,
+            neighbours=unit.neighbours,
+            person=unit.person,
+            rows_per_person=unit.rows_per_person,
+            mechanism=mechanism,
+            records=records,
+        )
+        if ledger is None or price(found.price, ledger.currency) <= _most(budget, ledger):
+            plans.append(found)
+    if not plans:
+        raise PlanError(f"this ledger adds up {ledger and ledger.currency}, in which {budget} pays for no histogram")
+    return min(plans, key=lambda p: p.noise.variance)
+
+
+def _most(budget: Budget, ledger: Ledger) -> Any:
+    """The budget in the ledger's currency: a histogram must not cost more than it there."""
+    return price(price_of(budget, ledger.currency), ledger.currency)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HistogramSession(Session):
+    """A session whose cells were all measured at its opening. Made by `sf.session`.
+
+    `release` holds them. Every interval is of its own: it holds with probability 1 - beta for any one question.
+    """
+
+    release: Release
+    beta: float = 0.05
+
+    whole = False
+
+    @property
+    def domain(self) -> Domain:
+        return self.release.plan.workload.domain
+
+    @property
+    def plan(self) -> Plan:
+        return self.release.plan
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "mechanism": "histogram",
+            "questions": None,
+            "updates_left": None,
+            "exhausted": False,
+            "confidence": 1 - self.beta,
+            "standard_error_of_a_cell": self.plan.rmse,
+        }
+
+    def explain(self) -> str:
+        return (
+            "Session: every cell was measured at the opening; questions are free and any number may be asked\n"
+            f"{self.release.explain()}"
+        )
+
+    def _check(self, block: Block) -> None:
+        """Every question over the domain is a sum of cells."""
+
+    def _ask(self, block: Block, label: str) -> SessionAnswer:
+        value = float(self.release.answer_block(block)[0])
+        error = math.sqrt(float(self.release.variances(block).reshape(-1)[0]))
+        bound = float(self.release.margins(block, 1 - self.beta).reshape(-1)[0])
+        return SessionAnswer(value, "histogram", guaranteed=True, bound=bound, standard_error=error, label=label)
+
+    def __repr__(self) -> str:
+        return f"<Session histogram: {self.domain.size:,} cells measured once>"

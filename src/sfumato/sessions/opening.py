@@ -1,0 +1,312 @@
+"""Opening a session, going on with one, and looking at one before it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, overload
+
+from sfumato.curator import Curator, HistogramMinutes, Minutes, histogram_minutes, is_histogram, minutes
+from sfumato.domain import Domain
+from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
+from sfumato.mechanisms.run import release
+from sfumato.operators import Block
+from sfumato.privacy.accountant import PureEvent
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.releases import Release, load_release
+from sfumato.sessions.core import Session
+from sfumato.sessions.histogram import HistogramSession, histogram_plan
+from sfumato.sessions.keyed import KeySession, describe_key_steps, describe_shown
+from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_histogram, resume_sparse
+from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
+from sfumato.sessions.online import OnlineSession, describe_steps
+from sfumato.sessions.parameters import price_of
+from sfumato.sessions.plans import QUESTIONS, SessionPlan, check_options, check_shape, make_plan
+from sfumato.sketches import Keys
+
+__all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
+
+Place = str | os.PathLike[str]
+
+_LONGEST = 100  # what is left of a name when words are added to it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked of `sf.session`, checked as far as every mechanism needs it."""
+
+    source: Any
+    domain: Any
+    budget: Budget
+    unit: PrivacyUnit
+    ledger: Ledger | None
+    name: str
+    store: Place | None
+    records: int | None
+    beta: float
+    questions: int
+    span: int
+    updates: int | None
+    threshold: int | None
+    alpha: float | str | None
+    size: int | None
+    about: dict[str, Any]
+
+
+@overload
+def session(source: Any, domain: Domain, budget: Budget, **options: Any) -> Session: ...
+@overload
+def session(source: Any, domain: Keys, budget: Budget, **options: Any) -> KeySession: ...
+def session(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
+    source: Any,
+    domain: Domain | Keys,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    ledger: Place | Ledger | None,
+    records: int | None = None,
+    mechanism: str = "pmw",
+    name: str = "session",
+    store: Place | None = None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    updates: int | None = None,
+    threshold: int | None = None,
+    alpha: float | str | None = None,
+    beta: float = 0.05,
+    questions: int | None = None,
+    span: int = 1,
+    size: int | None = None,
+) -> Session | KeySession:
+    """Open a session for questions that are not known in advance; the whole budget is debited now.
+
+    mechanism "pmw": a public hypothesis answers while it is near enough, and `updates` hard questions are measured.
+    `threshold` (records) is the error from which a question is hard; both have usual values that follow from cells,
+    records and budget. With `alpha`, a fraction of the records or "least", they are set such that the updates last for
+    the first `questions` questions (10,000) with probability 1 - `beta`, and every answer is within alpha.
+    mechanism "histogram": all cells are measured now; every question is then free. Over sf.Keys, a universe too large
+    to list, each key has its noise drawn when it is first asked for, once.
+    mechanism "sparse-mw", over sf.Keys: as "pmw", for questions of at most `size` keys; errs more than a histogram.
+
+    `records` is a public number near that of the records; under replace-one, where it is public, it may be left out.
+    `span` bounds how far apart a question's coefficients are. With `store`, a path at which nothing is, the session is
+    kept and `sf.resume_session` goes on with it, from any process; a file of "pmw" holds secret noise and is for the
+    custodian alone. `ledger` is required; None is an explicit one-shot account.
+
+    Guarantee: everything the session ever gives out satisfies the budget, for the stated neighbours.
+
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or NameTaken (ledger untouched), NotWritten
+    (spent, but not stored).
+    """
+    kind = (type(domain), mechanism)
+    if kind not in OPENERS:
+        known = ", ".join(repr(m) for d, m in OPENERS if d is type(domain)) or "none for such a domain"
+        raise PlanError(f"mechanism of a session over {type(domain).__name__} is one of {known}, not {mechanism!r}")
+    if not isinstance(budget, Budget):
+        raise PlanError("session needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
+    about = {"source": _text(source), "ledger": _text(ledger)}
+    asked = QUESTIONS if questions is None else questions
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    account = _opened(ledger)
+    limits = (records, beta, asked, span, updates, threshold, alpha, size)
+    return OPENERS[kind](Request(source, domain, budget, unit, account, name, store, *limits, about))
+
+
+@overload
+def session_plan(domain: Domain, budget: Budget, **options: Any) -> SessionPlan: ...
+@overload
+def session_plan(domain: Keys, budget: Budget, **options: Any) -> HistogramPlan | SparsePlan: ...
+def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
+    domain: Domain | Keys,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    records: int | None = None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    updates: int | None = None,
+    threshold: int | None = None,
+    alpha: float | str | None = None,
+    beta: float = 0.05,
+    questions: int | None = None,
+    span: int = 1,
+    size: int | None = None,
+    ledger: Place | Ledger | None = None,
+) -> SessionPlan | HistogramPlan | SparsePlan:
+    """What a session of private multiplicative weights would promise, beside a histogram; no data are read.
+
+    Over sf.Keys: a histogram, or with `size`, the most keys of a question, sparse multiplicative weights. `ledger`, if
+    given, says in which currency the budget would be spent. Raises PlanError.
+    """
+    if not isinstance(budget, Budget):
+        raise PlanError("session_plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    account, asked = _opened(ledger), QUESTIONS if questions is None else questions
+    currency = None if account is None else account.currency
+    options: dict[str, Any] = {"currency": currency, "updates": updates, "threshold": threshold, "alpha": alpha}
+    if isinstance(domain, Keys):
+        if size is None:
+            return plan_histogram(domain, budget, unit, currency=currency)
+        return plan_sparse(domain, budget, unit, records=records, size=size, questions=asked, beta=beta, **options)
+    return make_plan(domain, budget, unit, check_shape(domain, records, asked, beta, span, unit), **options)
+
+
+def resume_session(
+    store: Place, source: Any = None, ledger: Place | Ledger | None = None, *, anchor: str | None = None
+) -> Session | KeySession:
+    """Go on with a session that was kept in a store; nothing is spent.
+
+    `source` and `ledger` default to the paths it was opened with. With an `anchor` kept from an earlier status, a file
+    that was put back to a state before it is refused. Raises InvalidInput, LedgerError or LedgerCorrupted
+    for a store or ledger that do not fit, SourceError for a table that cannot be loaded or that changed.
+    """
+    if Path(store).is_dir():
+        return _histogram(load_release(store))
+    _, about = _kept(store, anchor)
+    table, account = (about["source"] if source is None else source), _opened(ledger or about["ledger"])
+    if table is None or account is None:
+        raise InvalidInput(f"{store} does not remember its {'table' if table is None else 'ledger'}; name it")
+    plan = about["plan"]
+    return KEPT[type(plan)].resume(Path(store), table, account, plan)
+
+
+def session_status(store: Place) -> dict[str, Any]:
+    """How a stored session stands; neither table nor ledger is touched. Raises LedgerError, InvalidInput."""
+    if Path(store).is_dir():
+        return _histogram(load_release(store)).status()
+    found, about = _kept(store)
+    own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor, "ledger": about["ledger"]}
+    plan = about["plan"]
+    return KEPT[type(plan)].describe(plan, found) | own | {"source": about["source"]}
+
+
+def _kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramMinutes, dict[str, Any]]:
+    """What a stored session shows, and what it remembers of its opening."""
+    found = histogram_minutes(Path(store), anchor) if is_histogram(Path(store)) else minutes(store, anchor)
+    if not isinstance(found.about, dict) or type(found.about.get("plan")) not in KEPT:
+        raise InvalidInput(f"{store} is a conversation, but no session of this kind")
+    return found, found.about
+
+
+def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan) -> Session:
+    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store))
+
+
+def _open_online(asked: Request) -> Session:
+    """Read the public number of records where there is one, then debit and begin."""
+    unit, account = asked.unit, Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
+    public, records = unit.total_is_public, asked.records
+    limits = (asked.questions, asked.beta, asked.span, unit)
+    # what follows from public input and the ledger alone is refused before the table is read
+    shape = check_shape(asked.domain, 1 if public and records is None else records, *limits)
+    check_options(asked.updates, asked.threshold, asked.alpha)
+    store = None if asked.store is None else Path(asked.store)
+    if store is not None and store.exists():
+        raise InvalidInput(f"{store} exists; choose another path, or go on with it by sf.resume_session")
+    account.expect(asked.name, "0" * 64, price_of(asked.budget, account.currency))
+    curator = Curator(asked.source, asked.domain, unit, account)
+    if public:
+        found = _public_total(curator, account, asked)
+        if records not in (None, found):
+            raise PlanError(
+                f"records= says {records:,}, and the table has {found:,}, public under replace-one; leave it out"
+            )
+        shape = check_shape(asked.domain, max(found, 1), *limits)
+    options: dict[str, Any] = {"updates": asked.updates, "threshold": asked.threshold, "alpha": asked.alpha}
+    plan = make_plan(asked.domain, asked.budget, unit, shape, currency=account.currency, **options)
+    about = asked.about | {"plan": plan}
+    conversation, receipt = curator.converse(
+        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
+    )
+    if store is not None:
+        try:
+            account.mark_released(receipt, plan.fingerprint)
+        except SfumatoError as error:
+            raise NotWritten(
+                f"the session is paid for and kept in {store}, but the ledger could not be told so ({error}); go on "
+                "with it by sf.resume_session"
+            ) from error
+    return OnlineSession(plan, conversation)
+
+
+def _public_total(curator: Curator, account: Ledger, asked: Request) -> int:
+    """The number of records of a table under replace-one: the same for all neighbours, so that it costs nothing."""
+    name, total = _unused(account, asked.name), Block((), ())
+    noise, free = DiscreteLaplace(Fraction(1)), PureEvent(Fraction(0))
+    measured, receipt = curator.measure((total,), noise, free, name=name, plan_hash="records")
+    account.mark_released(receipt, "records")
+    if measured.total is None:
+        raise PlanError("the number of records is not public here")
+    return measured.total
+
+
+def _unused(account: Ledger, name: str) -> str:
+    """A name beside the session's, for the entry of price 0 under which the number of records is read."""
+    number = 1
+    while account.find(free := f"{name[:_LONGEST].rstrip()} (records {number})") is not None:
+        number += 1
+    return free
+
+
+def _open_histogram(asked: Request) -> Session:
+    """Measure every cell now."""
+    for name in ("updates", "threshold", "alpha"):
+        if getattr(asked, name) is not None:
+            raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram has none")
+    plan = histogram_plan(asked.domain, asked.budget, asked.unit, asked.ledger, asked.records)
+    made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store)
+    return _histogram(made, asked.beta)
+
+
+def _histogram(made: object, beta: float = 0.05) -> HistogramSession:
+    if not isinstance(made, Release):
+        raise InvalidInput("the folder holds a release of another kind than a histogram session")
+    return HistogramSession(made, beta)
+
+
+def _opened(ledger: Place | Ledger | None) -> Ledger | None:
+    if ledger is None or isinstance(ledger, Ledger):
+        return ledger
+    if isinstance(ledger, (str, os.PathLike)):
+        return Ledger(ledger)
+    raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
+
+
+def _text(place: Any) -> str | None:
+    """A path or an address as text that means the same elsewhere; None for what lives in memory."""
+    if isinstance(place, os.PathLike):
+        place = os.fspath(place)
+    if not isinstance(place, str):
+        return None
+    return place if "://" in place else os.path.abspath(place)
+
+
+OPENERS: dict[tuple[type, str], Callable[[Request], Session | KeySession]] = {
+    (Domain, "pmw"): _open_online,
+    (Domain, "histogram"): _open_histogram,
+    (Keys, "histogram"): open_key_histogram,
+    (Keys, "sparse-mw"): open_sparse,
+}
+"""Who opens a session, by the kind of its domain and its mechanism."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a session kept in a file goes on, from (file, source, ledger, plan), and how it stands, from its minutes."""
+
+    resume: Callable[[Path, Any, Ledger, Any], Session | KeySession]
+    describe: Callable[[Any, Any], dict[str, Any]]
+
+
+KEPT: dict[type, _Kind] = {
+    SessionPlan: _Kind(_resume_online, lambda plan, found: describe_steps(plan, found.steps, found.remaining)),
+    SparsePlan: _Kind(resume_sparse, lambda plan, found: describe_key_steps(plan, found.steps, found.remaining)),
+    HistogramPlan: _Kind(resume_histogram, lambda plan, found: describe_shown(plan, found.shown.elements.size)),
+}
+"""Sessions that are kept in a file, by their plan."""

@@ -1,0 +1,63 @@
+"""Conversations under kills and races. The experiments are in conversation_harness.py.
+
+Nothing here is judged by chance: whatever the moment of a kill, the promises must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HARNESS = Path(__file__).with_name("conversation_harness.py")
+BROKEN = ("told_twice", "told_not_kept", "out_of_order", "wrong", "too_many", "miscounted", "debits", "readable")
+
+
+def experiment(name: str, **arguments: object) -> dict[str, Any]:
+    """Figures of one experiment, made in a process of its own; a hang is a failure."""
+    command = [sys.executable, str(HARNESS), name, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_200_kills_lose_no_step_and_give_none_away() -> None:
+    """Mutants: a step told before its commit; an epoch that a kill gives back; a debit at each resumption."""
+    found = experiment("kills", kills=200)
+    assert found["kills"] == 200
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
+    assert found["unfinished"] == 0
+    assert found["worst_untold"] <= 1
+    assert found["conversations"] >= 2
+
+
+def test_a_kill_at_every_boundary_of_an_answer_loses_nothing() -> None:
+    """Mutants: as above, at every statement that reaches SQLite; and the conversation goes on to its end afterwards."""
+    found = experiment("boundaries", opening=False)
+    assert found["kills"] > 40
+    assert {k: found[k] for k in (*BROKEN, "unfinished")} == dict.fromkeys((*BROKEN, "unfinished"), 0)
+
+
+def test_the_kills_catch_an_answer_before_its_commit() -> None:
+    """The control: the same kills must find what is told and not kept."""
+    assert experiment("boundaries", opening=False, lossy=True, first=25)["told_not_kept"] > 0
+
+
+def test_a_kill_at_every_boundary_of_an_opening_leaves_it_unpaid_or_spent() -> None:
+    """Mutants: the first threshold before the debit; a file that is usable without one; a debit without a file."""
+    found = experiment("boundaries", opening=True)
+    assert found["wrong"] == 0
+    assert min(found["unpaid"], found["spent"]) > 10
+    assert found["usable"] >= 1
+
+
+@pytest.mark.parametrize("processes", [2, 6])
+def test_processes_that_ask_at_once_share_the_positive_answers(processes: int) -> None:
+    """Mutants: BEGIN for BEGIN IMMEDIATE; `form` called outside the turn; steps read before it."""
+    found = experiment("race", processes=processes, count=40)
+    assert (found["steps"], found["told"], found["failures"]) == (80, 80, 0)
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)

@@ -1,0 +1,55 @@
+"""Conversations over the table of the wall: the number of records, far from its estimate (`high`) or near (`low`)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.curator import Conversation, Curator
+from sfumato.operators import Block, Dense
+from sfumato.privacy.accountant import ZcdpEvent
+from sfumato.privacy.conversing import Step, Terms
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.selection import Candidates, Epochs
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from support.wall import COUNTS, DOMAIN, TABLE
+
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+HASH = "0" * 64
+TERMS = Terms(Epochs(3, Fraction(20)), RoundedGaussian(Fraction(1, 100)))
+COST = TERMS.cost(ZcdpEvent)
+N = sum(COUNTS)
+
+
+def question(estimate: int = 0, weight: int = 1, coefficient: int = 1, penalty: int = 10) -> Candidates:
+    """The number of records, some times: `high` is far from it and `low` is not."""
+    public = (np.array([v], dtype=np.int64) for v in (estimate, weight, penalty))
+    return Candidates((Block((("a",),), (Dense(np.full((1, 5), coefficient)),)),), *public)
+
+
+def high(_: Sequence[Step]) -> Candidates:
+    return question()
+
+
+def low(_: Sequence[Step]) -> Candidates:
+    return question(estimate=N)
+
+
+def curator(ledger: sf.Ledger, source: Any = TABLE, domain: sf.Domain = DOMAIN, unit: PrivacyUnit = UNIT) -> Curator:
+    return Curator(source, domain, unit, ledger)
+
+
+def opened(ledger: sf.Ledger, store: Path | None, about: Any = None) -> Conversation:
+    return curator(ledger).converse(TERMS, COST, name="c", plan_hash=HASH, store=store, about=about)[0]
+
+
+def lines(store: Path, *columns: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(store)) as connection:
+        return connection.execute(f"SELECT {', '.join(columns)} FROM lines ORDER BY sequence").fetchall()

@@ -1,0 +1,38 @@
+"""Sessions over one small table, for tests of what they answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.curator import Conversation, Curator
+from sfumato.sessions.online import OnlineSession
+from sfumato.sessions.plans import SessionPlan
+
+DOMAIN = sf.Domain({"x": sf.Integers(0, 15), "y": sf.Categories(["a", "b", "c"])})
+RECORDS = 100_000
+TABLE = np.random.default_rng(0).multinomial(RECORDS, np.random.default_rng(1).dirichlet(np.full(48, 0.4)))
+COUNTS = TABLE.reshape(16, 3)
+GENEROUS = sf.gdp(8)
+SURE = 1e-11  # the probability with which a bound may fail in a test
+
+
+def opened(neighbours: str = "replace-one", budget: sf.Budget = GENEROUS, **options: Any) -> OnlineSession:
+    given: dict[str, Any] = {"ledger": None, "questions": 200, "records": RECORDS, **options}
+    found = sf.session(sf.Histogram(TABLE), DOMAIN, budget, neighbours=neighbours, **given)
+    assert isinstance(found, OnlineSession)
+    return found
+
+
+def stored(folder: Path, **options: Any) -> tuple[OnlineSession, Path]:
+    sf.Ledger.create(folder / "budget.db", total=GENEROUS)
+    place = folder / "desk.session"
+    return opened(ledger=folder / "budget.db", store=place, **options), place
+
+
+def conversing(plan: SessionPlan, table: np.ndarray) -> Conversation:
+    curator = Curator(sf.Histogram(table), DOMAIN, plan.unit, sf.Ledger.in_memory(GENEROUS))
+    return curator.converse(plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)[0]
