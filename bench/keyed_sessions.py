@@ -71,7 +71,7 @@ def again(rng: np.random.Generator) -> None:
         options: dict[str, Any] = {"neighbours": "add-remove", "mechanism": "histogram", "store": store}
         sf.session(source, KEYS, PURE, ledger=Path(folder) / "l.db", **options).ask(np.arange(10**6))
         began = time.process_time()
-        session = sf.resume_session(store, source, Path(folder) / "l.db")
+        session = sf.resume_session(store, Path(folder) / "l.db", source)
         resumed = time.process_time() - began
         began = time.process_time()
         for _ in range(1000):

@@ -35,6 +35,7 @@ __all__ = [
     "is_beside",
     "pack",
     "read_document",
+    "rebuild",
     "storable",
     "sync_folder",
     "unpack",
@@ -174,6 +175,15 @@ def _decode(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")
     body = {key: _decode(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}
     return cls(**body)
+
+
+def rebuild(value: object) -> Any:
+    """The value built anew by the library's own constructors, with arrays of its own. Raises InvalidInput.
+
+    Whoever keeps the arrays that were given cannot change it any more.
+    """
+    tree, arrays = encode(value)
+    return decode(tree, {key: np.array(array, order="C") for key, array in arrays.items()})
 
 
 def fingerprint(value: object) -> str:

@@ -46,8 +46,16 @@ class Course(Protocol):
     @property
     def knocks(self) -> tuple[Knock, ...]: ...
 
+    @property
+    def total_known(self) -> bool:
+        """Whether the number of records is public, so that it is read for nothing."""
+        ...
 
-@storable
+    def bound(self, plan: CoursePlan) -> CourseBound | None:
+        """What is proved of the answers before data, from the plan alone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CourseBound:
     """Proved before data: but with probability `failure`, no answer of `model` is off by more than `largest`."""
@@ -74,7 +82,6 @@ class CoursePlan:
     price: Event
     course: Any
     records: int | None = None
-    bound: CourseBound | None = None
     rmse: float | None = None
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
@@ -83,6 +90,11 @@ class CoursePlan:
     def knocks(self) -> tuple[Knock, ...]:
         """All looks, with the price of each."""
         return self.course.knocks
+
+    @functools.cached_property
+    def bound(self) -> CourseBound | None:
+        """What is proved of the answers before data; found anew from the plan, never read from a file."""
+        return self.course.bound(self)
 
     @property
     def slack(self) -> Fraction:
@@ -180,7 +192,8 @@ class CoursePlan:
         sure = f"{1 - self.bound.failure:.0%}"
         most = f"{self.bound.largest:,.4g} {self.main_unit}"
         empty = "" if self.records is None or self.bound.largest < self.records else ", which says nothing here"
-        return f"with probability {sure} no answer of {self.bound.model} is off by more than {most}{empty}"
+        of = "" if self.records is None else f" where there are {self.records:,} records"
+        return f"with probability {sure} no answer of {self.bound.model} is off by more than {most}{of}{empty}"
 
     def __str__(self) -> str:
         return self.explain()

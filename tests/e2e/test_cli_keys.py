@@ -48,7 +48,8 @@ def test_a_stored_session_is_asked_for_keys(kind: str, tmp_path: Path) -> None:
         store=tmp_path / "s.db",
     )
     answer = made.ask([heavy, light])
-    asked = run("session", "ask", tmp_path / "s.db", "--key", heavy, "--key", light, "--json")
+    ask = ("session", "ask", tmp_path / "s.db", "--ledger", tmp_path / "l.db")
+    asked = run(*ask, "--key", heavy, "--key", light, "--json")
     assert asked.exit_code == 0, asked.output
     found = json.loads(asked.output)
     assert (found["answer"], found["low"], found["guaranteed"]) == (answer.value, answer.low, True)
@@ -57,9 +58,9 @@ def test_a_stored_session_is_asked_for_keys(kind: str, tmp_path: Path) -> None:
     assert "keys" in shown.output
     assert shown.exit_code == 0
     for wrong in (["age > 5"], [], ["age > 5", "--key", heavy]):
-        assert run("session", "ask", tmp_path / "s.db", *wrong).exit_code != 0
+        assert run(*ask, *wrong).exit_code != 0
     if kind == "integer":
-        assert run("session", "ask", tmp_path / "s.db", "--key", "x").exit_code != 0
+        assert run(*ask, "--key", "x").exit_code != 0
 
 
 def test_the_road_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

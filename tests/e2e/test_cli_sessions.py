@@ -25,6 +25,7 @@ OPEN = (
     "-o",
     "desk.session",
 )
+ASK = ("session", "ask", "desk.session", "--ledger", "budget.db")
 
 
 def test_open_ask_status(run: Run) -> None:
@@ -38,7 +39,7 @@ def test_open_ask_status(run: Run) -> None:
 
     hows: list[str] = []
     for age in [*range(10, 100, 10), 0]:
-        found = json.loads(run("session", "ask", "desk.session", f"age >= {age}", "--json").out)
+        found = json.loads(run(*ASK, f"age >= {age}", "--json").out)
         hows.append(found["how"])
         assert found["question"] == f"age >= {age}"
         assert found["guaranteed"] == (found["how"] != "exhausted")
@@ -47,8 +48,11 @@ def test_open_ask_status(run: Run) -> None:
     assert state["hard"] == hows.count("measured") <= 3
     assert state["questions"] == len(hows) - hows.count("exhausted")
     assert state["exhausted"] == ("exhausted" in hows)
-    text = run("session", "ask", "desk.session", "age >= 50").out.splitlines()
+    text = run(*ASK, "age >= 50").out.splitlines()
     assert text[0].split() == ["question", "answer", "low", "high", "how", "guaranteed"]
+    anchor = json.loads(run(*ASK, "age >= 50", "--json").out)["anchor"]
+    assert anchor == json.loads(run("session", "status", "desk.session", "--json").out)["anchor"]
+    assert run(*ASK, "age >= 50", "--anchor", anchor).code == 0
     assert "updates left" in run("session", "status", "desk.session").out
     assert sf.Ledger("budget.db").entries() == spent
 
@@ -57,17 +61,20 @@ def test_what_is_refused_costs_nothing(run: Run) -> None:
     assert run(*OPEN).code == 0
     before = Path("desk.session").read_bytes()
     spent = sf.Ledger("budget.db").spent
-    for command, words in (
+    for command, *words in (
         (OPEN, "exists"),
         ((*OPEN[:-1], "other.session"), "desk"),
         ((*OPEN[:-4], "--name", "two", "-o", "two.session", "--alpha", "much"), "--alpha"),
         ((*OPEN[:-4], "--name", "two", "-o", "two.session", "--mechanism", "magic"), "mechanism"),
-        (("session", "ask", "desk.session", "agee > 3"), "agee"),
-        (("session", "ask", "desk.session", "age > 9", "--source", "nothing.csv"), "nothing.csv"),
-        (("session", "ask", "spec.toml", "age > 9"), "spec.toml"),
+        ((*ASK, "agee > 3"), "agee"),
+        ((*ASK, "age > 9", "--source", "nothing.csv"), "nothing.csv"),
+        (("session", "ask", "spec.toml", "age > 9", "--ledger", "budget.db"), "spec.toml"),
+        (("session", "ask", "desk.session", "age > 9"), "--ledger", "not believed"),
+        ((*ASK, "age > 9", "--anchor", f"9:{'0' * 64}"), "rolled back"),
+        ((*ASK, "age > 9", "--anchor", "much"), "anchor"),
         (("session", "status", "budget.db"), "budget.db"),
     ):
-        refused(run(*command), words)
+        refused(run(*command), *words)
     assert Path("desk.session").read_bytes() == before
     assert sf.Ledger("budget.db").spent == spent
     assert not Path("two.session").exists()
@@ -84,7 +91,7 @@ def test_a_histogram_is_a_folder_that_answers_all(run: Run) -> None:
 @pytest.mark.parametrize("updates", [4])
 def test_many_askers_never_get_more_than_was_paid(run: Run, updates: int) -> None:
     assert run(*OPEN, "--updates", updates, "--threshold", 1).code == 0
-    sessions = [sf.resume_session("desk.session") for _ in range(4)]
+    sessions = [sf.resume_session("desk.session", "budget.db") for _ in range(4)]
 
     def ask(i: int) -> str:
         return sessions[i % 4].ask(f"age >= {10 * (i % 10)}").how

@@ -23,6 +23,7 @@ from sfumato.privacy.keyed import KeyQuestion
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.sessions import opening
 from sfumato.sessions.keyplans import plan_sparse
 from sfumato.sketches import Listed
 from support.wall import Untouchable
@@ -127,7 +128,7 @@ def test_a_stored_session_goes_on_and_can_be_published(tmp_path: Path) -> None:
     with pytest.raises(sf.WorkloadError, match="no key"):
         first.release()
     answers = [first.ask([5]), first.ask([5, 8]), first.ask([8, 10])]
-    again = sf.resume_session(tmp_path / "s.db")
+    again = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db")
     assert [again.ask([5]), again.ask([5, 8]), again.ask([8, 10])] == answers
     assert again.ask([9]).value == pytest.approx(20, abs=40)
     status = sf.session_status(tmp_path / "s.db")
@@ -138,8 +139,10 @@ def test_a_stored_session_goes_on_and_can_be_published(tmp_path: Path) -> None:
     anchor = sf.session_status(tmp_path / "s.db")["anchor"]
     (tmp_path / "s.db").write_bytes(before)
     with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
-        sf.resume_session(tmp_path / "s.db", anchor=anchor)
-    again = sf.resume_session(tmp_path / "s.db", anchor=status["anchor"])
+        sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", anchor=anchor)
+    again = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", anchor=status["anchor"])
+    assert again.anchor == status["anchor"]
+    assert session("histogram").anchor is None
     assert (ledger.spent, ledger.unreleased()) == (1, ())
     released = again.release()
     released.save(tmp_path / "r")
@@ -152,7 +155,33 @@ def test_a_stored_session_goes_on_and_can_be_published(tmp_path: Path) -> None:
         found.ask([11])
     pd.DataFrame({"key": np.repeat([5, 9], [3000, 21])}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(sf.SourceError, match="not the one"):
-        sf.resume_session(tmp_path / "s.db")
+        sf.resume_session(tmp_path / "s.db", tmp_path / "l.db")
+
+
+@pytest.mark.parametrize("mechanism", ["histogram", "sparse-mw"])
+def test_a_file_put_back_while_it_is_resumed_is_found(
+    mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: an anchor that is held against the first reading alone."""
+    ledger, store = tmp_path / "l.db", tmp_path / "s.db"
+    sf.Ledger.create(ledger, total=PURE)
+    sizes = {"records": 100_000, "size": 2} if mechanism == "sparse-mw" else {}
+    made = session(mechanism, ledger=ledger, store=store, **sizes)
+    made.ask([5])
+    old, before = store.read_bytes(), made.anchor
+    made.ask([6])
+    assert made.anchor == sf.session_status(store)["anchor"] != before
+    read = opening.histogram_minutes if mechanism == "histogram" else opening.minutes
+
+    def late(*given: Any) -> Any:
+        found = read(*given)
+        store.write_bytes(old)
+        return found
+
+    monkeypatch.setattr(opening, read.__name__, late)
+    with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
+        sf.resume_session(store, ledger, DATA, anchor=made.anchor)
+    assert sf.resume_session(store, ledger, DATA, anchor=before).anchor == before
 
 
 # ---- sparse multiplicative weights -----------------------------------------------------------------------------------
@@ -217,7 +246,7 @@ def test_sparse_weights_answer_within_what_they_promise(tmp_path: Path) -> None:
         keys = np.unique([heavy[i % 3], *RNG.choice(COUNTED, 8), *RNG.integers(0, 2**60, 8)])[:20]
         truth = int(COUNTS[np.isin(COUNTED, keys)].sum())
         if i == 30:
-            made = sf.resume_session(tmp_path / "s.db", DATA)
+            made = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", DATA)
         answer = made.ask(keys)
         asked.append(answer)
         assert answer.guaranteed

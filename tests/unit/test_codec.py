@@ -15,10 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.codec import decode, encode, fingerprint, read_document, storable, write_atomically, write_document
+from sfumato.codec import (
+    decode,
+    encode,
+    fingerprint,
+    read_document,
+    rebuild,
+    storable,
+    write_atomically,
+    write_document,
+)
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
 from sfumato.operators import Dense, Identity, Kronecker
+from sfumato.operators.toeplitz import Toeplitz
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 plain = (
@@ -69,6 +79,19 @@ def test_values_come_back(value: Any) -> None:
     tree, arrays = encode(value)
     assert arrays == {}
     assert alike(decode(json.loads(json.dumps(tree, allow_nan=False)), arrays), value)
+
+
+def test_what_is_rebuilt_shares_no_memory_with_what_was_given() -> None:
+    """Mutants: arrays taken by reference, by the codec or an operator, which the caller could change after a check."""
+    given = np.arange(3)
+    own, view = rebuild((given, given[::-1]))
+    toeplitz = Toeplitz(given, given)
+    held = (toeplitz.coefficients, toeplitz.multiples, rebuild(toeplitz).coefficients)
+    for array in (own, view, *held):
+        assert not array.flags.writeable
+        assert not any(np.shares_memory(array, other) for other in (given, toeplitz.coefficients) if other is not array)
+    given[:] = 9
+    assert (own.tolist(), view.tolist(), [a.tolist() for a in held]) == ([0, 1, 2], [2, 1, 0], [[0, 1, 2]] * 3)
 
 
 def test_whole_numbers_of_any_length_come_back() -> None:

@@ -136,7 +136,7 @@ def open_(
     \b
     Example:
       sfumato keys open items.csv --column item --neighbours add-remove --epsilon 1 --ledger l.db --name desk -o desk.db
-      sfumato session ask desk.db --key 5 --key 17
+      sfumato session ask desk.db --key 5 --key 17 --ledger l.db
     """
     from sfumato.sessions import session
 
@@ -153,7 +153,8 @@ def open_(
             person=person,
             rows_per_person=rows_per_person,
         )
-    typer.echo(f"{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} --key KEY [--key KEY ...]")
+    asking = f"sfumato session ask {out} --ledger {ledger} --key KEY [--key KEY ...]"
+    typer.echo(f"{opened.explain()}\n\nKept in {out}. To ask: {asking}")
 
 
 def read_keys(given: list[str], keys: Keys) -> list[str] | list[int]:

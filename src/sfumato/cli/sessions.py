@@ -40,7 +40,7 @@ def open_(
     \b
     Example:
       sfumato session open people.toml --ledger budget.db --name desk -o desk.session
-      sfumato session ask desk.session "age >= 65 and sex == 'female'"
+      sfumato session ask desk.session "age >= 65 and sex == 'female'" --ledger budget.db
     """
     from sfumato.sessions import session
     from sfumato.specs import read_spec
@@ -71,7 +71,8 @@ def open_(
     if as_json:
         print_json(opened.status() | {"store": str(out)})
         return
-    typer.echo(f'{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} "PREDICATE"')
+    paid = "" if out.is_dir() else f" --ledger {ledger}"
+    typer.echo(f'{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} "PREDICATE"{paid}')
 
 
 @commands.command()
@@ -84,21 +85,27 @@ def ask(
         list[str] | None, typer.Option(metavar="KEY", help="In a session over keys: one of the keys; repeat it.")
     ] = None,
     source: Annotated[str | None, typer.Option(metavar="TABLE", help="Default: the one it was opened on.")] = None,
-    ledger: Annotated[Path | None, typer.Option(metavar="LEDGER", help="Default: the one that paid.")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="LEDGER", help="The one that paid; required but for a folder, which is public."),
+    ] = None,
+    anchor: Annotated[
+        str | None, typer.Option(metavar="ANCHOR", help="As an earlier answer or status had it: finds a file put back.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Answer one question. The budget was paid at the opening; a hard question uses up one update.
 
     \b
     Example:
-      sfumato session ask desk.session "age >= 65"
-      sfumato session ask urls.session --key example.org --key example.com
+      sfumato session ask desk.session "age >= 65" --ledger budget.db
+      sfumato session ask urls.session --key example.org --ledger keys.db
     """
     from sfumato.frames import Frame
     from sfumato.sessions import KeySession, resume_session
 
     with busy("asking"):
-        opened = resume_session(store, source, ledger)
+        opened = resume_session(store, ledger, source, anchor=anchor)
         over_keys = isinstance(opened, KeySession)
         if not (predicate if key is None else key) or (key is not None) != over_keys or (predicate and key):
             raise InvalidInput(f"this session is asked {'for its keys, with --key' if over_keys else 'a PREDICATE'}")
@@ -110,7 +117,8 @@ def ask(
     facts: dict[str, Any] = {"answer": answer.value, "low": answer.low, "high": answer.high}
     facts |= {"how": answer.how, "guaranteed": answer.guaranteed}
     if as_json:
-        print_json({"question": key or predicate, **facts, "standard_error": answer.standard_error})
+        facts |= {"standard_error": answer.standard_error, "anchor": opened.anchor}
+        print_json({"question": key or predicate, **facts})
         return
     typer.echo(str(Frame({"question": [", ".join(key or [predicate or ""])], **{k: [v] for k, v in facts.items()}})))
 

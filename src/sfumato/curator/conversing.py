@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from sfumato.curator.filed import FileTranscript, Opening, check_place
+from sfumato.curator.filed import FileTranscript, Opening, check_place, check_plan_hash
 from sfumato.curator.transcript import MemoryTranscript, Transcript
 from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.accountant import Event
@@ -54,6 +54,10 @@ class Holder(Protocol):
     def digest(self, key: bytes) -> str:
         """A hash, keyed, of the opened table, by which one that changed is told. Private."""
         ...
+
+
+class _Unformed(Exception):
+    """No question came; the turn is undone."""
 
 
 class Conversation:
@@ -123,12 +127,19 @@ class Conversation:
         return step
 
     def _turn(self, form: Callable[[Sequence[Step]], Any]) -> Step | None:
-        with self._transcript.turn() as turn:
+        step: Step | None = None
+        raised: Exception | None = None
+        with suppress(_Unformed), self._transcript.turn() as turn:
             vector = turn.standing.vector
             vector.check_open()
-            question = self._holder.admit(form(turn.standing.steps), self.terms)
+            try:
+                formed = form(turn.standing.steps)
+            except Exception as error:
+                # passed on as it is, and not read as an error of the file
+                raised = error
+                raise _Unformed from None
+            question = self._holder.admit(formed, self.terms)
             self._alone()  # `form` may have forked
-            step: Step | None = None
             with suppress(Exception):  # what failed, and its text, may depend on the data
                 exact = self._holder.exact(question)
                 (score,) = question.scores([exact])
@@ -138,6 +149,8 @@ class Conversation:
                 turn.close()
             else:
                 turn.write(step, vector)
+        if raised is not None:
+            raise raised
         return step
 
     def _alone(self) -> None:
@@ -172,6 +185,7 @@ def converse(
     """
     if not isinstance(terms, Terms) or not terms.fits(price):
         raise PlanError("the conversation costs more than the price it states; it is refused")
+    check_plan_hash(plan_hash)
     if store is None:
         ledger.expect(name, plan_hash, price)
         holder.open()

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import decode, encode
+from sfumato.codec import rebuild
 from sfumato.curator.conversing import Conversation, converse, resume
 from sfumato.curator.counting import Counts, check_countable
+from sfumato.curator.filed import check_plan_hash
 from sfumato.curator.selecting import TableHolder, answers, check_candidates
 from sfumato.curator.sources import open_source
 from sfumato.domain import Domain
@@ -106,6 +107,7 @@ class Curator:
         """
         blocks, noise, price = _own((tuple(blocks), noise, price))
         self._check(blocks, noise, price, stated)
+        check_plan_hash(plan_hash)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
         values = _rooms(blocks, folder)
@@ -137,6 +139,7 @@ class Curator:
         """
         candidates, (price,) = self._scored(candidates), _own((price,))
         rate = selection_rate(score_sensitivity(candidates, self._sizes(), self._unit), price)
+        check_plan_hash(plan_hash)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
         receipt = self._ledger.debit(name, plan_hash, price)
@@ -191,6 +194,7 @@ class Curator:
         """
         (price,) = _own((price,))
         Account(price)  # refuses what does not add up
+        check_plan_hash(plan_hash)
         self._ledger.expect(name, plan_hash, price)
         counts = self._open()
         receipt = self._ledger.debit(name, plan_hash, price)
@@ -348,7 +352,7 @@ def _own(values: tuple[Any, ...]) -> tuple[Any, ...]:
     Privacy rests on what operators, laws and units say of themselves, so nobody else's are believed.
     """
     try:
-        return decode(*encode(values))
+        return rebuild(values)
     except InvalidInput as error:
         raise PlanError(
             f"only the library's own operators, noise laws, prices and domains are measured: {error}"

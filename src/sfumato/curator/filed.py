@@ -16,6 +16,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from sfumato.privacy.conversing import SparseVector, Step, Terms
 from sfumato.privacy.files import FileStore, Format, Row, check_anchor, check_header, check_whole, refusal
 from sfumato.privacy.ledger import Receipt
 
-__all__ = ["FileTranscript", "Opening", "check_place"]
+__all__ = ["FileTranscript", "Opening", "check_place", "check_plan_hash"]
 
 _NOTICE = (
     "Private to the custodian: this file holds the secret noise of a running conversation. Keep it unreadable for "
@@ -109,6 +110,15 @@ def check_place(store: str | os.PathLike[str]) -> Path:
     return path
 
 
+def check_plan_hash(plan_hash: object) -> None:
+    """What the debit of a door bears; a file's is followed by ':' and the file's own hash, so no caller states a ':'.
+
+    Otherwise a debit without a file could pay for one that an opening cut short left behind. Raises InvalidInput.
+    """
+    if isinstance(plan_hash, str) and str.find(plan_hash, ":") >= 0:
+        raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
+
+
 class FileTranscript:
     """A transcript in a file that threads and processes share, read again before every turn.
 
@@ -119,12 +129,6 @@ class FileTranscript:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = FileStore(Path(path), FORMAT)
-        mode = self._file.path.stat().st_mode & 0o777
-        if os.name == "posix" and mode & 0o077:
-            raise LedgerError(
-                f"{path} is open to others (mode {mode:o}), and its noise is secret; if nobody has read it, take their "
-                "rights away with chmod 600"
-            )
         self.paid: tuple[int, str] | None = None
         self._standing: Standing | None = None
         with self._file.transaction(write=False) as connection:
@@ -193,9 +197,11 @@ class FileTranscript:
 
     def pay(self, receipt: Receipt, vector: SparseVector) -> None:
         """Write the receipt down, and the first threshold."""
-        with self._file.transaction(write=True) as connection:
+        rows: list[Row] = []
+        with self._file.transaction(write=True, then=partial(self._follow, rows)) as connection:
             self._catch_up(connection)
-            self._append(connection, "paid", pack((receipt.sequence, receipt.anchor)), None, vector.threshold)
+            body = pack((receipt.sequence, receipt.anchor))
+            rows.append(self._append(connection, "paid", body, None, vector.threshold))
 
     def standing(self) -> Standing:
         """What was said so far. Raises LedgerError for a conversation that was not paid for."""
@@ -207,25 +213,27 @@ class FileTranscript:
     @contextmanager
     def turn(self) -> Generator[Turn]:
         """One turn at a time, of all threads and processes; it is on stable storage when the block has ended."""
-        with self._file.transaction(write=True) as connection:
+        rows: list[Row] = []  # what the file has shown for good is known from then on: it cannot be put back unseen
+        with self._file.transaction(write=True, then=partial(self._follow, rows)) as connection:
             standing = self._catch_up(connection)
             if standing is None:
                 raise LedgerError(f"{self._file.path}: this conversation was never opened; open another")
-            yield _FileTurn(self, connection, standing)
+            yield _FileTurn(self, connection, standing, rows)
 
-    def add(self, connection: sqlite3.Connection, step: Step | None, threshold: int) -> None:
+    def add(self, connection: sqlite3.Connection, step: Step | None, threshold: int) -> Row:
         """A line for a step, or for the end of the conversation."""
         if step is None:
-            self._append(connection, "ended", b"", None, threshold)
-        else:
-            self._append(connection, "above" if step.above else "below", pack(step.question), step.answer, threshold)
+            return self._append(connection, "ended", b"", None, threshold)
+        kind = "above" if step.above else "below"
+        return self._append(connection, kind, pack(step.question), step.answer, threshold)
 
-    def _append(self, connection: sqlite3.Connection, kind: str, body: bytes, answer: int | None, t: int) -> None:
+    def _append(self, connection: sqlite3.Connection, kind: str, body: bytes, answer: int | None, t: int) -> Row:
         numbers = ("" if n is None else f"{n:+d}" for n in (answer, t))
         facts = (len(self._hashes), kind, body, *(text.ljust(_WIDTH) for text in numbers))
         previous = self._hashes[-1]
         row = (*facts, previous, _digest(self._key, previous, facts))
         connection.execute(f"INSERT INTO lines VALUES ({', '.join('?' * len(_LINE))})", row)
+        return row
 
     def _read(self) -> Standing | None:
         with self._file.transaction(write=False) as connection:
@@ -275,16 +283,18 @@ class FileTranscript:
 
 
 class _FileTurn:
-    __slots__ = ("_connection", "_transcript", "standing")
+    __slots__ = ("_connection", "_rows", "_transcript", "standing")
 
-    def __init__(self, transcript: FileTranscript, connection: sqlite3.Connection, standing: Standing) -> None:
-        self._transcript, self._connection, self.standing = transcript, connection, standing
+    def __init__(
+        self, transcript: FileTranscript, connection: sqlite3.Connection, standing: Standing, rows: list[Row]
+    ) -> None:
+        self._transcript, self._connection, self.standing, self._rows = transcript, connection, standing, rows
 
     def write(self, step: Step, vector: SparseVector) -> None:
-        self._transcript.add(self._connection, step, vector.threshold)
+        self._rows.append(self._transcript.add(self._connection, step, vector.threshold))
 
     def close(self) -> None:
-        self._transcript.add(self._connection, None, self.standing.vector.threshold)
+        self._rows.append(self._transcript.add(self._connection, None, self.standing.vector.threshold))
 
 
 def _digest(key: bytes, previous: str, facts: Sequence[object]) -> str:

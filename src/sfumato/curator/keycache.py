@@ -56,6 +56,11 @@ class NoisyCache(Protocol):
 
     known: NoisyCounts
 
+    @property
+    def anchor(self) -> str | None:
+        """By which a file that was put back is found; None in memory."""
+        ...
+
     def extend(self, elements: Words, draw: Draw) -> None:
         """Have the counts of sorted distinct keys in `known`, on stable storage; `draw` those that nobody has drawn.
 
@@ -68,6 +73,8 @@ class MemoryCache:
     """Noisy counts of one process."""
 
     __slots__ = ("known",)
+
+    anchor: str | None = None
 
     def __init__(self) -> None:
         self.known = NoisyCounts()
@@ -111,6 +118,11 @@ class LazyHistogram:
             if not inside.all():
                 raise NotWritten("some keys were not counted; please report this as an error of the library")
             return known.values[place]
+
+    @property
+    def anchor(self) -> str | None:
+        """Kept elsewhere, it finds a file that was put back; None for a histogram in memory."""
+        return self._cache.anchor
 
     @property
     def shown(self) -> tuple[Words, Integers]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.codec import decode, encode
+from sfumato.codec import rebuild
 from sfumato.curator.conversing import Conversation, converse, resume
-from sfumato.curator.filed import check_place
+from sfumato.curator.filed import check_place, check_plan_hash
 from sfumato.curator.keycache import LazyHistogram, MemoryCache
 from sfumato.curator.keyholder import KeyHolder
 from sfumato.curator.keys import KeyTable, open_keys
@@ -66,6 +66,7 @@ class KeyCurator:
         stability = None if stability is None else _own(stability, Stability)
         if not costs_at_most(key_map, noise, stability, self._unit, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
+        check_plan_hash(plan_hash)
         nothing = np.zeros(0, dtype=np.int64)
         key_map.apply(nothing.view(np.uint64), nothing)
         self._ledger.expect(name, plan_hash, price)
@@ -108,6 +109,7 @@ class KeyCurator:
         """
         noise, price, about = _own(noise, NoiseLaw), _own(price, Event), _own(about, object)
         self._afford(noise, price)
+        check_plan_hash(plan_hash)
         if store is None:
             self._ledger.expect(name, plan_hash, price)
             table = self._open()
@@ -213,7 +215,7 @@ def _rest(table: KeyTable, heavy: Words, shown: Integers) -> tuple[Words, Intege
 def _own(value: Any, kind: Any) -> Any:
     """The same value built anew by the library's own constructors; foreign classes are refused."""
     try:
-        built = decode(*encode(value))
+        built = rebuild(value)
     except InvalidInput as error:
         raise PlanError(f"only the library's own keys, maps, noise laws and prices are measured: {error}") from None
     if not isinstance(built, kind):

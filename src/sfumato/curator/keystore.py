@@ -17,7 +17,7 @@ import numpy as np
 
 from sfumato.codec import pack, storable, unpack
 from sfumato.curator.keycache import Draw, NoisyCounts
-from sfumato.errors import InvalidInput, LedgerCorrupted
+from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.files import FileStore, Format, check_anchor, check_header, check_whole, refusal
 from sfumato.privacy.noise import NoiseLaw
@@ -203,9 +203,10 @@ def histogram_minutes(store: Path, anchor: str | None = None) -> HistogramMinute
 
 
 def is_histogram(path: Path) -> bool:
-    """Whether a file says of itself that it is the file of a histogram; nothing is checked."""
+    """Whether a file says of itself that it is the file of a histogram; nothing else is checked."""
     try:
-        with path.open("rb") as handle:
-            return int.from_bytes(handle.read(72)[68:], "big") == FORMAT.application_id
-    except OSError:
+        # by SQLite: to open and close it would give up the locks that this process has on it
+        with FileStore(path, FORMAT).transaction(write=False) as connection:
+            return connection.execute("PRAGMA application_id").fetchone()[0] == FORMAT.application_id
+    except LedgerError:
         return False

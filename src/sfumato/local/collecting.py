@@ -13,25 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.codec import read_document, storable, write_document
-from sfumato.errors import InvalidInput
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
 from sfumato.intervals import check_confidence
 from sfumato.local.plans import LocalPlan
 from sfumato.local.records import cell_of
 from sfumato.operators.base import FloatArray
+from sfumato.privacy.budget import exact, readable
 from sfumato.privacy.local import draw_questions, randomized_response
 from sfumato.privacy.sampling import BitSource
 
 __all__ = ["LocalRelease", "collect", "load_local_release", "report_cells", "respond"]
 
 
-def respond(plan: LocalPlan, record: Any) -> int:
+def respond(plan: LocalPlan, record: Any, *, most: Any = None) -> int:
     """One person's report, made on the person's device: a whole number below `plan.outcomes`, to be sent as it is.
 
-    record: a mapping of the plan's attributes to values. Guarantee: epsilon-DP for any two records, by itself;
+    record: a mapping of the plan's attributes to values. most: the largest epsilon that the person agreed to; devices
+    should give it, as a plan comes from the server. Guarantee: epsilon-DP for any two records, by itself;
     calling it again spends epsilon again. Randomness is the operating system's.
+
+    Raises PlanError, before the record is looked at, for a plan whose epsilon is above `most`, InvalidInput for a
+    record without a cell.
     """
+    if most is not None and plan.epsilon > (limit := exact(most, "most")):
+        raise PlanError(
+            f"a report to this plan costs epsilon {readable(plan.epsilon)}, above the {readable(limit)} agreed to "
+            "(most=); nothing was reported"
+        )
     cell = cell_of(plan.workload.domain, plan.names, record)
     return int(report_cells(plan, np.array([cell], dtype=np.int64))[0])
 

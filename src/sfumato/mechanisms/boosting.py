@@ -88,6 +88,10 @@ class BoostingCourse:
             return (*out, Knock("the drawn queries, measured", self.rounds, self.measurement))
         return (*out, Knock("the drawn queries, measured, and first the total", self.rounds + 1, self.measurement))
 
+    def bound(self, plan: CoursePlan) -> None:
+        """None is known."""
+        return
+
     def draw(self, models: int) -> BoundedRangeEvent:
         """The price of one draw by the misses of so many models."""
         return BoundedRangeEvent(models * self.selection.epsilon)

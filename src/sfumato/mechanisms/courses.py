@@ -70,6 +70,8 @@ def check_course(plan: CoursePlan) -> None:
             raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
     if plan.mechanism not in COURSES or type(plan.course) is not COURSES[plan.mechanism].kind:
         raise PlanError(f"the plan has no course of {plan.mechanism!r}: it is damaged, plan again")
+    if plan.course.total_known is not plan.unit.total_is_public:
+        raise PlanError("the plan is wrong about whether the number of records is public: it is damaged, plan again")
     _ = plan.slack  # raises
 
 

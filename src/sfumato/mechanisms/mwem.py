@@ -80,6 +80,18 @@ class MwemCourse:
         what = "it, with its table where that costs no more" if self.whole else "it alone"
         return f"{self.rounds:,} rounds: select a query that the model answers badly, measure {what}; mend the model"
 
+    def bound(self, plan: CoursePlan) -> CourseBound | None:
+        """See `_bound`; where the number of records is known and errors of all queries weigh alike."""
+        work, unit, n = plan.workload, plan.unit, plan.records
+        if n is None or not unit.total_is_public:
+            return None
+        asked = Asked(work, unit, plan.price)
+        choices = _Choices(work, asked, whole=self.whole)
+        if choices.weighted:
+            return None
+        moves = score_sensitivity(choices.candidates(np.zeros(len(work))), asked.every, unit)
+        return _bound(plan, n, math.prod(asked.sizes), moves)
+
 
 def rounds_for(problem: Problem) -> int:
     """The public rule: 2 sqrt(n sqrt(rho)) with n the expected number of records, at least 1.
@@ -122,12 +134,10 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     looks = count + (not unit.total_is_public)
     measurement = measured_at(price, spent_on(price, selection, count), looks)
     course = MwemCourse(count, strategy is None, selection, measurement, unit.total_is_public)
-    proved = problem.records is not None and unit.total_is_public and not choices.weighted
-    bound = _bound(problem, course, cells, moves) if proved else None
-    return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records, bound)
+    return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records)
 
 
-def _bound(problem: Problem, course: MwemCourse, cells: int, moves: int) -> CourseBound:
+def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> CourseBound:
     """Of plain MWEM: one step p exp(4 d q) a round, d the noisy gap as a share of the records, whose number is known;
     any query may be selected again, all alike; answers are those of the average of the rounds' models.
 
@@ -136,8 +146,9 @@ def _bound(problem: Problem, course: MwemCourse, cells: int, moves: int) -> Cour
     of a selected query is within the slack of the exponential mechanism of the largest. Slack and noise are bounded
     in all rounds together, each with probability 1 - failure/2. [HLM12, HR10]
     """
-    n, rounds, k = problem.records or 1, course.rounds, len(problem.workload)
-    operators = [q.block.operator for q in problem.workload.blocks]
+    course: MwemCourse = plan.course
+    rounds, k = course.rounds, len(plan.workload)
+    operators = [q.block.operator for q in plan.workload.blocks]
     width = max(o.max_abs * (1 if o.nonnegative else 2) for o in operators)
     drift = n * width * math.sqrt(math.log(cells) / (2 * rounds))
     slack = 1 + 2 * moves / float(course.selection.epsilon) * math.log(2 * k * rounds / _FAILURE)

@@ -32,6 +32,10 @@ class Toeplitz(LinearOperator):
         given = (self.coefficients, self.multiples)
         if any(g.dtype != np.int64 or g.ndim != 1 for g in given) or len({len(g) for g in given}) != 1:
             raise WorkloadError("a Toeplitz operator takes one int64 coefficient and one int64 multiple per row")
+        for field, values in zip(("coefficients", "multiples"), given, strict=True):
+            own = np.array(values)
+            own.flags.writeable = False
+            object.__setattr__(self, field, own)
         if not len(self.coefficients) or int(self.multiples.min()) < 0:
             raise WorkloadError("a Toeplitz operator has at least one row, and no multiple of a row is negative")
         largest = self._largest

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import NoReturn
 
 from sfumato.codec import storable
 from sfumato.errors import BudgetError, BudgetExceeded
@@ -238,6 +239,9 @@ class Account:
             refuse_overspending(cost, self._remaining, self.currency)
             self._remaining -= cost
         return cost
+
+    def __reduce__(self) -> NoReturn:
+        raise BudgetError("an account can be neither copied nor pickled: two copies would spend twice")
 
     def __repr__(self) -> str:
         return f"<Account {self.total}: {readable(self._remaining)} of {self.currency} left>"

@@ -1,7 +1,8 @@
 """SQLite files that only grow, opened anew for every operation: the common ground of ledgers and conversations.
 
-A connection lives as long as one transaction. So a fork inherits none, threads share none, and no open
-file descriptor of this process is ever closed under another transaction's lock.
+A connection lives as long as one transaction. So a fork inherits none, threads share none. On POSIX, closing any
+descriptor of a file gives up all locks that the process has on it; SQLite alone keeps its own from doing so. So nothing
+but a `FileStore` opens such a file, not even to look at its first bytes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ Row = tuple[object, ...]
 BUSY_SECONDS = 30
 _ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 _OLDEST = (3, 37, 0)
+_PRIVATE = 0o600
 
 # Rollback journal, not WAL: the SQLite linked by many Pythons can lose WAL commits after a crash.
 _DURABLE = ("PRAGMA synchronous=EXTRA", "PRAGMA fullfsync=ON")
@@ -82,6 +84,12 @@ class FileStore:
             raise LedgerError(f"{path}: no {form.noun} is there ({_reason(error)}); {form.make}") from error
         if not self.path.is_file():
             raise LedgerError(f"{path} is a folder or a device; a {form.noun} is a file")
+        mode = self.path.stat().st_mode & 0o777
+        if os.name == "posix" and form.mode == _PRIVATE and mode & ~_PRIVATE:
+            raise LedgerError(
+                f"{path} is open to others (mode {mode:o}), and what it holds is secret; if nobody has read it, take "
+                "their rights away with chmod 600"
+            )
 
     @classmethod
     def create(cls, path: Path, form: Format, fill: Callable[[sqlite3.Connection], None]) -> FileStore:
@@ -115,15 +123,36 @@ class FileStore:
             leftover.unlink(missing_ok=True)
 
     @contextmanager
-    def transaction(self, write: bool) -> Generator[sqlite3.Connection]:
-        """Commits at the end of its block; any exception undoes it. Raises LedgerError, LedgerCorrupted."""
-        with (
-            _LOCK,
-            _translated(self.path, self.form),
-            closing(self._connect(write)) as connection,
-            _locked(connection, write),
-        ):
-            yield connection
+    def transaction(self, write: bool, then: Callable[[], object] | None = None) -> Generator[sqlite3.Connection]:
+        """Commits at the end of its block; any exception undoes it. Raises LedgerError, LedgerCorrupted.
+
+        `then` is called after the commit, before any other thread can begin.
+        """
+        with _LOCK:
+            with (
+                _translated(self.path, self.form),
+                closing(self._connect(write)) as connection,
+                _locked(connection, write),
+                self._sole(write),
+            ):
+                yield connection
+            if then is not None:
+                then()
+
+    @contextmanager
+    def _sole(self, write: bool) -> Generator[None]:
+        """Refuse to commit what others have written under: a lock that was lost is seen by eyes that cache nothing."""
+        if not write:
+            yield
+            return
+        with closing(self._open("ro")) as witness:
+            before = _version(witness)
+            yield
+            if _version(witness) != before:
+                raise LedgerError(
+                    f"{self.path} was written to during this turn, so its lock was lost; {self.form.undone}. Some code "
+                    "of this process opened and closed the file by itself: let nothing but sfumato open it"
+                )
 
     def _connect(self, write: bool) -> sqlite3.Connection:
         if write and self.path.stat().st_nlink > 1:
@@ -177,6 +206,12 @@ def _locked(connection: sqlite3.Connection, write: bool) -> Generator[None]:
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """A number that changes whenever another connection, of any process, has committed."""
+    ((number,),) = connection.execute("PRAGMA data_version").fetchall()
+    return number
 
 
 def make_tables(connection: sqlite3.Connection, form: Format) -> None:

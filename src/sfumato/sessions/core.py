@@ -40,6 +40,14 @@ class Session(ABC):
     def plan(self) -> Any:
         """What was decided before any data."""
 
+    @property
+    def anchor(self) -> str | None:
+        """How the store stands, in short: kept elsewhere and given to `sf.resume_session`, it finds one put back.
+
+        None where nothing that changes is kept.
+        """
+        return None
+
     @abstractmethod
     def status(self) -> dict[str, Any]:
         """How the session stands, as plain values. All of it is public."""

@@ -47,6 +47,14 @@ class KeySession(ABC):
     def plan(self) -> HistogramPlan | SparsePlan:
         """What was decided before any data."""
 
+    @property
+    def anchor(self) -> str | None:
+        """How the store stands, in short: kept elsewhere and given to `sf.resume_session`, it finds one put back.
+
+        None where nothing that changes is kept.
+        """
+        return None
+
     @abstractmethod
     def status(self) -> dict[str, Any]:
         """How the session stands, as plain values. All of it is public."""
@@ -88,6 +96,10 @@ class HistogramSession(KeySession):
     @property
     def plan(self) -> HistogramPlan:
         return self._plan
+
+    @property
+    def anchor(self) -> str | None:
+        return self._histogram.anchor
 
     def ask(self, keys: Asked, weights: ArrayLike | None = None, *, confidence: float = 0.95) -> SessionAnswer:
         """The sum of weights times counts of the keys (each once; weight 1 by default), in records.
@@ -180,6 +192,10 @@ class SparseSession(KeySession):
     @property
     def plan(self) -> SparsePlan:
         return self._plan
+
+    @property
+    def anchor(self) -> str | None:
+        return self._conversation.anchor
 
     @property
     def remaining(self) -> int:

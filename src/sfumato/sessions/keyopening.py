@@ -77,15 +77,15 @@ def open_sparse(asked: Request) -> KeySession:
     return SparseSession(plan, conversation)
 
 
-def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan) -> KeySession:
+def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None) -> KeySession:
     """Go on with a stored lazy histogram."""
-    histogram = KeyCurator(source, plan.keys, plan.unit, account).resume_histogram(store)
-    return HistogramSession(plan, histogram, _provenance(account, histogram_minutes(store).name))
+    histogram = KeyCurator(source, plan.keys, plan.unit, account).resume_histogram(store, anchor)
+    return HistogramSession(plan, histogram, _provenance(account, histogram_minutes(store, anchor).name))
 
 
-def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan) -> KeySession:
+def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan, anchor: str | None) -> KeySession:
     """Go on with stored sparse multiplicative weights."""
-    return SparseSession(plan, KeyCurator(source, plan.keys, plan.unit, account).resume(store))
+    return SparseSession(plan, KeyCurator(source, plan.keys, plan.unit, account).resume(store, anchor=anchor))
 
 
 def _provenance(account: Ledger, name: str) -> Provenance:

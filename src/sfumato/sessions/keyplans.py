@@ -96,6 +96,10 @@ class SparsePlan:
             raise PlanError(f"threshold must be a whole number of records from 1 up, not {self.threshold!r}")
         if self.terms.answer is None or self.terms.move != self.unit.rows_per_person:
             raise PlanError("the terms of this session are not for sets of keys")
+        if self.alpha is not None:
+            shape = _shape(self.size, self.records, self.questions, self.beta, self.unit)
+            if promised(shape, self.terms)[:2] != (self.alpha, self.threshold):
+                raise PlanError("these terms do not promise what the plan states; plan again")
 
     @property
     def mechanism(self) -> str:

@@ -62,6 +62,10 @@ class OnlineSession(Session):
         return self._plan
 
     @property
+    def anchor(self) -> str | None:
+        return self._conversation.anchor
+
+    @property
     def remaining(self) -> int:
         """Hard questions that can still be answered."""
         steps = self._conversation.steps

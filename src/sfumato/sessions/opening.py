@@ -110,7 +110,7 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
         raise PlanError(f"mechanism of a session over {type(domain).__name__} is one of {known}, not {mechanism!r}")
     if not isinstance(budget, Budget):
         raise PlanError("session needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
-    about = {"source": _text(source), "ledger": _text(ledger)}
+    about = {"source": _text(source)}
     asked = QUESTIONS if questions is None else questions
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     account = _opened(ledger)
@@ -158,22 +158,34 @@ def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are 
 
 
 def resume_session(
-    store: Place, source: Any = None, ledger: Place | Ledger | None = None, *, anchor: str | None = None
+    store: Place, ledger: Place | Ledger | None, source: Any = None, *, anchor: str | None = None
 ) -> Session | KeySession:
     """Go on with a session that was kept in a store; nothing is spent.
 
-    `source` and `ledger` default to the paths it was opened with. With an `anchor` kept from an earlier status, a file
-    that was put back to a state before it is refused. Raises InvalidInput, LedgerError or LedgerCorrupted
-    for a store or ledger that do not fit, SourceError for a table that cannot be loaded or that changed.
+    `ledger` is the one that paid, and is required: a file cannot be believed about who paid for it. None is for the
+    folder of a histogram over cells alone, which is public and looks at nothing more. `source` defaults to the path it
+    was opened with. With an `anchor` kept from earlier, a file that was put back to a state before it is refused.
+
+    Raises InvalidInput, LedgerError or LedgerCorrupted for a store or ledger that do not fit, SourceError for a table
+    that cannot be loaded or that changed.
     """
     if Path(store).is_dir():
+        if anchor is not None:
+            raise InvalidInput(f"{store} is a release, which never changes, and has no anchor; leave anchor out")
         return _histogram(load_release(store))
+    account = _opened(ledger)
+    if account is None:
+        raise InvalidInput(
+            f"which ledger paid for {store}? Name it (ledger=, --ledger): the file answers from your table, and is not "
+            "believed about who paid, for whoever made it could name a ledger of their own"
+        )
+    # looked at twice, here and by the curator: with an anchor both are of one file
     _, about = _kept(store, anchor)
-    table, account = (about["source"] if source is None else source), _opened(ledger or about["ledger"])
-    if table is None or account is None:
-        raise InvalidInput(f"{store} does not remember its {'table' if table is None else 'ledger'}; name it")
+    table = about.get("source") if source is None else source
+    if table is None:
+        raise InvalidInput(f"{store} does not remember its table; name it")
     plan = about["plan"]
-    return KEPT[type(plan)].resume(Path(store), table, account, plan)
+    return KEPT[type(plan)].resume(Path(store), table, account, plan, anchor)
 
 
 def session_status(store: Place) -> dict[str, Any]:
@@ -181,9 +193,9 @@ def session_status(store: Place) -> dict[str, Any]:
     if Path(store).is_dir():
         return _histogram(load_release(store)).status()
     found, about = _kept(store)
-    own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor, "ledger": about["ledger"]}
+    own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor}
     plan = about["plan"]
-    return KEPT[type(plan)].describe(plan, found) | own | {"source": about["source"]}
+    return KEPT[type(plan)].describe(plan, found) | own | {"source": about.get("source")}
 
 
 def _kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramMinutes, dict[str, Any]]:
@@ -194,8 +206,8 @@ def _kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramM
     return found, found.about
 
 
-def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan) -> Session:
-    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store))
+def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan, anchor: str | None) -> Session:
+    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store, anchor=anchor))
 
 
 def _open_online(asked: Request) -> Session:
@@ -298,9 +310,10 @@ OPENERS: dict[tuple[type, str], Callable[[Request], Session | KeySession]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a session kept in a file goes on, from (file, source, ledger, plan), and how it stands, from its minutes."""
+    """How a session kept in a file goes on, from (file, source, ledger, plan, anchor), and how it stands, from
+    its minutes."""
 
-    resume: Callable[[Path, Any, Ledger, Any], Session | KeySession]
+    resume: Callable[[Path, Any, Ledger, Any, str | None], Session | KeySession]
     describe: Callable[[Any, Any], dict[str, Any]]
 
 

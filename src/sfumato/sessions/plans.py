@@ -64,8 +64,11 @@ class SessionPlan:
             raise PlanError(f"threshold must be a whole number of records from 1 up, not {self.threshold!r}")
         if self.terms.answer is None or self.terms.move != self.shape.move:
             raise PlanError("the terms of this session are not for questions of its span")
-        if self.growing and self.alpha is not None:
-            raise PlanError("updates that are promised to last need no growing threshold")
+        if self.alpha is not None:
+            if self.growing:
+                raise PlanError("updates that are promised to last need no growing threshold")
+            if promised(self.shape, self.terms)[:2] != (self.alpha, self.threshold):
+                raise PlanError("these terms do not promise what the plan states; plan again")
 
     @property
     def mechanism(self) -> str:

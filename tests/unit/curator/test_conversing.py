@@ -81,7 +81,8 @@ def test_a_step_is_committed_and_synced_before_it_is_given(
     asked.ask(form)
     at = {text: i for i, text in enumerate(statements)}
     assert at["PRAGMA synchronous=EXTRA"] < at["BEGIN IMMEDIATE"] < at["FORM"]
-    assert [t.split()[0] for t in statements[-2:]] == ["INSERT", "COMMIT"]
+    assert [t.split()[0] for t in statements[-3:]] == ["INSERT", "PRAGMA", "COMMIT"]
+    assert statements[-2] == "PRAGMA data_version"  # nobody else has written
     with closing(genuine(store)) as other:
         assert other.execute("SELECT kind FROM lines").fetchall() == [("paid",), ("above",)]
 

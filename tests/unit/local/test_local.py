@@ -252,3 +252,15 @@ def test_partitions_are_kept_once() -> None:
 def test_the_ball_reporter_in_one_dimension_is_randomized_response() -> None:
     assert ball_constant(1.0, 1) == pytest.approx(1 / np.tanh(0.5) ** 2)
     assert ball_constant(1.0, 10_000) == pytest.approx(np.pi / 2 / np.tanh(0.5) ** 2, rel=1e-3)
+
+
+def test_a_device_refuses_a_plan_dearer_than_was_agreed_to(plan: sf.LocalPlan) -> None:
+    """Before the record is looked at. Mutants: no comparison; one that refuses the very epsilon agreed to."""
+    record = {"age": 3, "sex": "1"}
+    assert 0 <= sf.respond(plan, record, most=1) < plan.outcomes
+    assert 0 <= sf.respond(plan, record, most="1.5") < plan.outcomes
+    for given in (record, None):
+        with pytest.raises(PlanError, match=r"above the 0\.999 agreed to"):
+            sf.respond(plan, given, most="0.999")
+    with pytest.raises(sf.BudgetError):
+        sf.respond(plan, record, most="much")

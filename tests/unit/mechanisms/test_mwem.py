@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.codec import decode, encode
 from sfumato.measurements import Measurement, Selection
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
@@ -175,6 +178,34 @@ def test_a_bound_is_stated_of_what_it_holds_for() -> None:
     ):
         assert none.bound is None
         assert "none is known" in none.explain()
+
+
+@pytest.mark.parametrize("mechanism", ["mwem", "boosting"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_what_a_file_says_of_the_number_of_records_is_checked_before_the_debit(mechanism: str, neighbours: str) -> None:
+    """Mutant: a course believed about whether the total is public; it would spend the price and end in the middle."""
+    plan: Any = sf.plan(sf.marginals(DOMAIN, order=2), HUGE, neighbours=neighbours, mechanism=mechanism, rounds=2)  # type: ignore[call-overload]
+    # looks that cost as much as those of the honest plan, so that the price alone does not tell
+    free = type(plan.course.measurement)(0)
+    forged = replace(plan.course, total_known=not plan.course.total_known, measurement=free)
+    ledger = sf.Ledger.in_memory(HUGE)
+    with pytest.raises(sf.PlanError, match="whether the number of records is public"):
+        sf.release(replace(plan, course=forged), sf.Histogram(TABLE), ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_a_bound_is_found_anew_and_never_read(tmp_path: Path) -> None:
+    """Mutant: a bound among what is stored."""
+    plan = planned(sf.marginals(DOMAIN, order=2), sf.zcdp(10**4), records=10**6, rounds=3)
+    plan.save(tmp_path / "plan")
+    read = sf.load_plan(tmp_path / "plan")
+    assert isinstance(read, sf.CoursePlan)
+    assert read.bound == plan.bound is not None
+    assert "1,000,000 records" in read.bounded()
+    tree, arrays = encode(plan)
+    assert "bound" not in tree
+    with pytest.raises(sf.InvalidInput):
+        decode(tree | {"bound": None}, arrays)
 
 
 WORK = sf.marginals(DOMAIN, order=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -239,6 +241,14 @@ def test_a_copy_in_another_process_refuses(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(BudgetError, match="belongs to the process"):
         account.spend(PureEvent(Fraction(1)))
+
+
+def test_an_account_is_neither_copied_nor_pickled() -> None:
+    """Mutant: a shallow copy, which spends the same total again."""
+    account = Account(PureEvent(Fraction(1)))
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError, match="copied"):
+            duplicate(account)
 
 
 def test_an_account_prints_and_refuses_what_is_no_budget() -> None:

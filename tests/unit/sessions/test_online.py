@@ -12,6 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import LedgerError, WorkloadError
+from sfumato.sessions import opening
 from sfumato.sessions.online import OnlineSession
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, SURE, TABLE, conversing, opened, stored
 
@@ -133,7 +134,7 @@ def test_the_total_is_bought_where_it_is_private() -> None:
 def test_an_interrupted_purchase_is_made_once(tmp_path: Path) -> None:
     first, place = stored(tmp_path, neighbours="add-remove", updates=3, threshold=1000)
     assert sf.session_status(place)["updates_left"] == first.remaining == 3
-    second = sf.resume_session(place, sf.Histogram(TABLE))
+    second = sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(TABLE))
     assert isinstance(second, OnlineSession)
     assert second.hypothesis.sum() == first.hypothesis.sum() == pytest.approx(RECORDS, abs=100)
     assert (first.asked, first.remaining) == (second.asked, second.remaining) == (0, 3)
@@ -258,7 +259,7 @@ def test_a_stored_session_goes_on_where_it_was(tmp_path: Path) -> None:
     """Mutant: a hypothesis that is not replayed."""
     first, place = stored(tmp_path, updates=12, threshold=300)
     told = [first.ask(f"x <= {i}") for i in range(8)]
-    second = sf.resume_session(place, sf.Histogram(TABLE))
+    second = sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(TABLE))
     assert isinstance(second, OnlineSession)
     assert second.hypothesis.tobytes() == first.hypothesis.tobytes()
     assert second.status() == first.status()
@@ -270,12 +271,36 @@ def test_a_stored_session_goes_on_where_it_was(tmp_path: Path) -> None:
     assert sf.session_status(place)["questions"] == 10
     assert sf.Ledger(tmp_path / "budget.db").remaining == 0
     with pytest.raises(sf.SourceError):
-        sf.resume_session(place, sf.Histogram(np.roll(TABLE, 1)))
+        sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(np.roll(TABLE, 1)))
     with pytest.raises(sf.InvalidInput, match="does not remember its table"):
-        sf.resume_session(place)
+        sf.resume_session(place, tmp_path / "budget.db")
+    _an_older_copy_is_found(place, second)
     sf.Ledger.create(tmp_path / "other.db", total=GENEROUS)
     with pytest.raises(LedgerError):
-        sf.resume_session(place, sf.Histogram(TABLE), tmp_path / "other.db")
+        sf.resume_session(place, tmp_path / "other.db", sf.Histogram(TABLE))
+
+
+def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
+    """Also where it is put back between the two readings. Mutant: an anchor that the conversation is not held to."""
+    ledger, before, old = place.parent / "budget.db", asked.anchor, place.read_bytes()
+    assert asked.ask("x <= 9").value is not None
+    assert asked.anchor == sf.session_status(place)["anchor"] != before
+    newest, new = asked.anchor, place.read_bytes()
+
+    real = opening.minutes
+
+    def read(store: Any, anchor: str | None = None) -> Any:
+        found = real(store, anchor)
+        place.write_bytes(old)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "minutes", read)
+        with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
+            sf.resume_session(place, ledger, sf.Histogram(TABLE), anchor=newest)
+    with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
+        sf.resume_session(place, ledger, sf.Histogram(TABLE), anchor=newest)
+    place.write_bytes(new)
 
 
 def test_the_promise_of_alpha() -> None:

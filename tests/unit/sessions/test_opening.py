@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.codec import pack, unpack
 from sfumato.sessions.plans import SessionPlan
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, TABLE, opened
 
@@ -83,6 +85,43 @@ def test_a_histogram_session_answers_everything_for_ever(tmp_path: Path) -> None
         assert mean.standard_error is not None
         assert abs(mean.value - RECORDS / 16) < 12 * mean.standard_error
         assert not asked.status()["exhausted"]
-    assert sf.resume_session(tmp_path / "cells").ask("x < 8 and y == 'a'") == found
+    assert sf.resume_session(tmp_path / "cells", None).ask("x < 8 and y == 'a'") == found
+    with pytest.raises(sf.InvalidInput, match="no anchor"):
+        sf.resume_session(tmp_path / "cells", None, anchor=f"1:{'0' * 64}")
     with pytest.raises(sf.PlanError, match="belongs to"):
         opened(mechanism="histogram", updates=3)
+
+
+def test_a_file_is_not_believed_about_who_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that was paid from another's ledger never meets the custodian's table. Mutant: a ledger of the file."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("x\n" + "3\n" * 9, encoding="utf-8")
+    domain = sf.Domain({"x": sf.Integers(0, 9, outside="drop", missing="drop")})
+    sf.Ledger.create("custodian.db", total=sf.pure(1))
+    sf.Ledger.create("forger.db", total=sf.pure(2000))
+    given: dict[str, Any] = {"neighbours": "add-remove", "records": 9, "updates": 3, "threshold": 1}
+    sf.session("t.csv", domain, sf.pure(200), ledger="forger.db", store="s.session", **given)
+    Path("t.csv").unlink()  # whoever opens it fails otherwise than is expected here
+    with pytest.raises(sf.InvalidInput, match="which ledger paid"):
+        sf.resume_session("s.session", None)
+    with pytest.raises(sf.LedgerError, match="another ledger"):
+        sf.resume_session("s.session", "custodian.db")
+    with pytest.raises(TypeError):
+        sf.resume_session("s.session")  # type: ignore[call-arg]
+    assert "forger.db" not in str(sf.session_status("s.session"))
+    for kind, options in ((domain, given), (sf.Keys("x"), {"mechanism": "histogram"})):
+        shared: dict[str, Any] = {"neighbours": "add-remove", "ledger": None, "store": "kept.session"}
+        with pytest.raises(sf.PlanError, match="paid from a ledger"):
+            sf.session("t.csv", kind, sf.pure(200), **shared | options)
+    assert not Path("kept.session").exists()
+
+
+@pytest.mark.parametrize("size", [None, 4])
+def test_a_plan_cannot_state_a_promise_that_its_terms_do_not_make(size: int | None) -> None:
+    """Mutant: what a file says of alpha or threshold, believed."""
+    given: dict[str, Any] = {"neighbours": "replace-one", "records": 10_000, "alpha": "least", "size": size}
+    plan = sf.session_plan(DOMAIN if size is None else sf.Keys(), sf.gdp("0.5"), **given)  # type: ignore[call-overload]
+    assert unpack(pack(plan)).fingerprint == plan.fingerprint
+    for forged in ({"alpha": 1}, {"threshold": 1}):
+        with pytest.raises(sf.PlanError, match="do not promise"):
+            replace(plan, **forged)
