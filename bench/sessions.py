@@ -85,6 +85,34 @@ def wide(side: int, n: int, asked: int, public: np.random.Generator) -> str:
     )
 
 
+def offline(n: int, releases: int) -> str:
+    """The same intervals known before: released, and projected; beside them a session that has all cells."""
+    public = np.random.default_rng(n)
+    table, ends = smooth(n, public), np.sort(public.integers(0, CELLS, (ASKED, 2)), axis=1)
+    x = np.arange(CELLS)
+    queries = ((x >= ends[:, :1]) & (x <= ends[:, 1:])).astype(np.int64)
+    exact = queries @ table
+    plan = sf.plan(sf.queries(queries), BUDGET, neighbours="replace-one")
+    assert isinstance(plan, sf.Plan)
+    found: list[list[float]] = []
+    for _ in range(releases):
+        made = sf.release(plan, sf.Histogram(table), ledger=None)
+        assert isinstance(made, sf.Release)
+        opened = sf.session(
+            sf.Histogram(table),
+            sf.Domain({"x": CELLS}),
+            BUDGET,
+            neighbours="replace-one",
+            ledger=None,
+            mechanism="histogram",
+        )
+        some = [opened.ask(f"x >= {a} and x <= {b}").value for a, b in ends[:400].tolist()]
+        off = (made.answers - exact, made.project().answers - exact, np.array(some) - exact[:400])
+        found.append([float(np.sqrt(np.mean(e**2))) / n for e in off])
+    rmse = " / ".join(f"{e:.5f}" for e in np.mean(found, axis=0).tolist())
+    return f"known before, n = {n:,}: release / projected / session with all cells {rmse} (planned {plan.rmse / n:.5f})"
+
+
 def main() -> None:
     """Print the table of bench/RESULTS.md."""
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
@@ -102,6 +130,7 @@ def main() -> None:
                     f"{neighbours} {law.__name__:7} n = {n:>7,}: rmse {rmse:.4f}, max {most:.4f} (worst {worst:.4f}), "
                     f"{hard:.1f} updates, {none:.0f} without guarantee, {seconds:.2f} CPU-s"
                 )
+    print(offline(10**4, 3))
     for side, n, asked in ((1000, 10**5, 300), (3162, 10**6, 300)):
         print(wide(side, n, asked, np.random.default_rng(side)))
     for neighbours in ("replace-one", "add-remove"):
