@@ -81,7 +81,8 @@ class Case:
 
     def plan(self, rho: str, order: int, mechanism: str = "marginals") -> sf.Plan:
         work = sf.marginals(self.domain, order=order)
-        made = sf.plan(work, sf.zcdp(rho), neighbours="add-remove", mechanism=mechanism, records=self.n)
+        alike = {} if mechanism == "adaptive" else {"objective": "cells"}
+        made = sf.plan(work, sf.zcdp(rho), neighbours="add-remove", mechanism=mechanism, records=self.n, **alike)
         assert isinstance(made, sf.Plan)
         return made
 

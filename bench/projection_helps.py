@@ -19,7 +19,7 @@ def main() -> None:
     releases = int(sys.argv[1]) if len(sys.argv) > 1 else 8
     domain = sf.Domain({"age": sf.Integers(0, 99, width=5), "place": 12, "sex": sf.Booleans()})
     work = sf.marginals(domain, order=2)
-    plan = sf.plan(work, sf.approx(1, "1e-6"), neighbours="replace-one")
+    plan = sf.plan(work, sf.approx(1, "1e-6"), neighbours="replace-one", objective="cells")
     rng = np.random.default_rng(0)
     print("alpha  records     raw  answers  measured   hold")
     for alpha in (0.02, 5.0):

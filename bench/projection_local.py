@@ -84,7 +84,7 @@ def main(path: str) -> None:
     connection.register("people", people)
     for rho in BARS:
         work = sf.marginals(domain, order=2)
-        plan = sf.plan(work, sf.zcdp(str(rho)), neighbours="add-remove", mechanism="marginals")
+        plan = sf.plan(work, sf.zcdp(str(rho)), neighbours="add-remove", mechanism="marginals", objective="cells")
         assert isinstance(plan.strategy, Residuals)
         noise = ResidualNoise(plan.strategy.sets, tuple(plan.noise.variance / d**2 for d in plan.strategy.divisors))
         kinds: dict[str, list[tuple[float, float, float, LocalSolution]]] = {"held": [], "free": [], "gls": []}

@@ -98,7 +98,7 @@ def flagship(d: int, price: float) -> None:
 def tables(d: int) -> None:
     """All 2-way tables, measured by their residuals, projected in the norm of their noise and in that of the cells."""
     work = sf.marginals(domain(d), order=2)
-    plan = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="marginals")
+    plan = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="marginals", objective="cells")
     names, half = work.domain.names, np.array([[-1, 1]])
     single = sf.marginals(work.domain, sets=[names[:1]], factors={names[0]: half})
     double = sf.marginals(work.domain, sets=[names[:2]], factors=dict.fromkeys(names[:2], half))
@@ -166,7 +166,7 @@ def small() -> None:
 def main() -> None:
     small()
     tables(200)
-    plan = sf.plan(parity_workload(200), BUDGET, neighbours="replace-one", mechanism="marginals")
+    plan = sf.plan(parity_workload(200), BUDGET, neighbours="replace-one", mechanism="marginals", objective="cells")
     flagship(200, plan.rmse)
 
 

@@ -41,7 +41,7 @@ UNIONS = {"sf1": 5.16, "sf1-with-states": 7.2371, "cps-1": 3.4214, "cps-2": 28.7
 
 def planned(name: str, workload: sf.Workload, bar: float | None, mechanism: str = "marginals") -> None:
     start = time.process_time()
-    plan = sf.plan(workload, sf.pure(1), neighbours="add-remove", mechanism=mechanism)
+    plan = sf.plan(workload, sf.pure(1), neighbours="add-remove", mechanism=mechanism, objective="cells")
     spent = time.process_time() - start
     rmse = plan.rmse / math.sqrt(2)
     print(f"{name:16} rmse {rmse:.5f}  (HDMM {bar})  {plan.strategy.summary}  {spent:.2f} CPU-s", flush=True)

@@ -44,7 +44,13 @@ def measure(rows: NDArray[np.int64], sizes: list[int], order: int, rho: str, bod
     )
     connection = duckdb.connect()
     connection.register("people", {a: rows[:, i] for i, a in enumerate(domain.names)})
-    plan = sf.plan(sf.marginals(domain, order=order), sf.zcdp(rho), neighbours="add-remove", mechanism="marginals")
+    plan = sf.plan(
+        sf.marginals(domain, order=order),
+        sf.zcdp(rho),
+        neighbours="add-remove",
+        mechanism="marginals",
+        objective="cells",
+    )
     exact = tables_of(rows, sizes, order)
     ends = np.cumsum([len(t) for t in exact])[:-1]
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from sfumato.codec import storable
+from sfumato.errors import PlanError
 from sfumato.frames import Frame
-from sfumato.operators import LinearOperator
+from sfumato.operators import Block, LinearOperator
+from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.base import Strategy
@@ -16,7 +22,26 @@ from sfumato.strategies.calibrate import NoiseName
 from sfumato.strategies.residual.residuals import Known
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Candidate", "Design", "Problem", "candidate_table"]
+__all__ = ["DEFAULT_OBJECTIVE", "OBJECTIVES", "Candidate", "Design", "Problem", "candidate_table", "read_objective"]
+
+OBJECTIVES = ("tables", "cells", "max")
+"""What a plan may minimise.
+
+"tables": the mean over parts of the mean over their tables of the mean over their queries of the variance, each in the
+largest coefficient of its table; "cells": the mean over all queries; "max": the largest standard error.
+"""
+
+DEFAULT_OBJECTIVE = "tables"
+
+_LISTED = 2**22  # entries of a factor up to which its extremes are looked up
+
+
+def read_objective(given: object) -> str:
+    """An objective by its name; "mean" is what "cells" was called before 0.2. Raises PlanError."""
+    name = "cells" if given == "mean" else given
+    if not isinstance(name, str) or name not in OBJECTIVES:
+        raise PlanError(f"objective must be 'tables', 'cells' or 'max', not {given!r}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,7 @@ class Problem:
     budget: Budget
     unit: PrivacyUnit
     noise: NoiseName
-    objective: str = "mean"
+    objective: str = DEFAULT_OBJECTIVE
     records: int | None = None
     unit_lattice: bool = False
     known: tuple[Known, ...] = ()
@@ -50,16 +75,104 @@ class Problem:
         return whole if len(whole) == len(found) else None
 
     @property
-    def total_weight(self) -> float:
-        """Weights of all queries: by how much the sum of weighted variances exceeds their mean."""
-        return sum(self.objective_weight(i) * i.rows for i in self.workload.items)
+    def largest(self) -> bool:
+        """Whether the largest error is to be small rather than a mean."""
+        return self.objective == "max"
 
-    def objective_weight(self, query: QueryBlock | QueryFamily) -> float:
-        """The weight of a block's squared errors; sums are measured in their largest value, so that units agree."""
-        weight = float(query.weight)
-        if isinstance(query, QueryFamily) or query.unit == RECORDS:
-            return weight
-        return weight / max(query.block.operator.max_abs, 1e-300) ** 2
+    @functools.cached_property
+    def total_weight(self) -> float:
+        """By how much the sum of weighted variances exceeds their mean.
+
+        Where all answers have one unit, the mean is in that unit; else in records, sums in their largest coefficient.
+        """
+        several = len(self.workload.units) > 1
+        total = 0.0
+        for item in self.workload.items:
+            each = self.table_weights(item) * (self._coefficients(item) ** 2 if several else 1.0)
+            rows = item.family.rows_each if isinstance(item, QueryFamily) else item.rows
+            counted = each * rows
+            total += math.fsum(counted[~self._settled(item)] if self.objective == "tables" else counted)
+        # where nothing is left to be measured there is no mean
+        return total or 1.0
+
+    def objective_weight(self, query: QueryBlock) -> float:
+        """The weight of the squared errors of one table's queries; sums in their largest coefficient.
+
+        Under "tables" parts weigh alike, tables alike within a part, queries alike within a table; the queries of one
+        table alone have the weight that was asked for it.
+        """
+        return float(self.table_weights(query)[0])
+
+    def table_weights(self, item: QueryBlock | QueryFamily) -> FloatArray:
+        """(tables,) `objective_weight` of every table of an item."""
+        weights = float(item.weight) / self._coefficients(item) ** 2
+        if self.objective != "tables":
+            return weights
+        rows = item.family.rows_each if isinstance(item, QueryFamily) else item.rows
+        return weights * (self._share(item.part) / rows)
+
+    def _share(self, part: str) -> float:
+        """What the tables of a part weigh, per query: the mean over all queries is 1."""
+        return len(self.workload) / (len(self._tables) * max(1, self._tables[part]))
+
+    @functools.cached_property
+    def _tables(self) -> Counter[str]:
+        """Per part how many tables are to be measured: none that is all zeros or public."""
+        counts: Counter[str] = Counter()
+        for item in self.workload.items:
+            measured = int((~self._settled(item)).sum())
+            if measured:
+                counts[item.part] += measured
+        return counts or Counter(i.part for i in self.workload.items)
+
+    def _settled(self, item: QueryBlock | QueryFamily) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(tables,) which tables have no error: those that are public, and those of zeros."""
+        free = self.unit.total_is_public
+        if isinstance(item, QueryBlock):
+            empty = item.block.operator.max_abs == 0
+            return np.array([empty or (free and not item.attributes) or self.is_known(item.attributes)])
+        out = np.full(len(item.family), free and item.family.order == 0)
+        if self.known:
+            out |= np.array([self.is_known(item.family.set_names(i)) for i in range(len(out))])
+        return out
+
+    def _coefficients(self, item: QueryBlock | QueryFamily) -> FloatArray:
+        """(tables,) what errors are divided by before they are compared; records are not, unless tables are."""
+        if self.objective != "tables" and item.unit == RECORDS:
+            return np.ones(len(item.family) if isinstance(item, QueryFamily) else 1)
+        if isinstance(item, QueryBlock):
+            return np.array([self._largest_coefficient(item.block)])
+        if all(item.family.factors[i].binary for i in np.unique(item.family.sets).tolist()):
+            return np.ones(len(item.family))
+        return np.array([self._largest_coefficient(b) for b in item.family.blocks()])
+
+    def _largest_coefficient(self, block: Block) -> float:
+        """The largest absolute entry; where records are replaced and tables compared, the largest less the smallest."""
+        if all(f.binary for f in block.factors):
+            return 1.0
+        top = max(float(block.operator.max_abs), 1e-300)
+        if self.objective != "tables" or not self.unit.total_is_public:
+            return top
+        low, high = 1.0, 1.0
+        for f in block.factors:
+            ends = [a * b for a in (low, high) for b in _extremes(f)]
+            low, high = min(ends), max(ends)
+        return high - low or top
+
+    def stated_weight(self, item: QueryBlock | QueryFamily) -> float:
+        """The weight that was asked for an item's squared errors, sums in their largest coefficient."""
+        if isinstance(item, QueryFamily) or item.unit == RECORDS:
+            return float(item.weight)
+        return float(item.weight) / max(float(item.block.operator.max_abs), 1e-300) ** 2
+
+
+def _extremes(operator: LinearOperator) -> tuple[float, float]:
+    """The smallest and the largest entry, or what they lie between where the entries are too many to look at."""
+    if not operator.binary and math.prod(operator.shape) <= _LISTED:
+        dense = np.asarray(operator.dense(), dtype=np.float64)
+        return float(dense.min()), float(dense.max())
+    top = float(operator.max_abs)
+    return (0.0 if operator.nonnegative else -top), top
 
 
 @storable

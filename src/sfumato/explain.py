@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sfumato.codec import fingerprint
@@ -13,9 +14,11 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 if TYPE_CHECKING:
     from sfumato.plans import Plan
 
-__all__ = ["bias_text", "explain_plan", "noise_name", "plan_facts"]
+__all__ = ["bias_text", "error_text", "explain_plan", "noise_name", "objective_text", "plan_facts", "starving"]
 
 _SHOWN = 24
+_STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
+_HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
 
 
 def noise_name(plan: Plan) -> str:
@@ -30,9 +33,6 @@ def noise_name(plan: Plan) -> str:
 def explain_plan(plan: Plan) -> str:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     k, m = plan.workload.shape
-    few = plan.workload.tables <= _SHOWN
-    errors = plan.errors() if few else plan.errors_by_order()
-    shown = "table" if few else "number of attributes; plan.errors() has every table"
     lines = [
         f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
         f"  protects   {plan.unit.describe()}",
@@ -53,8 +53,16 @@ def explain_plan(plan: Plan) -> str:
         lines.append(
             f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
         )
-    lines += [f"  note       {n}" for n in plan.notes]
-    lines += ["", f"Errors by {shown} (margin: half-width of a 95 % interval):", _table(errors)]
+    starved = starving(plan)
+    lines += [f"  note       {n}" for n in (*plan.notes, *([starved] if starved else []))]
+    few = plan.workload.tables <= _SHOWN
+    if plan.alone or not few:
+        more = "" if few else "; plan.errors() has every table"
+        alone = ", alone: the rmse with the whole budget" if plan.alone else ""
+        lines += ["", f"Errors by part and number of attributes (margin: half-width of a 95 % interval{alone}){more}:"]
+        lines.append(_table(plan.errors_by_order()))
+    if few:
+        lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(plan.errors())]
     if plan.considered:
         lines += ["", "Considered:", str(plan.candidates)]
     return "\n".join(lines)
@@ -89,6 +97,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         },
         "error": {
             "rmse": plan.rmse,
+            "mean_error": plan.mean_error,
             "max_standard_error": plan.max_standard_error,
             "objective": plan.objective,
             "objective_value": plan.objective_value,
@@ -127,15 +136,61 @@ def bias_text(plan: Plan) -> str:
     )
 
 
+def objective_text(plan: Plan) -> str:
+    """Over what errors are averaged: nothing to say of one table, all of whose queries count alike."""
+    single = plan.workload.tables == 1
+    if plan.objective == "cells":
+        return "" if single else "every query alike"
+    several = len(plan.workload.parts) > 1
+    return "" if single else "every part, table and query alike" if several else "every table and query alike"
+
+
+def error_text(plan: Plan) -> str:
+    """The plan's typical error: number, unit, and over what it is the mean."""
+    units = plan.workload.units
+    unit = units[0] if len(units) == 1 else "records, sums in their largest coefficient"
+    return ", ".join(t for t in (f"{plan.mean_error:,.5g} {unit}", objective_text(plan)) if t)
+
+
+def starving(plan: Plan) -> str | None:
+    """What errs far more than it would alone, what takes the budget, and which weight changes that; None if nothing."""
+    if not plan.alone:
+        return None
+    rows = plan.errors_by_order().rows()
+    worst = max(rows, key=lambda r: r["ratio"] or 0.0)
+    if (worst["ratio"] or 0.0) <= _STARVES or worst["share"] is None:
+        return None
+    takes = max(rows, key=lambda r: r["share"])
+    several = sum(r["part"] == worst["part"] for r in rows) > 1
+    where = f"weights={{{worst['attributes']}: {_HALVES}}} in sf.marginals" if several else ""
+    part = f"weights={{{worst['part']!r}: {_HALVES}}} in sf.stack, weight = {_HALVES} in a spec"
+    weights = ", or for all of the part ".join(t for t in (where, part) if t)
+    return (
+        f"{_line(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole budget; most of that "
+        f"goes to {_line(takes, True)}, {takes['share']:.0%} of the weighted squared error. A weight multiplies "
+        f"squared errors; one of {_HALVES} about halves an error: {weights}"
+    )
+
+
+def _line(row: Mapping[str, Any], several: bool) -> str:
+    count = row["attributes"]
+    order = "the total" if count == 0 else f"tables of {count} attribute{'s' if count > 1 else ''}"
+    return f"{row['part']!r} ({order})" if several else repr(row["part"])
+
+
 def _error(plan: Plan) -> str:
     if plan.forecast is not None and not plan.forecast.proved:
         return f"rmse {plan.forecast.raw:,.5g} {plan.main_unit} for the pairs that are measured, before denoising"
     if plan.forecast is not None:
-        return f"rmse at most {plan.rmse:,.5g} {plan.main_unit} once projected, {plan.forecast.raw:,.5g} before"
-    if plan.bias_records is None:
-        return f"rmse {plan.rmse:,.5g} {plan.main_unit}"
-    noise = math.sqrt(max(0.0, plan.rmse**2 - plan.bias_rmse**2))
-    return f"rmse at most {plan.rmse:,.5g} {plan.main_unit} (noise {noise:,.5g}, bias at most {plan.bias_rmse:,.5g})"
+        return f"rmse at most {plan.mean_error:,.5g} {plan.main_unit} once projected, {plan.forecast.raw:,.5g} before"
+    if plan.bias_records is not None and plan.rmse is not None:
+        noise = math.sqrt(max(0.0, plan.rmse**2 - plan.bias_rmse**2))
+        return (
+            f"rmse at most {plan.rmse:,.5g} {plan.main_unit} (noise {noise:,.5g}, bias at most {plan.bias_rmse:,.5g})"
+        )
+    cells = plan.rmse
+    alike = cells is None or math.isclose(cells, plan.mean_error, rel_tol=1e-9)
+    return f"rmse {error_text(plan)}{'' if alike else f' ({cells:,.5g} over all queries alike)'}"
 
 
 def _sensitivity(plan: Plan) -> str:
@@ -160,7 +215,7 @@ def _bound(plan: Plan) -> str:
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
     ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
-    plain = plan.max_standard_error if plan.objective == "max" else plan.rmse
+    plain = plan.max_standard_error if plan.objective == "max" else plan.mean_error
     weighted = not math.isclose(plan.objective_value, plain, rel_tol=1e-9)
     kind = f"{'weighted ' if weighted else ''}{'largest standard error' if plan.objective == 'max' else 'error'}"
     what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}, "

@@ -14,14 +14,14 @@ import numpy as np
 from sfumato.codec import fingerprint, read_document, storable, write_document
 from sfumato.courseplans import CoursePlan
 from sfumato.covariances import Question, covariance, table_covariances
-from sfumato.designs import Candidate, Design, Problem, candidate_table
+from sfumato.designs import Candidate, Design, Problem, candidate_table, read_objective
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.explain import explain_plan, plan_facts
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, widest
 from sfumato.operators.base import FloatArray
-from sfumato.predictions import Entry, by_order, by_table, worst_bias
+from sfumato.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
@@ -59,6 +59,10 @@ class Plan:
     considered: tuple[Candidate, ...] = field(default=())
     body: str | None = None
     forecast: Forecast | None = None
+    alone: tuple[Alone, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", read_objective(self.objective))
 
     # -- predicted errors --------------------------------------------------------------------------
 
@@ -99,25 +103,38 @@ class Plan:
         return RECORDS if RECORDS in units else units[0]
 
     @functools.cached_property
-    def rmse(self) -> float:
-        """Root mean squared error over all queries in records (over all queries, if none counts records).
+    def rmse(self) -> float | None:
+        """Root mean squared error over all queries alike, in their unit; None where they have several.
 
         Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
         Where they will be projected, the least that is proved of that (`forecast`), over all queries; where they will
         be denoised, which proves nothing, that of the measured pairs before.
         """
+        if len(self.workload.units) > 1:
+            return None
         if self.forecast is not None:
             return self.forecast.rmse
-        chosen = [e for e in self.entries if e.item.unit == self.main_unit]
-        rows = max(1, sum(e.item.rows for e in chosen))
-        mean = sum(e.sum() for e in chosen) / rows
-        return math.sqrt(mean * self.noise.variance + worst_bias(chosen) / rows)
+        rows = len(self.workload)
+        mean = sum(e.sum() for e in self.entries) / rows
+        return math.sqrt(mean * self.noise.variance + worst_bias(self.entries) / rows)
 
     @functools.cached_property
     def bias_rmse(self) -> float:
-        """The root mean squared bias, at most, of the queries that `rmse` is over: 0 where answers are unbiased."""
-        chosen = [e for e in self.entries if e.item.unit == self.main_unit]
-        return math.sqrt(worst_bias(chosen) / max(1, sum(e.item.rows for e in chosen)))
+        """The root mean squared bias of all queries alike, at most: 0 where answers are unbiased."""
+        return math.sqrt(worst_bias(self.entries) / len(self.workload))
+
+    @functools.cached_property
+    def mean_error(self) -> float:
+        """The root of the mean variance as the objective weighs it: of parts, tables and cells alike, or of all cells.
+
+        In the unit of the answers, or where they have several in records, sums in their largest coefficient. What a
+        plan for the largest error minimises is no mean: its tables count alike here. A projection's or denoiser's is
+        that of `forecast`.
+        """
+        if self.forecast is not None:
+            return self.forecast.rmse
+        problem = self._problem("tables" if self.objective == "max" else self.objective)
+        return self._weighted_error(problem)
 
     @property
     def bias_records(self) -> int | None:
@@ -161,16 +178,24 @@ class Plan:
     def objective_value(self) -> float:
         """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
 
-        Equal to `rmse` (objective "mean") or `max_standard_error` ("max") where all weights are 1.
+        Weights are those of the objective times those that were asked for. Equal to `rmse` where all queries weigh
+        alike, as those of one table do, and to `max_standard_error` under "max" where none has a weight.
         """
         if self.forecast is not None and not self.forecast.proved:
             return self.forecast.rmse
-        problem = Problem(self.workload, self.budget, self.unit, "gaussian")
-        weighted = [(problem.objective_weight(e.item), e) for e in self.entries]
-        if self.objective == "max":
-            return math.sqrt(max(w * float(e.powers.max()) for w, e in weighted) * self.noise.variance)
-        total = sum(w * e.sum() for w, e in weighted) * self.noise.variance
-        total += worst_bias([e for _, e in weighted], [w for w, _ in weighted])
+        problem = self._problem(self.objective)
+        if not problem.largest:
+            return self._weighted_error(problem)
+        weighted = [(problem.table_weights(e.item), e) for e in self.entries]
+        return math.sqrt(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * self.noise.variance)
+
+    def _problem(self, objective: str) -> Problem:
+        return Problem(self.workload, self.budget, self.unit, "gaussian", objective, known=self.strategy.known)
+
+    def _weighted_error(self, problem: Problem) -> float:
+        total = sum(e.weighted(problem.table_weights(e.item)) for e in self.entries) * self.noise.variance
+        biased = [e for e in self.entries if e.off is not None]
+        total += worst_bias(biased, [float(problem.table_weights(e.item)[0]) for e in biased])
         return math.sqrt(total / problem.total_weight)
 
     @property
@@ -201,8 +226,16 @@ class Plan:
         return by_table(self.workload.domain, self.entries, self.noise, self.entry_margins(confidence))
 
     def errors_by_order(self, confidence: float = 0.95) -> Frame:
-        """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin."""
-        return by_order(self.entries, self.noise, self.entry_margins(confidence))
+        """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin.
+
+        The rmse is over tables alike, or over cells alike where that is the objective. `share` is that of the weighted
+        squared error; of parts that are measured apart also that of the budget. `alone` is the rmse if the line's
+        tables had the whole budget, and `ratio` how many times that the plan has.
+        """
+        problem = self._problem("tables" if self.objective == "max" else self.objective)
+        weights = [problem.table_weights(e.item) for e in self.entries]
+        table = by_order(self.entries, self.noise, self.entry_margins(confidence), weights)
+        return compared(table, self.alone) if self.alone else table
 
     def entry_margins(self, confidence: float) -> list[FloatArray]:
         """Half-widths of pointwise intervals, compact as the entries."""
@@ -275,7 +308,7 @@ class Plan:
         return self.explain()
 
     def __repr__(self) -> str:
-        return f"<Plan {self.mechanism}: {len(self.workload):,} queries, rmse {self.rmse:.4g}>"
+        return f"<Plan {self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}>"
 
     def _repr_html_(self) -> str:
         import html  # noqa: PLC0415
@@ -301,7 +334,7 @@ def price_design(design: Design, problem: Problem) -> Plan:
     )
     bound = None
     if design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice:
-        weights = problem.total_weight if problem.objective == "mean" else 1.0
+        weights = 1.0 if problem.largest else problem.total_weight
         # sensitivity at c rows a person is c times as large, for every strategy alike
         multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
         bound = design.bound * multiplier / math.sqrt(weights) * (1 - 1e-12)

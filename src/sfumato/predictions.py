@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.codec import storable
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.frames import Frame
@@ -20,7 +22,21 @@ from sfumato.strategies.base import Strategy, row_shape
 from sfumato.workloads import QueryBlock, QueryFamily
 from sfumato.workloads.levels import family_names, names_asked
 
-__all__ = ["Entry", "biases", "by_order", "by_table", "expand", "worst_bias"]
+__all__ = ["Alone", "Entry", "biases", "by_order", "by_table", "compared", "expand", "worst_bias"]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What the tables of one part, order and unit would err if they had the whole budget; None where that is unknown.
+
+    `rmse` is over them as the objective weighs them.
+    """
+
+    part: str
+    order: int
+    unit: str
+    rmse: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,12 @@ class Entry:
         if isinstance(self.item, QueryFamily):
             return float(self.powers @ self.item.family.rows_each)
         return (float(self.powers.mean()) if self.mean is None else self.mean) * self.item.rows
+
+    def weighted(self, weights: FloatArray) -> float:
+        """Weighted sum over all queries, (tables,) weights."""
+        if isinstance(self.item, QueryFamily):
+            return float((weights * self.powers) @ self.item.family.rows_each)
+        return float(weights[0]) * self.sum()
 
     def expand(self, values: FloatArray) -> FloatArray:
         """Numbers compact as the powers, spread to one per query. Raises PlanError where they are too many."""
@@ -138,14 +160,17 @@ def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins:
     return Frame(columns | {"bias": largest} if any(largest) else columns)
 
 
-def by_order(entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
-    """One row per part, unit and number of attributes."""
+def by_order(
+    entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray], weights: Sequence[FloatArray]
+) -> Frame:
+    """One row per part, unit and number of attributes; means over queries by their tables' weights, (tables,) each."""
     rows: dict[tuple[str, int, str], list[float]] = {}
-    for e, margin in zip(entries, margins, strict=True):
-        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 6)
+    for e, margin, weight in zip(entries, margins, weights, strict=True):
+        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 7)
         row[0] += len(e.cells())
         row[1] += e.item.rows
-        row[2] += e.sum() + worst_bias([e]) / noise.variance
+        row[2] += e.weighted(weight) + worst_bias([e], weight[:1]) / noise.variance
+        row[6] += float(weight @ e.cells())
         row[3] = max(row[3], float(e.powers.max()))
         row[4] = max(row[4], float(margin.max()))
         row[5] = max(row[5], 0.0 if e.bias is None else float(e.bias.max()))
@@ -155,9 +180,20 @@ def by_order(entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatA
         "tables": [int(r[0]) for r in rows.values()],
         "queries": [int(r[1]) for r in rows.values()],
         "unit": [unit for _, _, unit in rows],
-        "rmse": [float(np.sqrt(r[2] / r[1] * noise.variance)) for r in rows.values()],
+        "rmse": [float(np.sqrt(r[2] / r[6] * noise.variance)) for r in rows.values()],
         "worst_standard_error": [float(np.sqrt(r[3] * noise.variance)) for r in rows.values()],
         "margin": [r[4] for r in rows.values()],
     }
+    whole = sum(r[2] for r in rows.values())
+    columns["share"] = [r[2] / whole if 0 < whole < math.inf else None for r in rows.values()]
     largest = [r[5] for r in rows.values()]
     return Frame(columns | {"bias": largest} if any(largest) else columns)
+
+
+def compared(table: Frame, alone: Iterable[Alone]) -> Frame:
+    """A table by order with what every line would err alone, and how many times that it errs."""
+    known = {(a.part, a.order, a.unit): a.rmse for a in alone}
+    keys = zip(table["part"], table["attributes"], table["unit"], strict=True)
+    best = [known.get(key) for key in keys]
+    ratios = [e / b if b else None for e, b in zip(table["rmse"], best, strict=True)]
+    return Frame({name: table[name] for name in table.columns} | {"alone": best, "ratio": ratios})

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from sfumato.checks import check_distinct
+from sfumato.designs import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.privacy.budget import Budget
@@ -61,7 +62,7 @@ class Spec:
     person: str | None
     rows_per_person: int
     mechanism: str
-    objective: Literal["mean", "max"]
+    objective: str
     records: int | None
     rounds: int | None
     path: Path
@@ -84,9 +85,9 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     budget, unit = _privacy(root, domain)
     plan = root.section("plan")
     plan.allow("mechanism", "objective", "records", "rounds")
-    objective = plan.text("objective") or "mean"
-    if objective not in ("mean", "max"):
-        raise plan.refuse(f"must be 'mean' or 'max', not {objective!r}", "objective")
+    objective = plan.text("objective") or DEFAULT_OBJECTIVE
+    if objective not in (*OBJECTIVES, "mean"):
+        raise plan.refuse(f"must be 'tables', 'cells' or 'max', not {objective!r}", "objective")
     records = plan.whole("records")
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
@@ -178,12 +179,16 @@ def _workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]
             with entry.guard("name"):
                 check_distinct([*taken, name], "queries")
             taken.add(name)
+    given_names = frozenset(taken)
     works: list[Workload] = []
     margins: dict[str, float] = {}
     for entry, name in zip(entries, names, strict=True):
         work = _query(entry, domain)
         if name is None:
-            name = _unused(work.items[0].part, taken)
+            own = work.items[0].part
+            # named counts that nobody grouped are one part: alone each would count like all tables of another
+            shared = "where" in entry and "margin" not in entry and own not in given_names and own not in margins
+            name = own if shared else _unused(own, taken)
             taken.add(name)
         with entry.guard("name"):
             work = work.named(name)

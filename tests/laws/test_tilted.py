@@ -65,7 +65,7 @@ def _workload(products: list[tuple[float, Factors]]) -> Workload:
     return Workload(DOMAIN, tuple(blocks))
 
 
-def _problem(work: Workload, relation: Neighbours = Neighbours.ADD_REMOVE, objective: str = "mean") -> Problem:
+def _problem(work: Workload, relation: Neighbours = Neighbours.ADD_REMOVE, objective: str = "cells") -> Problem:
     return Problem(work, Budget.gdp(1), PrivacyUnit(relation), "gaussian", objective)
 
 

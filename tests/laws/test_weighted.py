@@ -191,7 +191,8 @@ def test_no_table_deserves_another_share(neighbours: str, lattice: str) -> None:
         QueryBlock("bc", Block((("b",), ("c",)), (Identity(5), Identity(4))), weight=Fraction(50)),
         QueryBlock("b", Block((("b",),), (Identity(5),)), weight=Fraction(2)),
     )
-    plan = sf.plan(Workload(domain, blocks), sf.pure(1), neighbours=neighbours, mechanism="marginals", lattice=lattice)
+    given = {"neighbours": neighbours, "mechanism": "marginals", "lattice": lattice, "objective": "cells"}
+    plan = sf.plan(Workload(domain, blocks), sf.pure(1), **given)
     found = plan.strategy
     assert isinstance(found, WeightedTables)
     assert len(found.sets) > 1

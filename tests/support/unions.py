@@ -68,7 +68,7 @@ def problem_of(products: list[Product], unit: PrivacyUnit = UNIT) -> Problem:
         QueryBlock(f"part {i}", Block(tuple((a,) for a in f), tuple(f.values())), weight=Fraction(w))
         for i, (w, f) in enumerate(products)
     ]
-    return Problem(Workload(DOMAIN, tuple(blocks)), Budget.gdp(1), unit, "gaussian")
+    return Problem(Workload(DOMAIN, tuple(blocks)), Budget.gdp(1), unit, "gaussian", "cells")
 
 
 def matrix_of(block: Block, names: list[str]) -> FloatArray:

@@ -63,7 +63,7 @@ def test_the_least_spec(read, tmp_path):
     assert spec.domain.shape == (21, 3, 3)
     assert spec.budget == Budget.approx("0.1", "1e-6")
     assert (spec.neighbours, spec.person, spec.rows_per_person) == (Neighbours.ADD_REMOVE, None, 1)
-    assert (spec.mechanism, spec.objective, spec.records, spec.source) == ("auto", "mean", None, None)
+    assert (spec.mechanism, spec.objective, spec.records, spec.source) == ("auto", "tables", None, None)
     assert spec.path == tmp_path / "spec.toml"
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.records = 5
@@ -340,7 +340,7 @@ def test_queries_that_are_refused(read, lines, at, message):
 @pytest.mark.parametrize(
     ("extra", "at", "message"),
     [
-        ('[plan]\nobjective = "best"', "objective", "must be 'mean' or 'max', not 'best'"),
+        ('[plan]\nobjective = "best"', "objective", "must be 'tables', 'cells' or 'max', not 'best'"),
         ("[plan]\nrecords = 0", "records", "must be at least 1, not 0"),
         ("[plan]\nrecords = 1.5", "records", "whole number"),
         ("[plan]\nmechanism = 5", "mechanism", "must be a text"),

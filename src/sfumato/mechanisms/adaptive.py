@@ -42,8 +42,11 @@ def planned(problem: Problem) -> Plan:
         raise PlanError(
             "mechanism='adaptive' needs Gaussian noise, whose halves are independent; take sf.approx, sf.gdp"
         )
-    if problem.objective != "mean":
-        raise PlanError("mechanism='adaptive' lowers the mean error; take objective='mean', or mechanism='marginals'")
+    if problem.objective != "tables":
+        raise PlanError(
+            "mechanism='adaptive' counts all tables alike and splits the budget by a law of its own; leave objective= "
+            "out, or take mechanism='marginals'"
+        )
     if problem.records is None:
         raise PlanError(
             "mechanism='adaptive' splits the budget by how many records are expected; give records=, a public and "
@@ -87,7 +90,7 @@ def _asked(problem: Problem) -> tuple[FloatArray, FloatArray]:
     domain = problem.workload.domain
     ones, pairs = np.zeros(len(domain.names)), np.zeros((len(domain.names),) * 2)
     for item in problem.workload.items:
-        weight = problem.objective_weight(item)
+        weight = problem.stated_weight(item)
         if isinstance(item, QueryFamily):
             sets = item.family.sets
         else:

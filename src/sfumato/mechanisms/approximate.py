@@ -73,8 +73,8 @@ def _offered(problem: Problem) -> int:
             "mechanism='approximate' needs records=, a public number that the table's records do not exceed: its bias "
             "is bounded by it"
         )
-    if problem.objective != "mean":
-        raise PlanError("mechanism='approximate' minimises the mean squared error; use objective='mean'")
+    if problem.largest:
+        raise PlanError("mechanism='approximate' minimises a mean squared error; use objective='tables' or 'cells'")
     if problem.noise == "laplace" or problem.unit_lattice:
         raise PlanError("mechanism='approximate' needs Gaussian noise on the fine lattice; use approx, zcdp or gdp")
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and not problem.unit.total_is_public:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, overload
 
 from sfumato.courseplans import CoursePlan
+from sfumato.designs import DEFAULT_OBJECTIVE, read_objective
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.mechanisms import (
     adaptive,
+    apart,
     approximate,
     classic,
     direct,
@@ -56,7 +59,6 @@ MECHANISMS = (
 )
 """What `mechanism=` accepts."""
 
-_OBJECTIVES = ("mean", "max")
 _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3
 _ALIKE = 5e-4
@@ -85,7 +87,7 @@ def plan(
     person: str | None = None,
     rows_per_person: int = 1,
     mechanism: str = "auto",
-    objective: str = "mean",
+    objective: str = DEFAULT_OBJECTIVE,
     records: int | None = None,
     public: Mapping[Any, Any] | None = None,
     strategy: object = None,
@@ -103,7 +105,7 @@ def plan(
     person: str | None = None,
     rows_per_person: int = 1,
     mechanism: str = "auto",
-    objective: str = "mean",
+    objective: str = DEFAULT_OBJECTIVE,
     records: int | None = None,
     public: Mapping[Any, Any] | None = None,
     strategy: object = None,
@@ -116,11 +118,14 @@ def plan(
 ) -> Plan | CoursePlan:
     """Everything decided before a row is read: what to measure, the noise, the price, the error of each query.
 
-    `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS; the
-    objective is the "mean" squared error or the "max" standard error. `public` maps sets of attributes to
-    tables of counts known from elsewhere: they are used as exact and not measured. `strategy` (l, m) and
-    `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or "tree-4"
-    and so on), "square-root" and "normalised-square-root", with "least-squares" or "canonical" sums of fewest values.
+    `neighbours` is "add-remove" or "replace-one". `mechanism` is "auto" or one of MECHANISMS. The objective
+    "tables" is the mean over parts of the mean over their tables of the mean squared error of their queries, in each
+    table's largest coefficient (1 for counts), so that nothing starves for being small; "cells" the mean squared error
+    of all queries alike; "max" the largest standard error. Weights multiply squared errors. `public` maps sets of
+    attributes to tables of counts known from elsewhere: they are used as exact and not measured. `strategy` (l, m)
+    and `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or
+    "tree-4" and so on), "square-root" and "normalised-square-root", with "least-squares" or "canonical" sums of fewest
+    values.
     `compare` lists the plans of all of these in `candidates`; the choice does not change. `noise` asks for
     "gaussian", "laplace" or "discrete-gaussian"; `lattice="unit"` measures plain integer counts. Mechanisms of several
     looks are chosen by name alone and give a CoursePlan; `rounds` is how often they look, by default by a rule from
@@ -131,7 +136,7 @@ def plan(
     )
     if mechanism in COURSES:
         others = [n for n, given in (("reconstruction=", reconstruction), ("noise=", noise)) if given is not None]
-        others += ["lattice="] * (lattice != "fine") + ["objective="] * (objective != "mean")
+        others += ["lattice="] * (lattice != "fine") + ["objective="] * (objective != DEFAULT_OBJECTIVE)
         return plan_course(mechanism, problem, rounds, strategy, ", ".join(others))
     if rounds is not None:
         raise PlanError(f"rounds= belongs to mechanisms of several looks ({', '.join(COURSES)}), not to {mechanism!r}")
@@ -161,7 +166,9 @@ def plan(
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *table, *considered))
     notes = best.notes if noise is not None or mechanism != "auto" else (*best.notes, *_laplace_hint(problem, best))
-    return replace(best, bound=max(bounds) if bounds else None, considered=table + considered, notes=notes)
+    lines = apart.alone(problem, lambda part: _candidates(part, mechanism, None)[0])
+    bound = max(bounds) if bounds else None
+    return replace(best, bound=bound, considered=table + considered, notes=notes, alone=lines)
 
 
 def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
@@ -174,7 +181,7 @@ def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
     least = min((p.objective_value for p in plans), default=math.inf)
     if least >= best.objective_value:
         return ()
-    what = "rmse" if problem.objective == "mean" else "largest standard error"
+    what = "largest standard error" if problem.largest else "rmse"
     return (
         f"Laplace noise errs less here ({what} at most {least:,.5g}) and spends no delta: ask for noise='laplace', "
         f"or for pure epsilon by sf.pure({float(problem.budget.laplace_epsilon):.6g})",
@@ -182,7 +189,8 @@ def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:
 
 
 def _projected_line(best: Plan) -> Candidate:
-    return Candidate(best.mechanism, best.strategy.summary, best.rmse, best.max_standard_error, "asked for", best.rmse)
+    value = best.mean_error
+    return Candidate(best.mechanism, best.strategy.summary, value, best.max_standard_error, "asked for", value)
 
 
 def _compared(
@@ -235,8 +243,14 @@ def _problem(
         raise PlanError("plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
     if mechanism not in MECHANISMS:
         raise PlanError(f"mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")
-    if objective not in _OBJECTIVES:
-        raise PlanError(f"objective must be 'mean' or 'max', not {objective!r}")
+    if objective == "mean":
+        warnings.warn(
+            "objective='mean' is called 'cells' now: it counts all cells alike. The default, 'tables', counts parts "
+            "alike, tables alike within a part and cells within a table",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    objective = read_objective(objective)
     if lattice not in ("fine", "unit"):
         raise PlanError(f"lattice must be 'fine' or 'unit', not {lattice!r}")
     known = read_public(workload.domain, public)

@@ -37,11 +37,7 @@ def design(problem: Problem) -> Design | None:
 
     It does for the mean squared error under add-remove and Gaussian noise, over two or three attributes.
     """
-    if (
-        problem.unit.neighbours is not Neighbours.ADD_REMOVE
-        or problem.noise == "laplace"
-        or problem.objective != "mean"
-    ):
+    if problem.unit.neighbours is not Neighbours.ADD_REMOVE or problem.noise == "laplace" or problem.largest:
         return None
     blocks = problem.workload.blocks
     given = [q.block.by_attribute() for q in blocks]

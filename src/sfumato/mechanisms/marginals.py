@@ -43,7 +43,7 @@ def designs(problem: Problem) -> list[Design]:
     matrices under Gaussian noise, has the best contrasts of every attribute.
     """
     tables = all(i.is_marginal for i in problem.workload.items)
-    if tables and not (problem.known and problem.objective == "max"):
+    if tables and not (problem.known and problem.largest):
         return [_of_tables(problem)]
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
@@ -95,11 +95,11 @@ def _allocated(problem: Problem) -> Allocation:
         else:
             axes = sorted(names.index(a) for a in item.attributes)
             sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
-        tables.append((sets, np.full(len(sets), problem.objective_weight(item))))
+        tables.append((sets, problem.table_weights(item)))
     return allocate(
         tables,
         problem.workload.domain.shape,
-        objective="max" if problem.objective == "max" else "mean",
+        objective="max" if problem.largest else "mean",
         power=_power(problem),
         free_total=problem.unit.total_is_public,
     )
@@ -134,7 +134,7 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[
     power = _power(problem)
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
-    if problem.objective == "max":
+    if problem.largest:
         precision, reached = max_objective(extremes(effects), single, power, _TOLERANCE)
     else:
         precision, reached = sum_objective(_summed(effects), single, power), None
@@ -218,7 +218,7 @@ def _products(problem: Problem) -> list[Product] | None:
     """
     asked = {q.attributes for q in problem.workload.blocks}
     several = len(asked) > 1 and len({a for s in asked for a in s}) > 1
-    if problem.noise == "laplace" or not (several or problem.objective == "max"):
+    if problem.noise == "laplace" or not (several or problem.largest):
         return None
     products = problem.products
     if products is None:
@@ -238,14 +238,14 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
         return design
     witnesses, weights = union.witness(shapes)
     bound = union_bound(witnesses, problem.sizes, weights=weights)
-    if bound is not None and problem.objective == "max" and isinstance(union, Union):
+    if bound is not None and problem.largest and isinstance(union, Union):
         bound /= math.sqrt(len(problem.workload))  # the largest is at least the mean
     return replace(design, bound=bound)
 
 
 def _shapes(problem: Problem, products: list[Product]) -> tuple[Tilted, dict[int, Shape]]:
     free_total = problem.unit.total_is_public
-    if problem.objective == "max":
+    if problem.largest:
         with contextlib.suppress(PlanError):  # too many rows to look at each; the best for the mean is not far off
             largest = Largest(products, problem.sizes, free_total=free_total)
             return largest, optimise_largest(largest)
@@ -288,7 +288,7 @@ def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
 
 def tables_bound(problem: Problem) -> float | None:
     """A proved bound on the sum objective at multiplier 1 from the marginal tables among the queries."""
-    if problem.objective == "max" or problem.known or not any(i.is_marginal for i in problem.workload.items):
+    if problem.largest or problem.known or not any(i.is_marginal for i in problem.workload.items):
         return None
     try:
         return _allocated(problem).bound * _relation(problem)

@@ -103,7 +103,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     if len(proved) == len(bounds) and (
         problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public
     ):
-        bound = max(proved) if problem.objective == "max" else math.hypot(*proved)
+        bound = max(proved) if problem.largest else math.hypot(*proved)
     design = share_design("factorization", "optimal factorizations", pieces, power, bound)
     if problem.noise == "laplace" and bound is not None:
         design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
@@ -120,11 +120,11 @@ def laplace_note(problem: Problem, bound: float) -> str:
     2^20 on the variance of the noise is 2 scale^2, up to 1e-13.
     """
     root = math.sqrt(2.0) * problem.unit.rows_per_person / float(problem.budget.laplace_epsilon) * bound
-    if problem.objective == "mean":
+    if not problem.largest:
         root /= math.sqrt(problem.total_weight)
     return (
         f"no strategy with independent Laplace noise on this lattice and unbiased linear reconstruction errs less than "
-        f"{root * (1 - 1e-6):.6g} ({'weighted root mean square' if problem.objective == 'mean' else 'largest'}): "
+        f"{root * (1 - 1e-6):.6g} ({'largest' if problem.largest else 'weighted root mean square'}): "
         "the L2 optimum, seldom near for L1"
     )
 
@@ -180,9 +180,8 @@ def _factor(
     progress: Progress | None,
 ) -> _Solved:
     """The certified optimum of one group of attributes; for Laplace noise its bound and a strategy of small L1 norm."""
-    objective = problem.objective
     if isinstance(whole, Identity):
-        return _Solved(Cells(whole.n), None, None, 1.0 if objective == "max" else math.sqrt(whole.n), 0.0)
+        return _Solved(Cells(whole.n), None, None, 1.0 if problem.largest else math.sqrt(whole.n), 0.0)
     if isinstance(whole, Total):
         return _Solved(TotalOnly(whole.n), None, None, 1.0, 0.0)
     cells = whole.shape[1]
@@ -198,14 +197,14 @@ def _factor(
         rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
         matrix = np.vstack(rows)
     weights = None
-    largest = _largest(Queries(tuple(weighted)), matrix, progress) if objective == "max" else None
+    largest = _largest(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
     if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached = largest.upper_bound * math.sqrt(whole.shape[0])
     else:
         found = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
         # the largest variance is at least their mean
-        strategy, bound = found.strategy, found.lower_bound / (math.sqrt(whole.shape[0]) if objective == "max" else 1.0)
+        strategy, bound = found.strategy, found.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
         reached = found.upper_bound
     if problem.noise == "laplace":
         found = optimize_pure(gram, ordered=ordered)
@@ -263,7 +262,7 @@ def _piece(
     normal = unit.divisor**2
     # (a piece that stands alone takes the whole budget, so its error need not be known yet)
     error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
-    if members and problem.objective == "max":
+    if members and problem.largest:
         # shares for the least sum of these are those at which the largest errors are equal
         error = price * (_largest_error(problem, unit, members) * normal) ** (1 + power / 2)
     return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
@@ -303,7 +302,7 @@ def _pair_bound(
     operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
     if weights is not None:
         return pair_bound(Queries(tuple(operators)).gram(weights))
-    share = 1 / sum(q.rows for q in blocks) if problem.objective == "max" else 1.0
+    share = 1 / sum(q.rows for q in blocks) if problem.largest else 1.0
     gram = np.zeros((cells, cells))
     for operator, weight in operators:
         gram += weight * share * np.asarray(operator.gram().dense(), dtype=np.float64)

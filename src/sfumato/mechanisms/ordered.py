@@ -76,7 +76,7 @@ def _bound(problem: Problem) -> float | None:
         return None
     asked = zip(problem.workload.blocks, _factors(problem), strict=True)
     squared = sum(problem.objective_weight(q) * _block_bound(f) ** 2 for q, f in asked)
-    if problem.objective == "max":
+    if problem.largest:
         # the largest weighted variance is at least their mean over all queries
         squared /= len(problem.workload)
     return math.sqrt(squared) or None

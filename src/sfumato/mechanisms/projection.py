@@ -43,7 +43,7 @@ def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
     if chosen == "hull" and total is None:
         chosen = "cone"
     found = [replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen), bound=None) for p in plans]
-    return min(found, key=lambda p: (p.rmse, p.objective_value))
+    return min(found, key=lambda p: (p.mean_error, p.objective_value))
 
 
 def forecast(plan: Plan, body: str) -> Forecast:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.checks import check_text
-from sfumato.codec import encode
+from sfumato.codec import encode, fingerprint
 from sfumato.courseplans import CoursePlan
 from sfumato.curator import Curator
+from sfumato.designs import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
 from sfumato.measurements import Measurement
@@ -199,9 +201,12 @@ def _stored(
     if entry is None:
         return None
     if entry.plan_hash != plan.fingerprint:
-        raise NameTaken(
-            f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
-        )
+        older = _of_older_default(plan, entry.plan_hash, out)
+        if older is None:
+            raise NameTaken(
+                f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
+            )
+        plan = older
     if out is None or not _is_stored(out):
         raise NameTaken(
             f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its release is free to "
@@ -218,6 +223,29 @@ def _stored(
         receipt = Receipt(entry.sequence, theirs.anchor, account.ledger_id, name, entry.price, account.currency)
         account.mark_released(receipt, result_hash(found))
     return found
+
+
+def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike[str] | None) -> Plan | None:
+    """The plan that 0.1 made of the same questions, budget and unit under its own default objective, if that was paid.
+
+    A script that is run again gets what it paid for, though it would be planned otherwise today; reading is free.
+    """
+    if not isinstance(plan, Plan) or plan.objective != DEFAULT_OBJECTIVE or out is None or not _is_stored(out):
+        return None
+    found = load_release(out)
+    if not isinstance(found, Release) or found.plan.fingerprint != paid or found.plan.objective != "cells":
+        return None
+    written = dict(found.provenance.versions).get("sfumato", "")
+    ours, theirs = ((p.workload, p.budget, p.unit) for p in (plan, found.plan))
+    if not written.startswith("0.1.") or fingerprint(ours) != fingerprint(theirs):
+        return None
+    warnings.warn(
+        f"the release in {out} was stored by sfumato {written}, whose objective was 'cells' (every cell alike); it is "
+        f"returned as it is. Under another name it would be planned with {DEFAULT_OBJECTIVE!r}",
+        UserWarning,
+        stacklevel=4,
+    )
+    return found.plan
 
 
 def _is_stored(out: str | os.PathLike[str]) -> bool:

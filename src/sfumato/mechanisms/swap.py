@@ -53,7 +53,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     gram = np.zeros((domain.size, domain.size))
     for operator, weight in operators:
         gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
-    if problem.objective == "max":
+    if problem.largest:
         queries = Queries(tuple(operators))
         if queries.work > _MAX_WORK:
             return None
@@ -89,7 +89,7 @@ def _table(problem: Problem) -> tuple[str, ...] | None:
         return None
     names = {a for q in problem.workload.blocks for a in q.attributes}
     cells = math.prod(problem.sizes[a] for a in names)
-    whole = problem.objective == "mean" and any(names == set(q.attributes) for q in problem.workload.blocks)
+    whole = not problem.largest and any(names == set(q.attributes) for q in problem.workload.blocks)
     most = MAX_NEAR if whole else MAX_SWAP
     return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
 

@@ -33,7 +33,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     Under replace-one the same strategy, with the known total used and its own exact price, and a bound of its own.
     """
     # of marginal tables alone residuals are the optimum
-    if problem.noise == "laplace" or problem.objective != "mean" or all(i.is_marginal for i in problem.workload.items):
+    if problem.noise == "laplace" or problem.largest or all(i.is_marginal for i in problem.workload.items):
         return None
     products = problem.products
     if products is None:

@@ -15,6 +15,7 @@ from sfumato.covariances import Question, check_domain
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
+from sfumato.explain import error_text
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
@@ -363,14 +364,16 @@ class Release:
             if p.one_shot
             else f"ledger {p.ledger_id}, entry {p.sequence}, anchor {p.anchor}"
         )
-        rmse = self.plan.rmse if self.plan.forecast is None else self.plan.forecast.raw
-        before = "" if self.projection is None else " before projection"
+        forecast = self.plan.forecast
+        error = error_text(self.plan) if forecast is None else f"{forecast.raw:,.4g} {self.plan.main_unit}"
+        before = "" if self.projection is None else ", before projection"
         return "\n".join(
             [
-                f"Release {p.name!r}: {len(self.workload):,} answers, rmse {rmse:,.4g} {self.plan.main_unit}{before}",
+                f"Release {p.name!r}: {len(self.workload):,} answers, rmse {error}{before}",
                 f"  guarantee  {self.plan.budget}",
                 f"  protects   {self.plan.unit.describe()}",
                 f"  measured   {self.plan.strategy.summary}",
+                f"  objective  {self.plan.objective!r}, decided before the data",
                 f"  recorded   {where}",
                 _unbiased(self)
                 if self.projection is None

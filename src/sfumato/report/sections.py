@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from sfumato.courseplans import CoursePlan
-from sfumato.explain import bias_text, noise_name
+from sfumato.explain import bias_text, noise_name, objective_text, starving
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
 from sfumato.report.facts import Family, above_bound, sensitivity_text
@@ -24,7 +24,19 @@ from sfumato.report.words import (
     statement,
 )
 
-__all__ = ["asked", "attributes", "errors", "figures", "lead", "measured", "parts", "protects", "reading", "worst"]
+__all__ = [
+    "asked",
+    "attributes",
+    "errors",
+    "figures",
+    "lead",
+    "measured",
+    "parts",
+    "protects",
+    "reading",
+    "split",
+    "worst",
+]
 
 Section = dict[str, Any]
 _WORST = 20
@@ -45,7 +57,7 @@ def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -
     """The page in two sentences."""
     names = len(plan.workload.domain.names)
     table = f"a table of {plural(names, 'attribute')}"
-    typical = f"{show(plan.rmse)} {safe_text(plan.main_unit)}"
+    typical = f"{show(plan.mean_error)} {_unit(plan)}"
     if plan.forecast is not None and plan.forecast.proved:
         typical = f"at most {typical} once projected, {show(plan.forecast.raw)} before"
     if released:
@@ -64,18 +76,24 @@ def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
     when = ", before projection" if projected or plan.forecast is not None else ""
-    typical = f"{unit}, root mean squared{when}"
+    over = f", {alike}" if (alike := objective_text(plan)) else ""
+    typical = f"{_unit(plan)}, root mean squared{over}{when}"
     if plan.forecast is not None:
         typical = f"{unit} at most, once projected" if plan.forecast.proved else f"{unit}, of pairs before denoising"
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
         ("Guarantee", _short(plan), plan.unit.describe()),
-        ("Typical error", show(plan.rmse), typical),
+        ("Typical error", show(plan.mean_error), typical),
         ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
         ("Above the lower bound", "–", "no lower bound is known")
         if above is None
         else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
     ]
+
+
+def _unit(plan: Plan) -> str:
+    """The unit of the typical error."""
+    return safe_text(plan.workload.units[0]) if len(plan.workload.units) == 1 else "records"
 
 
 def _short(plan: Plan) -> str:
@@ -151,18 +169,35 @@ def asked(plan: Plan, found: Sequence[Family]) -> str:
     )
 
 
-def parts(found: Sequence[Family]) -> list[Section]:
-    """One line per part and unit."""
-    out: list[Section] = []
-    for name, unit in dict.fromkeys((f.part, f.unit) for f in found):
-        inside = [f for f in found if (f.part, f.unit) == (name, unit)]
-        queries = sum(f.queries for f in inside)
-        mean = math.sqrt(sum(f.rmse**2 * f.queries for f in inside) / queries)
-        out.append(
-            {"name": name, "families": f"{len(inside):,}", "queries": f"{queries:,}", "unit": unit, "rmse": show(mean)}
-            | {"worst": show(max(f.worst for f in inside)), "margin": show(max(f.margin for f in inside))}
-        )
-    return out
+def parts(plan: Plan, part: str | None = None) -> list[Section]:
+    """One line per part, unit and number of attributes."""
+    rows = [r for r in plan.errors_by_order().rows() if part in (None, r["part"])]
+    return [
+        {
+            "name": safe_text(r["part"]),
+            "order": str(r["attributes"]),
+            "families": f"{r['tables']:,}",
+            "queries": f"{r['queries']:,}",
+            "unit": safe_text(r["unit"]),
+            "rmse": show(r["rmse"]),
+            "worst": show(r["worst_standard_error"]),
+            "margin": show(r["margin"]),
+            "alone": "–" if r.get("alone") is None else show(r["alone"]),
+            "ratio": "–" if r.get("ratio") is None else f"{r['ratio']:.3g}",
+        }
+        for r in rows
+    ]
+
+
+def split(plan: Plan) -> str:
+    """How the budget is split, and how to change that."""
+    text = (
+        "The typical error is the root mean squared error"
+        + (f", {alike}" if (alike := objective_text(plan)) else "")
+        + ". Alone: what it would be if these queries had the whole budget."
+    )
+    starved = starving(plan)
+    return f"{text} {safe_text(starved)}." if starved else text
 
 
 def attributes(plan: Plan | CoursePlan) -> list[Section]:
@@ -206,12 +241,19 @@ def measured(plan: Plan) -> Section:
             ("Mechanism", plan.mechanism),
             ("Noise", noise_name(plan)),
             ("Sensitivity", sensitivity_text(plan)),
-            ("Objective", "largest standard error" if plan.objective == "max" else "mean squared error"),
+            ("Objective", _objective(plan)),
             ("Exact up to", f"{plan.record_limit:,} records: beyond that integers of 64 bits would not suffice"),
             *(() if plan.forecast is None else (("Projection", f"onto {plan.body!r}: {plan.forecast.verdict}"),)),
             *(("Note", safe_text(n)) for n in plan.notes),
         ],
     }
+
+
+def _objective(plan: Plan) -> str:
+    if plan.objective == "max":
+        return "max: the largest standard error"
+    alike = objective_text(plan) or "every query alike"
+    return f"{plan.objective}: the mean squared error, {alike}; weights multiply it"
 
 
 def _shortened(text: str) -> str:
@@ -229,13 +271,13 @@ def _compared(plan: Plan) -> str:
         when = ", once projected" if plan.forecast.proved else " of pairs, before denoising"
         return f"root mean squared error{when}"
     largest = plan.objective == "max"
-    plain = plan.max_standard_error if largest else plan.rmse
+    plain = plan.max_standard_error if largest else plan.mean_error
     weighted = "" if math.isclose(plan.objective_value, plain, rel_tol=1e-6) else "weighted "
     return f"largest {weighted}standard error" if largest else f"{weighted}root mean squared error"
 
 
 def _choice(plan: Plan, count: int) -> str:
-    what = f"{_compared(plan)} ({safe_text(plan.main_unit)})"
+    what = f"{_compared(plan)} ({_unit(plan)})"
     if count == 1:
         return f"One way to measure was considered. Its predicted {what}:"
     return (

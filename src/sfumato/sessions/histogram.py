@@ -78,7 +78,7 @@ class HistogramSession(Session):
             "updates_left": None,
             "exhausted": False,
             "confidence": 1 - self.beta,
-            "standard_error_of_a_cell": self.plan.rmse,
+            "standard_error_of_a_cell": self.plan.mean_error,
         }
 
     def explain(self) -> str:

@@ -27,6 +27,9 @@ class Strategy(ABC):
     row of R) times the variance of the law.
     """
 
+    known: tuple[Any, ...] = ()
+    """The marginal tables that enter as exact, known from elsewhere."""
+
     @property
     @abstractmethod
     def blocks(self) -> tuple[Block | Family, ...]:

@@ -346,4 +346,9 @@ neighbours = ""     # "add-remove" or "replace-one": what one person may change
 name = "main"
 marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
                     # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]
+# weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
+
+# [plan]
+# objective = "tables"    # the default: every part alike, every table of a part, every cell of a table;
+#                         # "cells": every cell alike, so large tables take the budget; "max": the largest error
 """

@@ -150,7 +150,7 @@ def test_nobody_gets_a_bias_unasked() -> None:
     ("options", "message"),
     [
         ({"records": None}, "needs records="),
-        ({"objective": "max"}, "objective='mean'"),
+        ({"objective": "max"}, "objective='tables' or 'cells'"),
         ({"budget": sf.pure(1)}, "Gaussian noise"),
         ({"lattice": "unit"}, "fine lattice"),
         ({"neighbours": "replace-one", "person": "who"}, "single records"),

@@ -12,7 +12,7 @@ from sfumato.report import render
 from sfumato.report.answers import singles, small_tables
 from sfumato.report.projected import before_and_after
 from sfumato.report.scatter import moved_chart
-from sfumato.report.words import show
+from sfumato.report.words import rounded, show
 from unit.report.test_report import HOSTILE, Page
 
 SPACE = sf.Domain({"age": sf.Integers(0, 19), "place": sf.Categories(list("xyz")), "sex": sf.Booleans()})
@@ -84,8 +84,9 @@ def test_what_moved_most_stands_with_its_interval(raw: sf.Release, projected: sf
     assert found.most[0]["label"] == raw.labels()[first]
     assert found.most[0]["steps"] == show(steps[first])
     ends = raw.intervals()
-    row = {k: float(v.replace("−", "-").replace(",", "")) for k, v in found.most[0].items() if k in ("low", "high")}
-    assert row == pytest.approx({"low": ends.low[first], "high": ends.high[first]}, abs=0.1)
+    error = float(raw.plan.standard_errors()[first])
+    shown = {k: found.most[0][k] for k in ("low", "high")}
+    assert shown == {"low": rounded(ends.low[first], error), "high": rounded(ends.high[first], error)}
     assert len(found.most) == 20
 
 

@@ -217,7 +217,7 @@ def test_every_error_that_is_promised_is_there(plan: Plan, release: Release) -> 
         assert len([k for k in page.charts if k.startswith("errors")]) == len(plan.workload.units)
         assert f"{len(plan.workload):,}" in page.text
         assert plan.fingerprint in page.text
-        assert show(plan.rmse) in page.text
+        assert show(plan.mean_error) in page.text
         assert show(plan.max_standard_error) in page.text
 
 
