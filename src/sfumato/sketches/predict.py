@@ -32,7 +32,7 @@ def paper_parameters(
 ) -> PaperParameters:
     """The paper's dimension, independence and Laplace scale for queries of `size` keys over `records` records.
 
-    Its dimension, 4 64^2 ln(1/tau) (m + n^2)^2 / (2 sqrt m) with tau = beta / queries, is beyond any memory; the
+    Its dimension, 4 64^2 ln(1/tau) (m + n^2)^2 / (2 sqrt m) with tau = beta / (4 queries), is beyond any memory; the
     practical one is `dimension`.
     """
     for name, value in (("size", size), ("records", records), ("queries", queries)):
@@ -40,7 +40,7 @@ def paper_parameters(
             raise PlanError(f"{name} is a whole number of at least 1, not {value!r}")
     if not (0 < epsilon < math.inf and 0 < delta < 1 and 0 < beta < 1):
         raise PlanError("epsilon must be positive, delta and beta between 0 and 1")
-    rows = 4 * 64**2 * math.log(queries / beta) * (size + float(records) ** 2) ** 2 / (2 * math.sqrt(size))
+    rows = 4 * 64**2 * math.log(4 * queries / beta) * (size + float(records) ** 2) ** 2 / (2 * math.sqrt(size))
     return PaperParameters(rows, independence(queries, rows, beta), math.sqrt(8 * math.log(1 / delta)) / epsilon)
 
 
