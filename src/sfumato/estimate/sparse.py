@@ -80,7 +80,7 @@ def sparse_updates(size: int, alpha: float) -> int:
     """The updates after which no query of `size` keys errs by a share above `alpha`: L = 8/3 ln(2 m L) / alpha^2.
 
     The fixed point, rounded up: the divergence from the start is at most ln(2 m L), and an update, made where the
-    error is at least alpha / 2, takes 3/8 alpha^2 or more of it off (mathematics S11.1, S12.8).
+    error is at least alpha / 2, takes 3/8 alpha^2 or more of it off [HR10].
     """
     if type(size) is not int or not 1 <= size <= 2**30 or not 0 < alpha <= 1:
         raise PlanError(f"a query has 1 to 2^30 keys and alpha lies above 0, at most 1; not {size!r} and {alpha!r}")

@@ -1,4 +1,4 @@
-"""The chooser: price every mechanism that applies, without data, and keep the one that errs least. [mathematics S14]"""
+"""The chooser: price every mechanism that applies, without data, and keep the one that errs least."""
 
 from __future__ import annotations
 

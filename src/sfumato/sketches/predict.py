@@ -1,6 +1,6 @@
 """Errors of sketches before any data, and the parameters that the paper of SparseProject would take.
 
-A query with weights w over counts D is answered with variance (mathematics S12.2, S12.5), over noise and hash,
+A query with weights w over counts D is answered with variance, over noise and hash,
 
     ||w||^2 v + (||w||^2 ||D||^2 + <w, D>^2 - 2 sum w_x^2 D_x^2) / W
 
@@ -54,7 +54,7 @@ def dimension(
 ) -> int:
     """Signs with which the projection adds 1 / `balance` of the noise's variance, and never too few for its tails.
 
-    `noise_variance` is per key of a query; with balance 4 `guaranteed_error` holds (mathematics S12.4).
+    `noise_variance` is per key of a query; with balance 4 `guaranteed_error` holds.
     """
     return max(math.ceil(balance * squared_norm / noise_variance), math.ceil(32 * math.log(4 * queries / beta)))
 
