@@ -46,7 +46,7 @@ def test_the_page_is_numbered_and_what_it_calls_checked_is_checked() -> None:
     for name in checked:
         found = f"def test_{name}_" in own if name.isdigit() else re.search(rf"def test_\w*{name}", other)
         assert found, name
-    assert {n for n in re.findall(r"def test_(\d+)_", own)} == {n for n in checked if n.isdigit()}
+    assert set(re.findall(r"def test_(\d+)_", own)) == {n for n in checked if n.isdigit()}
 
 
 def test_1_a_sum_over_records_counts_repeated_ones_by_their_square() -> None:
@@ -106,7 +106,7 @@ def test_17_the_nearly_equal_queries_are_near_a_row_of_ones() -> None:
 
 
 def test_18_without_its_sign_the_set_of_consistent_answers_is_not_convex() -> None:
-    """For F = I it is {h: |h|_1 = 1}: the middle of two points is outside, and a projection moves away from the truth."""
+    """For F = I it is {h: |h|_1 = 1}: the middle of two points is outside, and projecting may lead away."""
     first, second = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
     assert np.abs((first + second) / 2).sum() < 1
     truth, noisy = np.array([1.0, 0.0]), np.array([-0.1, -0.2])
@@ -188,7 +188,10 @@ def test_35_the_rho_of_the_projection_lecture_is_twice_that_of_zcdp() -> None:
 def test_38_the_records_needed_go_as_the_root_of_rho() -> None:
     """alpha^2 = l*(K) / (n sqrt(k rho)) of the last line of section 3, solved for n, as theorem 8 has it."""
     k, width, alpha, rho = 50, 7.0, 0.1, 0.056
-    bound = lambda n: width / (n * math.sqrt(k * rho))  # noqa: E731
+
+    def bound(n: float) -> float:
+        return width / (n * math.sqrt(k * rho))
+
     assert bound(width / (math.sqrt(k * rho) * alpha**2)) == pytest.approx(alpha**2)
     assert bound(width / (math.sqrt(k) * alpha**2 * rho)) == pytest.approx(alpha**2 * math.sqrt(rho))
 
