@@ -252,3 +252,16 @@ def test_every_reference_key_is_resolved() -> None:
             used |= set(re.findall(r"\b[A-Z][A-Za-z]+\d\d\b", cited))
     assert len(used) > 60
     assert used - {"Key20"} <= known, f"not in docs/references.md: {sorted(used - known)}"
+
+
+def test_files_that_are_named_exist() -> None:
+    """Of src, tests, bench, docs and scripts; `privacy/local.py` is one of the package."""
+    checked = 0
+    for page in [*PAGES, ROOT / "bench" / "RESULTS.md"]:
+        for named in re.findall(
+            r"(?<![\w/.:~-])((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|svg))\b", page.read_text(encoding="utf-8")
+        ):
+            roots = (ROOT, page.parent, ROOT / "docs", ROOT / "src", ROOT / "src" / "sfumato")
+            assert any((root / named).exists() for root in roots), f"{page.name}: {named}"
+            checked += 1
+    assert checked > 60
