@@ -4,7 +4,7 @@ For counts h >= 0 of sum n and noise Z of mean 0 the projection P onto the body 
 E |P - F h|^2 <= n E M, with M the largest of <F_j, Z> over the body's corners F_j, whatever h is; and it is never
 farther than the noisy answers are. Where n is not known the body is the cone, and P's own sum t replaces n: with
 Fᵀ e = 1, t - n = <e, P - F h>, so that (1 - a/2) E |P - F h|^2 <= n E M + |e|^2 E M^2 / (2 a) for every 0 < a < 2.
-These inequalities are proved; E M itself is simulated, from draws of the noise that are no data, with three standard errors
+These inequalities are proved; E M itself is simulated, by draws of noise that need no data, with three standard errors
 added: what is said below holds up to the chance (about one in a thousand) that this is too little.
 """
 
