@@ -10,7 +10,7 @@ import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import typer.main
@@ -204,7 +204,7 @@ def test_command_lines_within_sentences_name_what_exists() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for quoted in re.findall(r"`sfumato ([^`]+)`", prose):
-            place = typer.main.get_command(app)
+            place: Any = typer.main.get_command(app)
             words = shlex.split(quoted)
             while words and hasattr(place, "commands"):
                 name = words.pop(0)

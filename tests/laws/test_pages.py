@@ -53,7 +53,7 @@ def best_shares(d: int, order: int) -> float:
 
     # the largest over t is smooth but where two meet: from several starts, without derivatives
     starts = [np.zeros(order), -np.arange(order, dtype=float), -2.0 * np.arange(order)]
-    options = {"maxiter": 20_000, "maxfev": 20_000, "xatol": 1e-10, "fatol": 1e-13}
+    options: Any = {"maxiter": 20_000, "maxfev": 20_000, "xatol": 1e-10, "fatol": 1e-13}
     least = min(minimize(error, s, method="Nelder-Mead", options=options).fun for s in starts)
     return math.sqrt(math.exp(least) / cells)
 
