@@ -1,6 +1,6 @@
 """Sessions over 2^60 keys: errors of the lazy histogram beside its statement, questions a second, and sparse weights.
 
-100,000 records with distinct keys, or keys of a Zipf law with exponent 1.3; questions of m keys, half of which occur.
+100,000 records with distinct keys, or keys of a Zipf law with exponent 1.3; questions of s keys, half of which occur.
 `python bench/keyed_sessions.py`
 """
 
@@ -113,14 +113,14 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=400)
     given = parser.parse_args()
     rng = np.random.default_rng(2026)
-    print(f"lazy histogram, pure epsilon 1, in a file; m = {'/'.join(map(str, SIZES))}")
+    print(f"lazy histogram, pure epsilon 1, in a file; s = {'/'.join(map(str, SIZES))}")
     print("| keys | rmse observed | stated | 95 % intervals that hold | CPU-ms a question | questions a second |")
     print("|---|---|---|---|---|---|")
     for zipf in (False, True):
         histogram(zipf, given.questions, rng)
     again(rng)
     print("\nsparse multiplicative weights at (1, 1e-6) beside the lazy histogram (pure epsilon 1), Zipf(1.3) keys")
-    print("| records | m | keys drawn | rmse | max | histogram | zero | easy/hard/exhausted | bound | CPU-ms |")
+    print("| records | s | keys drawn | rmse | max | histogram | zero | easy/hard/exhausted | bound | CPU-ms |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for records_, size, heavy in ((10_000, 64, True), (100_000, 64, False), (100_000, 64, True), (10**6, 64, True)):
         weights(records_, size, heavy, given.questions, rng)

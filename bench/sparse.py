@@ -1,6 +1,6 @@
 """Sparse queries over 2^60 keys: root mean squared errors beside their predictions, and costs.
 
-100,000 records with distinct keys, or keys of a Zipf law with exponent 1.3; queries of m keys, half of which occur;
+100,000 records with distinct keys, or keys of a Zipf law with exponent 1.3; queries of s keys, half of which occur;
 epsilon 1 (delta 1e-6). Errors are over fresh hashes and noise. `python bench/sparse.py`
 """
 
@@ -99,7 +99,7 @@ def main() -> None:
         common: dict[str, Any] = {"neighbours": "add-remove", "mechanism": mechanism, "records": RECORDS}
         return lambda: plan_keys(KEYS, budget, **common, **options)
 
-    print(f"rmse for m = {'/'.join(map(str, SIZES))}")
+    print(f"rmse for s = {'/'.join(map(str, SIZES))}")
     print("| mechanism | observed | stated | predicted | build CPU-s | query CPU-ms |")
     print("|---|---|---|---|---|---|")
     for zipf in (False, True):

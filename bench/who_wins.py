@@ -64,7 +64,7 @@ def by_queries(k: int, kind: str) -> float:
 
 
 def by_epsilon(n: int, epsilon: str, noise: str) -> float:
-    """epsilon times the rmse of the best plan for prefixes of n cells, by either noise."""
+    """epsilon times the rmse of the best plan for prefixes of m cells, by either noise."""
     work = sf.prefix(sf.Domain({"t": n}), "t")
     budget = sf.pure(epsilon) if noise == "laplace" else sf.approx(epsilon, "1e-6")
     return float(epsilon) * sf.plan(work, budget, neighbours="add-remove").rmse
@@ -134,23 +134,23 @@ def table(head: str, columns: Sequence[str], rows: Sequence[str], value: Callabl
 
 
 def main(folder: Path) -> None:
-    sizes = [f"n = {n:,}" for n in CELLS]
+    sizes = [f"m = {m:,}" for m in CELLS]
     for name, make in (("prefixes", sf.prefix), ("all ranges", sf.ranges)):
         print(table(name, sizes, list(NAMED), lambda row, i, make=make: ordered(make, CELLS[i], row)), end="\n\n")
     counts = [f"k = {k:,}" for k in QUERIES]
     print(table("random queries", counts, list(KINDS), lambda row, i: by_queries(QUERIES[i], row)), end="\n\n")
     noises = {"Laplace, any epsilon": ("1", "laplace")} | {f"Gaussian, epsilon = {e}": (e, "") for e in EPSILONS}
-    columns = [f"n = {n:,}" for n in PREFIXES]
+    columns = [f"m = {m:,}" for m in PREFIXES]
     print(table("prefixes", columns, list(noises), lambda row, i: by_epsilon(PREFIXES[i], *noises[row])))
     steps = [2**i for i in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17)]
     for name, make in (("prefixes", sf.prefix), ("ranges", sf.ranges)):
         lines = {row: [(n, ordered(make, n, row)) for n in steps] for row in SHOWN}
-        (folder / f"{name}.svg").write_text(chart(lines, "cells n", "error at noise multiplier 1"), encoding="utf-8")
+        (folder / f"{name}.svg").write_text(chart(lines, "cells m", "error at noise multiplier 1"), encoding="utf-8")
     powers = [2**i for i in range(13)]
     lines = {row: [(k, by_queries(k, row)) for k in powers] for row in KINDS}
     (folder / "queries.svg").write_text(chart(lines, "queries k", "error at epsilon 1"), encoding="utf-8")
     lines = {row: [(n, by_epsilon(n, *noises[row])) for n in steps] for row in noises}
-    (folder / "epsilon.svg").write_text(chart(lines, "cells n", "error times epsilon"), encoding="utf-8")
+    (folder / "epsilon.svg").write_text(chart(lines, "cells m", "error times epsilon"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,36 +1,267 @@
-"""The code in README and docs runs as printed."""
+"""What README and docs print runs as printed: Python, command lines and specs; and what they name exists."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import resources
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import typer.main
+
+import sfumato as sf
+from sfumato.cli import app
+from sfumato.plans import Plan
+from sfumato.releasing import plan_of
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LANGUAGES = {"python", "sh", "toml", "text"}  # text: a drawing
+
+NOT_RUN = {
+    ("README.md", "make demo"): "sets up an environment and runs this very suite; the demo is run by test_demo.py",
+}
+"""Shell blocks that are not run, by page and first words, and why: nothing else is left out."""
+
+PEOPLE = "age,sex\n" + "".join(f"{20 + i % 70},{'female' if i % 3 else 'male'}\n" for i in range(300))
+ITEMS = "item\n" + "".join(f"{i % 40}\n" for i in range(500))
+SCHEMA = """
+[schema.age]
+type = "integer"
+min = 0
+max = 99
+width = 5
+outside = "clamp"
+missing = "other"
+"""
+SEX = """
+[schema.sex]
+type = "category"
+values = ["female", "male"]
+outside = "other"
+missing = "other"
+"""
+ASKED = """
+[[queries]]
+name = "tables"
+upto = 2
+[[queries]]
+name = "cdf"
+prefix = "age"
+by = ["sex"]
+"""
+PRIVACY = """
+[privacy]
+epsilon = 1
+delta = "1e-6"
+neighbours = "add-remove"
+"""
+SPEC = '[data]\nsource = "people.csv"\n' + SCHEMA + SEX + PRIVACY + ASKED
+REGION = """
+[schema.region]
+type = "category"
+values = ["north", "east", "south", "west"]
+outside = "drop"
+missing = "drop"
+"""
 
 
-def _blocks(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+class Block(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    text: str
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if _blocks(p)], ids=lambda p: p.name)
-def test_code_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page in order."""
+    out: list[Block] = []
+    opened: tuple[int, str] | None = None
+    held: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.startswith("```"):
+            held.append(line)
+        elif opened is None:
+            opened, held = (number, line[3:].strip()), []
+        else:
+            out.append(Block(page, opened[0], opened[1], "\n".join(held) + "\n"))
+            opened = None
+    assert opened is None, f"{page.name}: the block of line {opened} has no end"
+    return out
+
+
+def written(*languages: str) -> list[Path]:
+    return [page for page in PAGES if any(b.language in languages for b in blocks(page))]
+
+
+def names(page: Path) -> str:
+    return page.name
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=names)
+def test_every_block_is_of_a_language_that_runs(page: Path) -> None:
+    assert {b.language for b in blocks(page)} <= LANGUAGES
+
+
+def test_blocks_that_are_not_run_are_there() -> None:
+    for page, start in NOT_RUN:
+        assert any(b.page.name == page and b.text.startswith(start) for p in PAGES for b in blocks(p)), (page, start)
+
+
+@pytest.mark.parametrize("page", written("python", "toml"), ids=names)
+def test_code_and_specs_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec may use the files that the code above it wrote, and is planned."""
     monkeypatch.chdir(tmp_path)
-    rows = "\n".join(f"{20 + i % 70},{'female' if i % 3 else 'male'}" for i in range(300))
-    Path("people.csv").write_text(f"age,sex\n{rows}\n", encoding="utf-8")
+    Path("people.csv").write_text(PEOPLE, encoding="utf-8")
     scope: dict[str, object] = {}
-    for block in _blocks(page):
-        exec(compile(block, str(page), "exec"), scope)
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), scope)
+        elif block.language == "toml":
+            check_spec(block)
+
+
+def check_spec(block: Block) -> None:
+    """A spec, or a part of one, is read and planned, and says of the plan what it printed."""
+    said, text = tomllib.loads(block.text), block.text
+    missing = {"privacy": PRIVACY, "schema": SCHEMA + SEX + REGION * ("region" in text), "queries": ASKED}
+    if "schema" in said and "sex" not in said["schema"]:
+        text += SEX
+    for section, added in missing.items():
+        text += added * (section not in said)
+    Path("printed.toml").write_text(text, encoding="utf-8")
+    spec = sf.read_spec("printed.toml")
+    found = plan_of(spec)
+    asked = said.get("plan", {})
+    assert found.mechanism == asked.get("mechanism", found.mechanism)
+    assert found.records == asked.get("records", found.records)
+    if "public" in said:
+        without = text.replace(block.text, "")
+        Path("without.toml").write_text(without, encoding="utf-8")
+        plain = plan_of(sf.read_spec("without.toml"))
+        assert isinstance(found, Plan)
+        assert isinstance(plain, Plan)
+        assert found.rmse < plain.rmse
+    for name, attribute in said.get("schema", {}).items():
+        for level in attribute.get("levels", {}):
+            assert level in spec.domain.levels or level in spec.domain.names, (name, level)
+
+
+@pytest.mark.parametrize("page", written("sh"), ids=names)
+def test_command_lines_run_in_order(page: Path, tmp_path: Path) -> None:
+    """In a shell, in a folder with the files that the page speaks of: whoever types does not run its Python."""
+    shell = tmp_path / "work"
+    prepare(shell, " ".join(b.text for b in blocks(page)))
+    ran = 0
+    for block in blocks(page):
+        if block.language != "sh" or any(page.name == p and block.text.startswith(s) for p, s in NOT_RUN):
+            continue
+        path = f"{shell / '.bin'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["sh", "-eu", "-c", block.text],
+            cwd=shell,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{page.name}, line {block.line}:\n{done.stdout}\n{done.stderr}"
+        ran += block.text.count("sfumato ")
+    assert ran > 0
+
+
+def prepare(folder: Path, typed: str) -> None:
+    """What is there before a page's first command: tables, specs, and what its commands use but do not make."""
+    (folder / ".bin").mkdir(parents=True)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "activate").write_text("sfumato --help > help.txt\n", encoding="utf-8")
+    command = folder / ".bin" / "sfumato"
+    run = shlex.join([sys.executable, "-c", "from sfumato.cli import main; main()"])
+    # after `init` the blanks are refused, and whoever read the page fills them in
+    fill = 'if [ "$1" = init ]; then ! $0 plan people.toml 2> blanks.txt; grep -q blank blanks.txt'
+    command.write_text(f'#!/bin/sh\nset -e\n{run} "$@"\n{fill}; cp filled.toml people.toml; fi\n', encoding="utf-8")
+    command.chmod(0o755)
+    (folder / "people.csv").write_text(PEOPLE, encoding="utf-8")
+    (folder / "items.csv").write_text(ITEMS, encoding="utf-8")
+    data = resources.files("sfumato.data")
+    for name in ("adult.toml", "adult.parquet"):
+        (folder / name).write_bytes((data / name).read_bytes())
+    (folder / ("filled.toml" if "sfumato init" in typed else "people.toml")).write_text(SPEC, encoding="utf-8")
+    if "budget.db" in typed and "ledger create budget.db" not in typed:
+        sf.Ledger.create(folder / "budget.db", total=sf.approx(2, "1e-6"))
+
+
+def test_command_lines_within_sentences_name_what_exists() -> None:
+    """Every `sfumato command --option` between backticks is a command with that option."""
+    checked = 0
+    for page in PAGES:
+        prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for quoted in re.findall(r"`sfumato ([^`]+)`", prose):
+            place: Any = typer.main.get_command(app)
+            words = shlex.split(quoted)
+            while words and hasattr(place, "commands"):
+                name = words.pop(0)
+                assert name in place.commands, f"{page.name}: sfumato {quoted}"
+                place = place.commands[name]
+            known = {o for p in place.params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
+            options = {w.split("=")[0] for w in words if w.startswith("-")}
+            assert options <= known, f"{page.name}: sfumato {quoted}: {sorted(options - known)}"
+            checked += 1
+    assert checked >= 5
+
+
+def test_links_lead_somewhere() -> None:
+    """Of pages, files and headings within them."""
+    checked = 0
+    for page in PAGES:
+        prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            if re.match(r"[a-z]+:", target):
+                continue
+            file, _, heading = target.partition("#")
+            there = (page.parent / file) if file else page
+            assert there.exists(), f"{page.name}: {target}"
+            if heading:
+                lines = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+                slugs = {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+                assert heading in slugs, f"{page.name}: {target}"
+            checked += 1
+    assert checked > 50
+
+
+SOURCES = {"Notes", "SmithUllman", "Tutunov", "Nikolov", "Brown"}  # lecture notes have no year
 
 
 def test_every_reference_key_is_resolved() -> None:
-    """A [Key20] in a docstring must be found in docs/references.md."""
-    known = set(re.findall(r"^\| (\w+) \|", (ROOT / "docs/references.md").read_text(encoding="utf-8"), re.MULTILINE))
+    """A [Key20] in a docstring, a page or a test must be found in docs/references.md, where it stands once."""
+    listed = re.findall(r"^\| (\w+) \|", (ROOT / "docs/references.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = [key for key in listed if key != "key"]
+    known = set(listed)
+    assert sorted(known) == sorted(listed)
+    assert known >= SOURCES
     used: set[str] = set()
-    for file in (ROOT / "src").rglob("*.py"):
-        for group in re.findall(r"\[([A-Z][A-Za-z]+\d\d(?:, [A-Z][A-Za-z]+\d\d)*)\]", file.read_text(encoding="utf-8")):
-            used |= set(group.split(", "))
-    assert used
-    assert used <= known, f"not in docs/references.md: {sorted(used - known)}"
+    for file in [*(f for room in ("src", "tests", "bench") for f in (ROOT / room).rglob("*.py")), *PAGES]:
+        for cited in re.findall(r"\[([A-Z][A-Za-z]*\d\d\b[^\]\[]*)\]", file.read_text(encoding="utf-8")):
+            used |= set(re.findall(r"\b[A-Z][A-Za-z]+\d\d\b", cited))
+    assert len(used) > 60
+    assert used - {"Key20"} <= known, f"not in docs/references.md: {sorted(used - known)}"
+
+
+def test_files_that_are_named_exist() -> None:
+    """Of src, tests, bench, docs and scripts; `privacy/local.py` is one of the package."""
+    checked = 0
+    for page in [*PAGES, ROOT / "bench" / "RESULTS.md"]:
+        for named in re.findall(
+            r"(?<![\w/.:~-])((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|svg))\b", page.read_text(encoding="utf-8")
+        ):
+            roots = (ROOT, page.parent, ROOT / "docs", ROOT / "src", ROOT / "src" / "sfumato")
+            assert any((root / named).exists() for root in roots), f"{page.name}: {named}"
+            checked += 1
+    assert checked > 60

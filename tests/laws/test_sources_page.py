@@ -38,7 +38,7 @@ def printed(head: str, kind: str) -> dict[str, dict[int, float]]:
 @pytest.mark.parametrize(("head", "make"), [("prefixes", sf.prefix), ("all ranges", sf.ranges)])
 def test_errors_by_the_number_of_cells(head: str, make: Any) -> None:
     module = script()
-    table = printed(head, "n = 8")
+    table = printed(head, "m = 8")
     assert list(table) == list(module.NAMED)
     for name, row in table.items():
         for n, shown in row.items():
@@ -56,7 +56,7 @@ def test_errors_by_the_number_of_queries() -> None:
 
 def test_errors_by_epsilon() -> None:
     module = script()
-    table = printed("prefixes", "n = 16")
+    table = printed("prefixes", "m = 16")
     assert len(table) == 4
     for name, row in table.items():
         asked = ("1", "laplace") if name.startswith("Laplace") else (name.split("= ")[1], "gaussian")

@@ -1,7 +1,7 @@
 """Multiplicative weights over keys too many to list: every key has a weight, few are written down [BR11].
 
-A virtual universe has m L slots of weight w0 = 1 / (2 m L) and one more, "no key", of weight 1/2. A key takes a slot
-when an update first names it, and L updates of m keys each never need more slots than there are. So this is
+A virtual universe has s L slots of weight w0 = 1 / (2 s L) and one more, "no key", of weight 1/2. A key takes a slot
+when an update first names it, and L updates of s keys each never need more slots than there are. So this is
 multiplicative weights on a list, exactly, but a key that no update named costs nothing: all of them have w0 / Z.
 """
 
@@ -77,10 +77,10 @@ def _log_sum(logs: NDArray[np.float64]) -> float:
 
 
 def sparse_updates(size: int, alpha: float) -> int:
-    """The updates after which no query of `size` keys errs by a share above `alpha`: L = 8/3 ln(2 m L) / alpha^2.
+    """The updates after which no query of `size` keys errs by a share above `alpha`: L = 8/3 ln(2 s L) / alpha^2.
 
-    The fixed point, rounded up: the divergence from the start is at most ln(2 m L), and an update, made where the
-    error is at least alpha / 2, takes 3/8 alpha^2 or more of it off (mathematics S11.1, S12.8).
+    The fixed point, rounded up: the divergence from the start is at most ln(2 s L), and an update, made where the
+    error is at least alpha / 2, takes 3/8 alpha^2 or more of it off [HR10].
     """
     if type(size) is not int or not 1 <= size <= 2**30 or not 0 < alpha <= 1:
         raise PlanError(f"a query has 1 to 2^30 keys and alpha lies above 0, at most 1; not {size!r} and {alpha!r}")

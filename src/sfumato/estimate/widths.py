@@ -4,6 +4,8 @@ For counts h >= 0 of sum n and noise Z of mean 0 the projection P onto the body 
 E |P - F h|^2 <= n E M, with M the largest of <F_j, Z> over the body's corners F_j, whatever h is; and it is never
 farther than the noisy answers are. Where n is not known the body is the cone, and P's own sum t replaces n: with
 Fᵀ e = 1, t - n = <e, P - F h>, so that (1 - a/2) E |P - F h|^2 <= n E M + |e|^2 E M^2 / (2 a) for every 0 < a < 2.
+These inequalities are proved; E M itself is simulated, by draws of noise that need no data, with three standard errors
+added: what is said below holds up to the chance (about one in a thousand) that this is too little.
 """
 
 from __future__ import annotations
@@ -110,18 +112,21 @@ class Forecast:
             return f"predicted to help: rmse at most {self.span:,.4g} after projection, {self.raw:,.4g} without"
         if self.crossover is not None and self.records is not None and self.rmse >= self.raw and self.crossover >= 1:
             return (
-                f"cannot hurt in its norm; at {self.records:,} records no better error is proved (below "
-                f"{self.crossover:,.3g} it is), but it helps where tables are sparse"
+                f"cannot hurt in its norm; at {self.records:,} records its width promises no better error (below "
+                f"{self.crossover:,.3g} it does), but it helps where tables are sparse"
             )
         if self.crossover is None or self.crossover < 1:
             return "cannot hurt in its norm; no number of records is known below which it must help"
-        proved = f"below {self.crossover:,.3g} records it is proved to help"
+        held = (
+            f"below {self.crossover:,.3g} records its width says that it helps (simulated, with three standard errors "
+            "added)"
+        )
         if self.rmse < self.raw:
             return (
                 f"predicted to help: rmse at most {self.rmse:,.4g} after projection at {self.records:,} records, "
-                f"{self.raw:,.4g} without; {proved}"
+                f"{self.raw:,.4g} without; {held}"
             )
-        return f"cannot hurt in its norm; {proved}, above that where tables are sparse (records= gives a figure)"
+        return f"cannot hurt in its norm; {held}, above that where tables are sparse (records= gives a figure)"
 
 
 def forecast_of_hull(

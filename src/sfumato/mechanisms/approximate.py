@@ -1,7 +1,7 @@
 """Answers with a bias that a stated number of records bounds, where that saves more noise than it costs.
 
 At n records the best factorization of answers near the workload has the least root of mean squared noise and worst
-mean squared bias; no alpha is to be chosen. It pays for tiny n alone. [mathematics S7]
+mean squared bias; no alpha is to be chosen. It pays for tiny n alone. [SmithUllman]
 """
 
 from __future__ import annotations

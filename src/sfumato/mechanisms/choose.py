@@ -1,4 +1,4 @@
-"""The chooser: price every mechanism that applies, without data, and keep the one that errs least. [mathematics S14]"""
+"""The chooser: price every mechanism that applies, without data, and keep the one that errs least."""
 
 from __future__ import annotations
 
@@ -218,7 +218,10 @@ def _compared(
 def _line(p: Plan, best: Plan) -> Candidate:
     note = "chosen"
     if p is not best:
-        ratio = p.objective_value / max(best.objective_value, 1e-300)
+        # the objective of a projected plan is that of its noisy answers; it was chosen by what is predicted after
+        projected = best.mechanism == "projection"
+        theirs, ours = (p.rmse, best.rmse) if projected else (p.objective_value, best.objective_value)
+        ratio = theirs / max(ours, 1e-300)
         note = f"errs {ratio:.3g} times as much" if ratio >= 1 else "errs less, but was not asked for"
         note = "errs as much" if abs(ratio - 1) < _ALIKE else note
     return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, note, p.objective_value)

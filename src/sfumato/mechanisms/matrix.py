@@ -1,6 +1,6 @@
 """The factorization mechanism: certified optimal dense strategies, their Kronecker products, and stacks of them.
 
-[ENU20, NTZ13, MMHM18]
+The matrix mechanism [LHR10] with the best strategy. [ENU20, NTZ13, MMHM18]
 """
 
 from __future__ import annotations

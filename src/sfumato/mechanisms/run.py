@@ -1,4 +1,4 @@
-"""Carry a plan out: validate, open the table, pay, measure, reconstruct, store. [privacy.md, order of steps]"""
+"""Carry a plan out: validate, open the table, pay, measure, reconstruct, store."""
 
 from __future__ import annotations
 

@@ -65,7 +65,6 @@ def _swap_bound(found: Sequence[SmallUnion]) -> float:
 
     Weights v_u v_w on all pairs of cells have the Laplacian D - v vᵀ = D^(1/2) (I - q qᵀ) D^(1/2), D = diag(v), q the
     root of v, and the sum (1 - |v|²) / 2; taking q away costs a nuclear norm at most |W D^(1/2) q| = |W v|.
-    [mathematics S5]
     """
     lower, square, mean = (math.prod(each) for each in zip(*((u.lower, u.square, u.mean) for u in found), strict=True))
     return max(lower - mean * (1 + 1e-9), 0.0) * math.sqrt(2 / (1 - square)) * (1 - 1e-9) if square < 1.0 else 0.0

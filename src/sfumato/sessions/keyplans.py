@@ -238,7 +238,7 @@ def plan_sparse(
 
 
 def _shape(size: int, records: int, questions: int, beta: float, unit: PrivacyUnit) -> Shape:
-    """What bounds follow from: 2 m L virtual cells, whatever the number of updates L will be."""
+    """What bounds follow from: 2 s L virtual cells, whatever the number of updates L will be."""
     return Shape(2 * size * _MOST_UPDATES, questions, records, beta, buys=False, rows=unit.rows_per_person)
 
 

@@ -1,6 +1,6 @@
 """Errors of sketches before any data, and the parameters that the paper of SparseProject would take.
 
-A query with weights w over counts D is answered with variance (mathematics S12.2, S12.5), over noise and hash,
+A query with weights w over counts D is answered with variance, over noise and hash,
 
     ||w||^2 v + (||w||^2 ||D||^2 + <w, D>^2 - 2 sum w_x^2 D_x^2) / W
 
@@ -32,7 +32,7 @@ def paper_parameters(
 ) -> PaperParameters:
     """The paper's dimension, independence and Laplace scale for queries of `size` keys over `records` records.
 
-    Its dimension, 4 64^2 ln(1/tau) (m + n^2)^2 / (2 sqrt m) with tau = beta / queries, is beyond any memory; the
+    Its dimension, 4 64^2 ln(1/tau) (m + n^2)^2 / (2 sqrt m) with tau = beta / (4 queries), is beyond any memory; the
     practical one is `dimension`.
     """
     for name, value in (("size", size), ("records", records), ("queries", queries)):
@@ -40,7 +40,7 @@ def paper_parameters(
             raise PlanError(f"{name} is a whole number of at least 1, not {value!r}")
     if not (0 < epsilon < math.inf and 0 < delta < 1 and 0 < beta < 1):
         raise PlanError("epsilon must be positive, delta and beta between 0 and 1")
-    rows = 4 * 64**2 * math.log(queries / beta) * (size + float(records) ** 2) ** 2 / (2 * math.sqrt(size))
+    rows = 4 * 64**2 * math.log(4 * queries / beta) * (size + float(records) ** 2) ** 2 / (2 * math.sqrt(size))
     return PaperParameters(rows, independence(queries, rows, beta), math.sqrt(8 * math.log(1 / delta)) / epsilon)
 
 
@@ -54,7 +54,7 @@ def dimension(
 ) -> int:
     """Signs with which the projection adds 1 / `balance` of the noise's variance, and never too few for its tails.
 
-    `noise_variance` is per key of a query; with balance 4 `guaranteed_error` holds (mathematics S12.4).
+    `noise_variance` is per key of a query; with balance 4 `guaranteed_error` holds.
     """
     return max(math.ceil(balance * squared_norm / noise_variance), math.ceil(32 * math.log(4 * queries / beta)))
 

@@ -59,6 +59,19 @@ def test_errors_are_at_most_what_was_forecast(work: sf.Workload, x: np.ndarray, 
     assert plan.candidates["mechanism"][0] == "projection"
 
 
+def test_others_are_compared_with_what_is_predicted_after_projection() -> None:
+    """Mutant: the unprojected objective of the plan in place of its forecast, which says that others err less."""
+    work = sf.marginals(sf.Domain({"age": 20, "sex": 2, "place": 12}), order=2)
+    plan = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="projection", records=300)
+    forecast, *others = plan.candidates.rows()
+    assert forecast["rmse"] == plan.rmse < plan.objective_value
+    ratios = [row["rmse"] / plan.rmse for row in others if row["rmse"] is not None]
+    assert len(ratios) >= 3
+    assert min(ratios) > 1.1
+    for row, ratio in zip(others, ratios, strict=False):
+        assert row["note"] == f"errs {ratio:.3g} times as much"
+
+
 def test_fewer_records_are_predicted_to_help_more() -> None:
     """Mutant: crossover by the noise without its square."""
     plan = sf.plan(sf.queries(SIGNS), BUDGET, neighbours="replace-one", mechanism="projection", records=10)

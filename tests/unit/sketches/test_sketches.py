@@ -203,7 +203,11 @@ def test_dimensions() -> None:
     assert predict.dimension(100_000, variance) == 5603
     assert predict.dimension(1, variance, queries=1000) == int(32 * np.log(80_000)) + 1
     paper = predict.paper_parameters(64, 100_000, 1000, 1, 1e-6)
-    assert paper.dimension > 1e23
+    # T of the paper as it stands there, with tau = beta / (4 k): three terms that are one square
+    n, m, tau = 100_000.0, 64, 0.05 / (4 * 1000)
+    terms = m**1.5 / 2 + n**4 / (2 * np.sqrt(m)) + np.sqrt(m) * n**2
+    assert paper.dimension == pytest.approx(4 * 64**2 * np.log(1 / tau) * terms, rel=1e-12)
+    assert paper.dimension == pytest.approx(1.156e24, rel=1e-3)
     assert paper.laplace_scale == pytest.approx(10.513, abs=1e-3)
     assert paper.independence == predict.independence(1000, paper.dimension, 0.05) > 100
     # n = 4,000, m = 256, k = 2,000: T = 897 at balance 4

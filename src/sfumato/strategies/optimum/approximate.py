@@ -2,7 +2,7 @@
 
 Either the bias is stated, each |Z_ij - F_ij| <= alpha ("entry") or each column of Z within alpha sqrt(k) of F's
 ("column"), and the noise of the answers Z is least; or a rate is, at which bias and noise are exchanged, and the root
-of the sum of their squares is least. The search and its proof are in `nearby`. [mathematics S7]
+of the sum of their squares is least. The search and its proof are in `nearby`. [SmithUllman]
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Over answers Z near F and weights v on the cells, or on the pairs of cells,
     min_Z max_v || Z L(v)^(1/2) ||_*
 
 is convex in Z and concave in v [ENU20]. L(v) is diag(v) where the sensitivity is the largest norm of a column, and the
-Laplacian of the weighted graph where it is the largest distance between two columns [mathematics S5, S7]; the latter
+Laplacian of the weighted graph where it is the largest distance between two columns (see `swap`); the latter
 forgets what all columns have in common, which a known total answers. Both sides are improved in turn: v by the ratio
 of its gradient to the mean, Z by accelerated projected steps on tr(Z X^-1 Z^T), X the optimum at v for the last Z with
 the square of a width added to its squared singular values, without which X becomes singular and the search stalls.
@@ -178,7 +178,7 @@ class Best:
 
 def search(near: Near, geometry: Cells | Pairs, exchange: float | None, tolerance: float, most: int) -> Best:
     """The least ||R||_F at sensitivity 1 over answers within near.size; or, with an exchange rate t, over all answers
-    the least hypot(||R||_F, t * distance), the size then moving to the best for the last line. [mathematics S7]"""
+    the least hypot(||R||_F, t * distance), the size then moving to the best for the last line."""
     from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
     answers, cells = near.matrix, near.matrix.shape[1]

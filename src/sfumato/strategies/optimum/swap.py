@@ -6,7 +6,7 @@ differences and R (M D) = F D, so that
 
     min ||R||_F diam(M)  over  R M = F + b 1^T     is     min ||R||_F ||A||_{1->2}  over  R A = F D :
 
-the factorization norm of F D, [mathematics S5]. Its dual puts weights w on the pairs,
+the factorization norm of F D [ENU20]. Its dual puts weights w on the pairs,
 
     max_w || F D diag(w)^(1/2) ||_* = tr (H L(w) H^T)^(1/2),    L(w) = D diag(w) D^T,  sum w = 1,
 
