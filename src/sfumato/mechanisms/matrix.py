@@ -27,7 +27,7 @@ from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, q
 from sfumato.strategies.optimum.largest import Largest, optimize_largest
 from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
 from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.pure import optimize_pure
+from sfumato.strategies.optimum.pure import optimize_pure, turned
 from sfumato.strategies.optimum.rows import Queries
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
@@ -203,18 +203,20 @@ def _factor(
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached = largest.upper_bound * math.sqrt(whole.shape[0])
     else:
-        found = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
+        best = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
         # the largest variance is at least their mean
-        strategy, bound = found.strategy, found.lower_bound / (math.sqrt(whole.shape[0]) if objective == "max" else 1.0)
-        reached = found.upper_bound
-    if problem.noise == "laplace":
-        found = optimize_pure(gram, ordered=ordered)
-        if found.value < reached * float(np.abs(strategy).sum(axis=0).max(initial=0.0)):
-            return _Solved(None, found.coefficients, found.basis, bound, 0.0, weights)
+        strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if objective == "max" else 1.0)
+        reached = best.upper_bound
     rank = len(strategy)
     basis = row_basis(gram, whole, rank)
-    bias = _rounding_bias(strategy, whole) if basis is None and rank < cells else 0.0
-    return _Solved(None, coefficients(strategy, basis), basis, bound, bias, weights)
+    found = coefficients(strategy, basis)
+    if problem.noise == "laplace":
+        found, length = turned(found, basis)
+        pure = optimize_pure(gram, ordered=ordered)
+        if pure.value < reached * length:
+            return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
+    bias = _rounding_bias(found, whole) if basis is None and rank < cells else 0.0
+    return _Solved(None, found, basis, bound, bias, weights)
 
 
 def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
