@@ -24,6 +24,7 @@ from sfumato.operators.blas import single_thread
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
+from sfumato.strategies.optimum.dual import titled
 from sfumato.strategies.optimum.largest import Largest, optimize_largest
 from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
 from sfumato.strategies.optimum.optimal import optimize
@@ -51,6 +52,7 @@ Progress = Callable[[int, float], None]
 class _Solved:
     """One factor before rounding: an exact integer factor, or real coefficients over an integer basis.
 
+    `gap` says how far from its optimum it is at most, infinity where that is not known.
     `bound` is on the root of the sum of the weighted variances, or of the largest where that is the objective;
     `weights` are then those of the queries whose weighted mean it bounds.
     """
@@ -61,6 +63,7 @@ class _Solved:
     bound: float
     bias: float
     weights: FloatArray | None = None
+    gap: float = 0.0
 
     def at(self, scale: float) -> Factor:
         if self.factor is not None:
@@ -201,12 +204,13 @@ def _factor(
     largest = _largest(Queries(tuple(weighted)), matrix, progress) if objective == "max" else None
     if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
-        reached = largest.upper_bound * math.sqrt(whole.shape[0])
+        reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
     else:
         best = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
         # the largest variance is at least their mean
         strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if objective == "max" else 1.0)
-        reached = best.upper_bound
+        # of what it is not the optimum of, no more is known
+        reached, gap = best.upper_bound, math.inf if objective == "max" else best.gap
     rank = len(strategy)
     basis = row_basis(gram, whole, rank)
     found = coefficients(strategy, basis)
@@ -216,7 +220,7 @@ def _factor(
         if pure.value < reached * length:
             return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
     bias = _rounding_bias(found, whole) if basis is None and rank < cells else 0.0
-    return _Solved(None, found, basis, bound, bias, weights)
+    return _Solved(None, found, basis, bound, bias, weights, gap)
 
 
 def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
@@ -255,8 +259,10 @@ def _piece(
     fixed = [s.at(2.0**bits) for s in solved]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
     names = ", ".join(a for g in groups for a in g) or "the total"
-    kind = "an L1" if power == 1 else "the optimal"
-    title = f"{kind} factorization over {names}" if real else f"noise on every cell of {names}"
+    # where the total is known more is possible
+    near = math.inf if problem.unit.total_is_public else math.prod(1 + s.gap for s in solved) - 1
+    kind = "an L1 factorization" if power == 1 else titled("factorization", near)
+    title = f"{kind} over {names}" if real else f"noise on every cell of {names}"
     bias = sum(s.bias for s in real)
     unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
     fine = 2.0 ** (bits * len(real)) if real else FINE
