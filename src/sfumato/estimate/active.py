@@ -17,8 +17,8 @@ def minimise_quadratic(gram: FloatArray, linear: FloatArray, total: float | None
     """(s,) the least of 1/2 hᵀ G h - cᵀ h over h >= 0 with sum `total` (None: any).
 
     `start` is feasible, with positive sum unless `total` is None. Every step lowers the objective; where the
-    columns are dependent one of the solutions is returned. At most 10 s + 100 steps: a search that rounding keeps from its
-    end returns where it stands, feasible and no worse than `start`, so callers that promise an optimum prove their own gap.
+    columns are dependent one of the solutions is returned. At most 10 s + 100 steps: a search that rounding keeps from
+    its end returns where it stands, feasible and no worse than `start`; callers that promise an optimum prove a gap.
     """
     h = start.copy()
     scale = max(float(np.abs(np.diag(gram)).max(initial=0.0)), 1e-300)

@@ -46,7 +46,7 @@ def relative_gap(lower: float, upper: float) -> float:
 
 
 def titled(what: str, gap: float) -> str:
-    """What a search found, by how near it is proved to be to the best: an optimum to a thousandth, or how far from it."""
+    """What a search found, by how near to the best it is proved to be: the optimum to a thousandth, or how far off."""
     if gap <= _OPTIMAL:
         return f"the optimal {what}"
     return f"a {what} within {gap:.1%} of the optimal one" if gap < 1 else f"a {what}"
