@@ -7,7 +7,14 @@ DEV := $(VENV)/.installed-dev
 # one thread: the default two-thread BLAS is many times slower on factorizations
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test check lint format clean
+# tests whose figures pass through factorizations, eigenvectors or searches; at most 90 s on two cores for each kernel
+NUMERICAL := tests/unit/test_kernels.py tests/unit/estimate/test_tilted.py tests/unit/estimate/test_hull.py \
+	tests/unit/mechanisms/test_titles.py \
+	$(patsubst %,tests/laws/test_%.py,optimal pure swap largest largest_rows allocation descent sources_page)
+# without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best
+KERNELS := Prescott Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
+
+.PHONY: demo test kernels check lint format clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +34,13 @@ demo: $(STAMP)  ## set up, then release the bundled table and write its report i
 
 test: $(DEV)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 -q
+
+kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has for this processor
+	@own=$$($(BIN)/python tests/support/kernels.py); for kernel in $(KERNELS); do \
+		if [ $$kernel = "$$own" ]; then continue; fi; \
+		echo "OPENBLAS_CORETYPE=$$kernel"; \
+		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -n 2 -q $(NUMERICAL) || exit 1; \
+	done
 
 lint: $(DEV)  ## style, types, import contracts
 	$(BIN)/ruff format --check src tests bench scripts

@@ -30,9 +30,8 @@ from support.wall import Untouchable
 
 KEYS = sf.Keys()
 PURE = sf.pure(1)
-RNG = np.random.default_rng(3)
-COUNTED = RNG.choice(2**60, 300, replace=False)
-COUNTS = RNG.multinomial(100_000, RNG.dirichlet(np.full(300, 0.05)))
+COUNTED = np.random.default_rng(3).choice(2**60, 300, replace=False)
+COUNTS = np.random.default_rng(4).multinomial(100_000, np.random.default_rng(5).dirichlet(np.full(300, 0.05)))
 DATA = sf.KeyCounts(COUNTED, COUNTS)
 ADD = PrivacyUnit(Neighbours.ADD_REMOVE)
 
@@ -54,11 +53,11 @@ def words(*keys: int) -> Any:
 def test_a_histogram_answers_sums_with_the_error_it_states() -> None:
     """Mutants: weights left out or in the caller's order; a variance of one key for all; absent keys without noise."""
     errors: list[float] = []
-    inside = 0
+    inside, draws = 0, np.random.default_rng(6)
     with session("histogram") as s:
         for start in range(0, 40_000, 8):
             absent = (np.arange(start, start + 6) * 2**40 + 1).tolist()
-            present = int(RNG.integers(300))
+            present = int(draws.integers(300))
             keys, weights = [absent[0], int(COUNTED[present]), *absent[1:]], [1, 2, -1, 0.5, 1, 1, -3]
             answer = s.ask(keys, weights) if start < 300 * 8 else s.ask(absent, [1, -1, 0.5, 1, 1, -3])
             truth = 2 * int(COUNTS[present]) if start < 300 * 8 else 0
@@ -240,10 +239,10 @@ def test_sparse_weights_answer_within_what_they_promise(tmp_path: Path) -> None:
     options |= {"ledger": tmp_path / "l.db", "store": tmp_path / "s.db", "budget": sf.approx(1, "1e-6")}
     made = session("sparse-mw", **options)
     plan, asked = made.plan, list[Any]()
-    heavy = COUNTED[np.argsort(-COUNTS)]
+    heavy, draws = COUNTED[np.argsort(-COUNTS)], np.random.default_rng(7)
     for i in range(60):
         # the heaviest key with others, half of which occur, so that some questions are hard
-        keys = np.unique([heavy[i % 3], *RNG.choice(COUNTED, 8), *RNG.integers(0, 2**60, 8)])[:20]
+        keys = np.unique([heavy[i % 3], *draws.choice(COUNTED, 8), *draws.integers(0, 2**60, 8)])[:20]
         truth = int(COUNTS[np.isin(COUNTED, keys)].sum())
         if i == 30:
             made = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", DATA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,12 +10,13 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import WorkloadError
-from sfumato.operators import AllRange, Block, Prefix
+from sfumato.operators import AllRange, Block, Dense, Prefix
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.factors import Matrix, quantise
+from sfumato.strategies.optimum import pure
 from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.pure import PureStrategy, error_and_gradient, optimize_pure
+from sfumato.strategies.optimum.pure import PureStrategy, error_and_gradient, optimize_pure, turned
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
 
@@ -96,6 +98,65 @@ def test_published_figures(make, n, bar):
     strategy = dense(found)
     assert float(np.trace(np.linalg.solve(strategy.T @ strategy, gram))) == pytest.approx(found.value**2, rel=1e-9)
     assert found.value / math.sqrt(rows) <= bar
+
+
+@pytest.mark.parametrize(("rows", "columns", "basis"), [(1, 1, None), (4, 4, 16), (6, 6, None), (3, 9, None)])
+def test_a_strategy_is_turned_the_same_way_however_it_was_found(rows, columns, basis):
+    """The optimum for L2 columns is found up to a rotation, which rounding decides; its L1 columns must not depend on
+    it. Mutants: the strategy as found; lengths before the basis; a rotation that is none (error_and_gradient's A'A)."""
+    rng = np.random.default_rng(rows)
+    found = rng.normal(size=(rows, columns))
+    across = None if basis is None else Dense(rng.integers(0, 2, (columns, basis)))
+    first, length = turned(found, across)
+    assert np.allclose(first.T @ first, found.T @ found, atol=1e-12)
+    whole = first if across is None else first @ across.dense()
+    assert length == pytest.approx(float(np.abs(whole).sum(axis=0).max()), rel=1e-12)
+    for _ in range(5):
+        rotation = np.linalg.qr(rng.normal(size=(rows, rows)))[0]
+        other, again = turned(rotation @ found, across)
+        assert again == pytest.approx(length, rel=1e-9)
+        assert np.allclose(other, first, atol=1e-9)
+    start = found if across is None else found @ across.dense()
+    assert rows > 4 or length <= 1.1 * float(np.abs(start).sum(axis=0).max())
+
+
+def test_many_rows_are_left_as_they_are():
+    found, length = turned(np.eye(513), None)
+    assert np.array_equal(found, np.eye(513))
+    assert length == math.inf
+    assert turned(np.zeros((0, 5)), None)[1] == 0.0
+
+
+@pytest.mark.parametrize("k", [3, 4, 5, 6])
+def test_the_order_does_not_hang_on_rounding(k):
+    """All columns of k bits: the second eigenvalue of their correlations has k - 1 equal neighbours. Mutants: the
+    eigenvector that LAPACK happens to return; its sign; ties in the order of their last digits."""
+    rng = np.random.default_rng(k)
+    columns = np.array(list(np.ndindex(*(2,) * k)))[1:].T
+    gram = (columns.T @ columns).astype(float)
+    order = pure._spectral_order(gram)
+    assert sorted(order.tolist()) == list(range(len(gram)))
+    for _ in range(10):
+        error = rng.normal(size=gram.shape) * 2e-16
+        assert np.array_equal(pure._spectral_order(gram * (1 + error + error.T)), order)
+
+
+def test_figures_of_few_queries_do_not_hang_on_rounding(monkeypatch):
+    """What is planned for Laplace noise and few queries, the optimum found turned by any rotation. Mutant: its L1
+    columns as they come."""
+    matrix = np.random.default_rng(0).integers(0, 2, (4, 256))
+    figures = []
+    for seed in range(3):
+        rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+
+        def rotated(*args, rotation=rotation, **options):
+            found = optimize(*args, **options)
+            return dataclasses.replace(found, strategy=rotation @ found.strategy)
+
+        monkeypatch.setattr("sfumato.mechanisms.matrix.optimize", rotated)
+        plan = sf.plan(sf.queries(matrix), sf.pure(1), neighbours="add-remove", mechanism="factorization")
+        figures.append(plan.rmse)
+    assert figures == pytest.approx(figures[:1] * 3, rel=1e-7)
 
 
 def test_order_is_found():

@@ -14,9 +14,8 @@ from scipy.stats import chi2
 import sfumato as sf
 
 KEYS = sf.Keys()
-RNG = np.random.default_rng(8)
-PRESENT = np.unique(RNG.integers(0, 2**60, 2000, dtype=np.int64))
-ABSENT = RNG.integers(0, 2**60, 2000, dtype=np.int64)
+PRESENT = np.unique(np.random.default_rng(8).integers(0, 2**60, 2000, dtype=np.int64))
+ABSENT = np.random.default_rng(9).integers(0, 2**60, 2000, dtype=np.int64)
 EMPTY = sf.KeyCounts(np.zeros(0, dtype=np.int64))
 
 

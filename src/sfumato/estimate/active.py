@@ -1,4 +1,4 @@
-"""Small quadratic programs over the simplex or the orthant, solved exactly by an active set. [LH74]"""
+"""Small quadratic programs over the simplex or the orthant, by an active set: exact once no coordinate pulls. [LH74]"""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def minimise_quadratic(gram: FloatArray, linear: FloatArray, total: float | None
     """(s,) the least of 1/2 hᵀ G h - cᵀ h over h >= 0 with sum `total` (None: any).
 
     `start` is feasible, with positive sum unless `total` is None. Every step lowers the objective; where the
-    columns are dependent one of the solutions is returned. At most 10 s + 100 steps.
+    columns are dependent one of the solutions is returned. At most 10 s + 100 steps: a search that rounding keeps from
+    its end returns where it stands, feasible and no worse than `start`; callers that promise an optimum prove a gap.
     """
     h = start.copy()
     scale = max(float(np.abs(np.diag(gram)).max(initial=0.0)), 1e-300)

@@ -78,4 +78,4 @@ def check_course(plan: CoursePlan) -> None:
 def run_course(plan: CoursePlan, paid: Curator, provenance: Provenance) -> ModelRelease:
     """All looks of a plan, through a curator that holds its price and nothing else."""
     findings = COURSES[plan.mechanism].run(plan, paid)
-    return ModelRelease(plan, findings.looks, findings.model, provenance)
+    return ModelRelease(plan, findings.looks, findings.model, provenance, gap=findings.gap)

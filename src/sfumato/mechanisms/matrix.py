@@ -24,10 +24,11 @@ from sfumato.operators.blas import single_thread
 from sfumato.plans import Design, Problem
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
+from sfumato.strategies.optimum.dual import titled
 from sfumato.strategies.optimum.largest import Largest, optimize_largest
 from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
 from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.pure import optimize_pure
+from sfumato.strategies.optimum.pure import optimize_pure, turned
 from sfumato.strategies.optimum.rows import Queries
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
@@ -51,6 +52,7 @@ Progress = Callable[[int, float], None]
 class _Solved:
     """One factor before rounding: an exact integer factor, or real coefficients over an integer basis.
 
+    `gap` says how far from its optimum it is at most, infinity where that is not known.
     `bound` is on the root of the sum of the weighted variances, or of the largest where that is the objective;
     `weights` are then those of the queries whose weighted mean it bounds.
     """
@@ -61,6 +63,7 @@ class _Solved:
     bound: float
     bias: float
     weights: FloatArray | None = None
+    gap: float = 0.0
 
     def at(self, scale: float) -> Factor:
         if self.factor is not None:
@@ -200,20 +203,23 @@ def _factor(
     largest = _largest(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
     if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
-        reached = largest.upper_bound * math.sqrt(whole.shape[0])
+        reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
     else:
-        found = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
+        best = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
         # the largest variance is at least their mean
-        strategy, bound = found.strategy, found.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
-        reached = found.upper_bound
-    if problem.noise == "laplace":
-        found = optimize_pure(gram, ordered=ordered)
-        if found.value < reached * float(np.abs(strategy).sum(axis=0).max(initial=0.0)):
-            return _Solved(None, found.coefficients, found.basis, bound, 0.0, weights)
+        strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
+        # of what it is not the optimum of, no more is known
+        reached, gap = best.upper_bound, math.inf if problem.largest else best.gap
     rank = len(strategy)
     basis = row_basis(gram, whole, rank)
-    bias = _rounding_bias(strategy, whole) if basis is None and rank < cells else 0.0
-    return _Solved(None, coefficients(strategy, basis), basis, bound, bias, weights)
+    found = coefficients(strategy, basis)
+    if problem.noise == "laplace":
+        found, length = turned(found, basis)
+        pure = optimize_pure(gram, ordered=ordered)
+        if pure.value < reached * length:
+            return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
+    bias = _rounding_bias(found, whole) if basis is None and rank < cells else 0.0
+    return _Solved(None, found, basis, bound, bias, weights, gap)
 
 
 def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
@@ -252,8 +258,10 @@ def _piece(
     fixed = [s.at(2.0**bits) for s in solved]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
     names = ", ".join(a for g in groups for a in g) or "the total"
-    kind = "an L1" if power == 1 else "the optimal"
-    title = f"{kind} factorization over {names}" if real else f"noise on every cell of {names}"
+    # where the total is known more is possible
+    near = math.inf if problem.unit.total_is_public else math.prod(1 + s.gap for s in solved) - 1
+    kind = "an L1 factorization" if power == 1 else titled("factorization", near)
+    title = f"{kind} over {names}" if real else f"noise on every cell of {names}"
     bias = sum(s.bias for s in real)
     unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
     fine = 2.0 ** (bits * len(real)) if real else FINE

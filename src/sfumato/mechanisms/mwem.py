@@ -22,7 +22,7 @@ from sfumato.errors import PlanError
 from sfumato.estimate.multiplicative import Hypothesis
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import joint_attributes
-from sfumato.estimate.tilted import Noisy, tilted
+from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
 from sfumato.mechanisms.shares import course_price, free, measured_at, noise_at, selections_at, spent_on
@@ -230,8 +230,9 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
         variance = max(measured.noise.variance, _LEAST_VARIANCE)
         given.append(Noisy(asked.axes(block), block.operator, values, variance))
         _replay(model, given)
-    cells = tilted(asked.sizes, total, given, _PRIOR)
-    return Findings(tuple(looks), CellCounts(asked.names, cells))
+    fitted = tilted(asked.sizes, total, given, _PRIOR)
+    # what is said beside the looks is the same for all tables, where the search ended as it should
+    return Findings(tuple(looks), CellCounts(asked.names, fitted.cells), max(fitted.gap, ENOUGH))
 
 
 def _answers(asked: Asked, model: Hypothesis) -> FloatArray:

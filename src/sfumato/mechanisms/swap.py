@@ -17,6 +17,7 @@ from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import coefficients, quantise, row_basis
+from sfumato.strategies.optimum.dual import titled
 from sfumato.strategies.optimum.largest_swap import swap_largest
 from sfumato.strategies.optimum.rows import Queries
 from sfumato.strategies.optimum.swap import SwapOptimum, swap_near, swap_optimum
@@ -67,7 +68,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     failed = found.gap > _GAP and domain.size <= MAX_ALONE
     if rank == 0 or failed or (basis is None and rank + 1 < domain.size):
         return None
-    build = functools.partial(_build, names, domain.shape, coefficients(found.strategy, basis), basis)
+    title = f"{titled('factorization', found.gap)} over {', '.join(names)} for a known total"
+    build = functools.partial(_build, title, names, domain.shape, coefficients(found.strategy, basis), basis)
     return Design("factorization", build, 2.0**_BITS, found.lower_bound)
 
 
@@ -95,7 +97,6 @@ def _table(problem: Problem) -> tuple[str, ...] | None:
 
 
 def _build(
-    names: tuple[str, ...], shape: tuple[int, ...], real: FloatArray, basis: LinearOperator | None, s: float
+    title: str, names: tuple[str, ...], shape: tuple[int, ...], real: FloatArray, basis: LinearOperator | None, s: float
 ) -> Product:
-    title = f"the optimal factorization over {', '.join(names)} for a known total"
     return Product((names,), (shape,), (quantise(real, basis, s, known_total=True),), 1, True, title=title)

@@ -10,6 +10,7 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import quantise
+from sfumato.strategies.optimum.dual import relative_gap
 from sfumato.strategies.unions.axes import Axis
 from sfumato.strategies.unions.groups import Group, Measured
 from sfumato.strategies.unions.reduced import Piece, SmallUnion, solve_union
@@ -53,9 +54,12 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
         return None
     fine = min(_scale(found[0], _BITS) * math.prod(fixed), 2.0**_MOST_BITS)
 
+    # where the total is known more is possible
+    near = math.inf if public else relative_gap(math.prod(u.lower for u in found), math.prod(u.upper for u in found))
+
     def build(s: float) -> Orbits:
         scales = [s / math.prod(fixed), *fixed]
-        return Orbits(tuple(_group(u, scale) for u, scale in zip(found, scales, strict=True)), public)
+        return Orbits(tuple(_group(u, scale) for u, scale in zip(found, scales, strict=True)), public, near)
 
     return Design("factorization", build, fine, _swap_bound(found) if public else math.prod(u.lower for u in found))
 

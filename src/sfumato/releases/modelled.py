@@ -39,10 +39,14 @@ _PROCESSING = (
 
 
 class Findings(NamedTuple):
-    """What a course brings home: all that came out of the wall, in order, and the model made of it."""
+    """What a course brings home: all that came out of the wall, in order, and the model made of it.
+
+    gap: where the model is defined as an optimum, how far from it at most (see `ModelRelease.gap`); else None.
+    """
 
     looks: tuple[Measurement | Selection, ...]
     model: Possible
+    gap: float | None = None
 
 
 @storable
@@ -53,6 +57,9 @@ class ModelRelease:
     `measurement` is all that crossed the wall, in order; publishable. Answers agree with each other and are none that
     counts could not give. They are biased towards what the model starts from and have no standard errors, for what was
     measured depends on the data; `low` and `high` of answers and tables are what is possible at all.
+
+    `gap`, where the model is defined as an optimum ("mwem"): proved to bound half the summed squares of the differences
+    between its answers to what was measured and those of the optimum, in units of the noise; None for other models.
     """
 
     plan: CoursePlan
@@ -60,6 +67,7 @@ class ModelRelease:
     model: Possible
     provenance: Provenance
     part: str | None = None
+    gap: float | None = None
 
     @property
     def workload(self) -> Workload:
@@ -165,12 +173,14 @@ class ModelRelease:
             else f"ledger {p.ledger_id}, entry {p.sequence}, anchor {p.anchor}"
         )
         chosen = sum(isinstance(m, Selection) for m in self.measurement)
+        fitted = [] if self.gap is None else [f"  fitted     {_nearness(self.gap)}"]
         return "\n".join(
             [
                 f"Release {p.name!r}: {len(self.workload):,} answers of a model, mechanism {self.plan.mechanism!r}",
                 f"  guarantee  {self.plan.budget}",
                 f"  protects   {self.plan.unit.describe()}",
                 f"  looked     {len(self.measurement) - chosen:,} times for noisy values, {chosen:,} times to choose",
+                *fitted,
                 f"  recorded   {where}",
                 "  answers have no standard errors: what was measured depends on the data",
             ]
@@ -187,7 +197,13 @@ def described(release: Release | ModelRelease) -> dict[str, Any]:
     """The public facts of a release of either kind as plain JSON values."""
     if isinstance(release, Release):
         return describe(release)
-    return describe_as(release.plan, release.provenance, {"post_processing": _PROCESSING})
+    fitted = {} if release.gap is None else {"model_gap": release.gap if math.isfinite(release.gap) else None}
+    return describe_as(release.plan, release.provenance, {"post_processing": _PROCESSING, **fitted})
+
+
+def _nearness(gap: float) -> str:
+    """How far a model can be from the optimum that it stands for, in words."""
+    return f"within {math.sqrt(2 * max(gap, 0.0)):.2g} standard deviations of the noise of the optimum, proved"
 
 
 def write_model(release: ModelRelease, path: Path) -> None:

@@ -13,15 +13,14 @@ from sfumato.operators import Block
 from sfumato.workloads.levels import table_block
 
 BUDGET = sf.approx(1, "1e-6")
-RNG = np.random.default_rng(7)
-SIGNS = RNG.choice([-1, 1], size=(128, 96))
+SIGNS = np.random.default_rng(7).choice([-1, 1], size=(128, 96))
 CUBE = sf.Domain({f"x{i}": sf.Booleans() for i in range(5)})
 AGES = sf.Domain({"age": sf.Integers(0, 19), "sex": sf.Booleans()})
 
 
 def _point(m: int, n: int, atoms: int) -> np.ndarray:
     x = np.zeros(m, dtype=np.int64)
-    x[RNG.choice(m, atoms, replace=False)] = n // atoms
+    x[np.random.default_rng(m).choice(m, atoms, replace=False)] = n // atoms
     return x
 
 

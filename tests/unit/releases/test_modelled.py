@@ -42,6 +42,20 @@ def found() -> sf.ModelRelease:
     return sf.release(planned(), TABLE, ledger=None)
 
 
+def test_it_says_how_near_its_model_is_to_the_optimum(found: sf.ModelRelease, tmp_path: Path) -> None:
+    """Mutants: a gap that is not handed on; one said of models that are no optimum."""
+    assert found.gap == 1e-9
+    assert "standard deviations of the noise of the optimum, proved" in found.explain()
+    assert described(found)["model_gap"] == found.gap
+    assert found["low"].gap == found.gap
+    found.save(tmp_path / "r")
+    assert sf.load_release(tmp_path / "r").gap == found.gap  # type: ignore[union-attr]
+    other = sf.release(planned("boosting"), TABLE, ledger=None)
+    assert other.gap is None
+    assert "optimum" not in other.explain()
+    assert "model_gap" not in described(other)
+
+
 # ---- answers ---------------------------------------------------------------------------------------------
 
 

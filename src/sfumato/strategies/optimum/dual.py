@@ -24,7 +24,7 @@ import numpy as np
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.optimum.blocks import Block, Spectrum
 
-__all__ = ["Progress", "Solution", "cold_start", "relative_gap", "solve", "warm_start"]
+__all__ = ["Progress", "Solution", "cold_start", "relative_gap", "solve", "titled", "warm_start"]
 
 Progress = Callable[[int, float], None]
 
@@ -34,6 +34,7 @@ _SINGLE = 1e-10  # energy down to which single precision finds the way
 _REST = 1e-20  # energy below which rounding is all that is left
 _PATIENCE = 15  # iterations without progress after which the search ends
 _COARSEST = 64  # dual variables below which a cold start costs nothing
+_OPTIMAL = 1e-3  # gap up to which what was found is called the optimum
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
 
 
@@ -42,6 +43,13 @@ def relative_gap(lower: float, upper: float) -> float:
     if upper == 0.0:
         return 0.0
     return upper / lower - 1 if lower > 0.0 else math.inf
+
+
+def titled(what: str, gap: float) -> str:
+    """What a search found, by how near to the best it is proved to be: the optimum to a thousandth, or how far off."""
+    if gap <= _OPTIMAL:
+        return f"the optimal {what}"
+    return f"a {what} within {gap:.1%} of the optimal one" if gap < 1 else f"a {what}"
 
 
 @dataclass(frozen=True, slots=True)

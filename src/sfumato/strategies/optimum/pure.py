@@ -22,7 +22,7 @@ from sfumato.operators.blas import single_thread
 from sfumato.strategies.optimum.blocks import IntArray
 from sfumato.strategies.optimum.reductions import distinct_columns, read_problem
 
-__all__ = ["PureStrategy", "error_and_gradient", "optimize_pure"]
+__all__ = ["PureStrategy", "error_and_gradient", "optimize_pure", "turned"]
 
 _BRANCHING = 16  # cells of a block
 # (cells up to which another start is cheap, sizes of its blocks)
@@ -31,6 +31,8 @@ _ITERATIONS, _COARSE_ITERATIONS = 500, 300
 _WORK = 250_000_000  # cells squared times steps: large domains gain little after the first hundred
 _WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of sums beside single cells, to begin with
 _NEGLIGIBLE, _LARGEST = 1e-9, 1e3  # weights of sums beside single cells; above, digits would be lost
+_TURNED = 512  # rows above which no rotation of a strategy comes near single cells and sums
+_ALIKE, _TIED = 1e-8, 1e-7  # eigenvalues that are one but for rounding; places of cells that are
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,32 @@ def optimize_pure(gram: ArrayLike, *, ordered: bool = False, tolerance: float = 
     if len(first) < n:
         basis = Sparse.from_cells([np.flatnonzero(keys == keys[cell]) for cell in first], n)
     return PureStrategy(coefficients, basis, float(np.sqrt(max(value, 0.0) * largest)), iterations)
+
+
+def turned(coefficients: FloatArray, basis: LinearOperator | None) -> tuple[FloatArray, float]:
+    """(O C, the largest L1 norm of a column of O C Q) for C = `coefficients`, (l, c), Q = `basis` and a rotation O.
+
+    With equal independent noise every O C Q has the error of C Q, but their columns differ in L1 norm. The optimum for
+    columns of L2 norm 1 is found up to a rotation that nothing but rounding decides; so from the one rotation that
+    makes C symmetric and positive (nearest to a fixed map where it is not square) a fixed list is tried. More than 512
+    rows are left as they are, and their norm is said to be infinite.
+    """
+    from scipy.fft import dct, dst  # noqa: PLC0415  (slow to import)
+    from scipy.linalg import svd  # noqa: PLC0415
+
+    rows, columns = coefficients.shape
+    if not 0 < rows <= _TURNED:
+        return coefficients, 0.0 if rows == 0 else np.inf
+    with single_thread():
+        near = np.eye(columns) if rows == columns else dct(np.eye(columns), axis=0, norm="ortho")[:rows]
+        left, _, right = svd(near @ coefficients.T, full_matrices=False)
+        first = left @ right @ coefficients
+        tried = [first, *(f(first, type=t, axis=0, norm="ortho") for f in (dct, dst) for t in (2, 3, 4))]
+        across = None if basis is None else np.asarray(basis.dense(), dtype=np.float64)
+        lengths = [float(np.abs(c if across is None else c @ across).sum(axis=0).max()) for c in tried]
+    # alike but for rounding, the first
+    best = next(i for i, x in enumerate(lengths) if x <= min(lengths) * (1 + _ALIKE))
+    return tried[best], lengths[best]
 
 
 def error_and_gradient(gram: FloatArray, sums: FloatArray) -> tuple[float, FloatArray]:
@@ -173,16 +201,20 @@ def _search(gram: FloatArray, start: FloatArray, tolerance: float, limit: int) -
 
 
 def _spectral_order(gram: FloatArray) -> IntArray:
-    """The cells by the second eigenvector of their correlations: the order of any relabelled prefixes or ranges."""
+    """The cells by the second eigenvector of their correlations: the order of any relabelled prefixes or ranges.
+
+    Where that eigenvalue is not single, or for its sign, nothing but rounding would choose: of its eigenvectors the one
+    nearest to a cell is taken, the first of the cells that are nearest to any.
+    """
     from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
     n = len(gram)
     if n < 3:
         return np.arange(n)
     length = np.sqrt(np.diagonal(gram))
-    correlations = gram / np.outer(length, length)
-    vectors = eigh(correlations, subset_by_index=[n - 2, n - 2])[1]
-    if not vectors.shape[1]:
-        # of eigenvalues that nearly coincide, the search for single ones may find none
-        vectors = eigh(correlations)[1][:, -2:]
-    return np.argsort(vectors[:, 0], kind="stable")
+    values, vectors = eigh(gram / np.outer(length, length))
+    same = vectors[:, np.abs(values - values[-2]) <= _ALIKE * values[-1]]
+    share = np.einsum("ij,ij->i", same, same)
+    along = same @ same[int(np.argmax(share >= share.max() * (1 - _ALIKE)))]
+    # places apart by rounding alone are one, and their cells keep their order
+    return np.argsort(np.rint(along / (np.abs(along).max() * _TIED)), kind="stable")

@@ -17,6 +17,7 @@ from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Identity, Total
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy, marginalise
+from sfumato.strategies.optimum.dual import titled
 from sfumato.strategies.residual.covariance import check_size
 from sfumato.strategies.unions.axes import Axis
 from sfumato.strategies.unions.groups import SPAN, Group
@@ -33,10 +34,12 @@ class Orbits(Strategy):
     attribute, treat cells alike that the workload cannot tell apart, and lie in its span.
 
     With `public_total` the number of records is known: the estimates are those of least squares that sum to it.
+    `gap` says how far from the optimum it is at most, infinity where that is not known.
     """
 
     groups: tuple[Group, ...]
     public_total: bool = False
+    gap: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ class Orbits(Strategy):
     @property
     def summary(self) -> str:
         count = math.prod(len(g.pieces) for g in self.groups)
-        return f"the optimal strategy in {count:,} blocks over {', '.join(self.names)}, by symmetry"
+        return f"{titled('strategy', self.gap)} in {count:,} blocks over {', '.join(self.names)}, by symmetry"
 
     # -- errors ----------------------------------------------------------------------------------
 
