@@ -114,7 +114,9 @@ class Described(Protocol):
 def describe(release: Release) -> dict[str, Any]:
     """The public facts of a release as plain JSON values."""
     projected = {} if release.projection is None else {"projection": _projected(release.projection)}
-    return describe_as(release.plan, release.provenance, {"post_processing": _processing(release), **projected})
+    doubts = {"cautions": [c.facts() for c in release.cautions]}
+    processing = {"post_processing": _processing(release), **projected, **doubts}
+    return describe_as(release.plan, release.provenance, processing)
 
 
 def describe_as(plan: Described, p: Provenance, processing: dict[str, Any]) -> dict[str, Any]:
