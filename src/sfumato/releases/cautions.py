@@ -145,10 +145,10 @@ def percent(share: float) -> str:
 def _outside(name: str, attribute: Attribute, share: float) -> str:
     start = f"{safe_text(name)}: {percent(share)} of records are in {OTHER}"
     numeric = attribute.intervals is not None
-    absent = "missing, or are no number" if numeric else "missing"
     if attribute.outside != "other":
-        return f"{start}: their value is {absent}" if not numeric else f"{start}: they are {absent}"
+        return f"{start}: they are missing{', or no number' if numeric else ''}"
     question = f"is the range {_range(attribute)} right" if numeric else "do the labels match"
+    absent = "missing or no number" if numeric else "missing"
     also = f", or are so many {absent}" if attribute.missing == "other" else ""
     return f"{start}; {question}{also}?"
 

@@ -25,6 +25,7 @@ from sfumato.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics
 from sfumato.releases.cautions import Caution, find_cautions
+from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import save_release
 from sfumato.releases.synthetic import Synthetic, synthetic
@@ -336,6 +337,15 @@ class Release:
         """
         return find_cautions(self)
 
+    def compare(self, earlier: Release, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """part, label, earlier, later, difference, standard_error, low, high: what changed since another release.
+
+        Of the same queries; raises PlanError otherwise. See `sf.difference`.
+        """
+        if not isinstance(earlier, Release):
+            raise PlanError("a release is compared with a release")
+        return compared(self, earlier, check_confidence(confidence), together=simultaneous)
+
     # -- projection -----------------------------------------------------------------------------------------
 
     def project(
@@ -369,7 +379,7 @@ class Release:
     # -- files and words ----------------------------------------------------------------------------------
 
     def save(self, folder: Any) -> None:
-        """Write the release to a folder: release.json, answers.parquet, tables/, measurements.npz."""
+        """Write the release to a folder: release.json, answers.parquet, tables/, parts/, measurements.npz."""
         save_release(self, folder)
 
     def explain(self) -> str:

@@ -69,7 +69,7 @@ def test_wrong_labels_are_said_first_everywhere(tmp_path: Path) -> None:
 
 def test_numbers_that_are_missing_are_not_called_a_wrong_range() -> None:
     (age,) = released(counted((0.0, 0.5, 0.0))).cautions
-    assert age.text == "age: 50 % of records are in (other): they are missing, or are no number"
+    assert age.text == "age: 50 % of records are in (other): they are missing, or no number"
 
 
 def test_a_heap_at_a_clamped_end_is_said_only_where_it_is_nearly_all() -> None:
