@@ -189,8 +189,9 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
     if key in numbers:
         return replace(spec, budget=Budget.from_json({**numbers, key: value}))
     if key.startswith("weight.") and (name := key.removeprefix("weight.")) in parts:
-        weight = exact_weight(value)
-        items = tuple(replace(i, weight=weight) if i.part == name else i for i in spec.workload.items)
+        # proportions within the part stay; most parts have one weight
+        factor = exact_weight(value) / min(i.weight for i in parts[name].items)
+        items = tuple(replace(i, weight=i.weight * factor) if i.part == name else i for i in spec.workload.items)
         return replace(spec, workload=replace(spec.workload, items=items))
     if key == "mechanism":
         return replace(spec, mechanism=value)

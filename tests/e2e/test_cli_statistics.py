@@ -63,6 +63,8 @@ def test_groups_that_are_noise_are_blank_on_the_screen_and_in_files(run: Run) ->
     assert json.loads(run("show", "out/first", "--json").out)["cautions"][0]["text"] == caution
     page = Path("out/first/report.html").read_text(encoding="utf-8")
     assert page.index("Does the declaration fit the table?") < page.index('id="protects"')
+    assert f"caution: {caution}" in run("ask", "out/first", "age >= 70 and sex == 'female'").out
+    assert "caution" not in run("ask", "out/first", "age >= 70").out
     shown = run("mean", "out/first", "age", "--by", "sex").out
     assert f"caution: {caution}" in shown
     (female,) = (line for line in shown.splitlines() if line.startswith("female"))

@@ -80,6 +80,7 @@ def ask(
     """
     from sfumato.frames import Frame
     from sfumato.releases import ModelRelease, load_release
+    from sfumato.workloads import predicates
 
     found = load_release(folder)
     if isinstance(found, ModelRelease):
@@ -97,6 +98,10 @@ def ask(
         print_json({"question": predicate, **numbers, "confidence": confidence})
         return
     typer.echo(str(Frame({"question": [predicate], **{k: [v] for k, v in numbers.items()}})))
+    asked = predicates(found.plan.workload.domain, [predicate]).blocks[0].attributes
+    for caution in found.cautions:
+        if caution.attribute is None or caution.attribute in asked:
+            typer.echo(f"caution: {caution.text}")
 
 
 @commands.command()
