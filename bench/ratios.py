@@ -11,7 +11,7 @@ noise at (eps, 1e-6) and Laplace noise at eps, for eps 0.1, 1 and 10.
 quantiles the whole cell that it lies in); "wrong": of all, told and not held. By the exact size of the group in
 standard errors of its noisy size. Then widths of intervals, as shares of what is possible, were every group told; and
 how the noisy counts up to each cell are best made to rise: bias and root mean squared error of five quantiles, in
-shares of the range, by the running maximum, by its mean with the least to come (what is used), and by isotonic regression.
+shares of the range, by the running maximum, by its mean with the least to come (what is used), by isotonic regression.
 """
 
 from __future__ import annotations
