@@ -88,8 +88,9 @@ def _statistics(done: Release) -> Iterator[str]:
         at = {(r[by], round(r["probability"], 1)): r for r in found}
         columns: dict[str, list[str]] = {by: groups}
         for p in _DECILES:
-            columns[f"{p:.0%}"] = [f"{at[g, round(p, 1)]['quantile']:g}" for g in groups]
-        columns["95 % interval of the median"] = [f"{at[g, 0.5]['low']:g} to {at[g, 0.5]['high']:g}" for g in groups]
+            columns[f"{p:.0%}"] = [_shown(at[g, round(p, 1)]["quantile"]) for g in groups]
+        ends = [(_shown(at[g, 0.5]["low"]), _shown(at[g, 0.5]["high"])) for g in groups]
+        columns["95 % interval of the median"] = [f"{low} to {high}" for low, high in ends]
         yield f"   {attribute} by {by}\n{_indented(str(Frame(columns)))}\n"
     answers = [done.ask(question) for question in _QUESTIONS]
     frame = Frame(
@@ -102,6 +103,11 @@ def _statistics(done: Release) -> Iterator[str]:
         }
     )
     yield f"5. Ask more: free, because nothing new is measured.\n\n{_indented(str(frame))}\n"
+
+
+def _shown(value: float | None) -> str:
+    """A number of a group; none where its size cannot be told from noise."""
+    return "-" if value is None else f"{value:g}"
 
 
 def _comparison(done: Release, table: Path, page: Path) -> str:

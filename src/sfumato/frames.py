@@ -63,7 +63,9 @@ class Frame:
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         shown = self.rows()[:_SHOWN_ROWS]
-        return list(self.columns), [[_cell(row[c]) for c in self.columns] for row in shown]
+        # a column of notes is left out where there is nothing to say
+        names = [name for name in self.columns if not shown or any(row[name] != "" for row in shown)]
+        return names, [[_cell(row[c]) for c in names] for row in shown]
 
     def __str__(self) -> str:
         head, body = self._texts()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 import os
 import warnings
 import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from sfumato.courseplans import CoursePlan
 from sfumato.errors import InvalidInput
@@ -17,11 +22,23 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
+from sfumato.workloads.core import exact_weight
 
-__all__ = ["REPORT", "PageWarning", "budget_of_margin", "plan_of", "plan_of_margins", "plan_or_spec", "release"]
+__all__ = [
+    "REPORT",
+    "PageWarning",
+    "Variant",
+    "budget_of_margin",
+    "plan_of",
+    "plan_of_margins",
+    "plan_or_spec",
+    "release",
+    "variants",
+]
 
 REPORT = "report.html"
 """The page's name in a release's folder."""
+_MAX_VARIANTS = 24
 
 
 class PageWarning(UserWarning):
@@ -128,6 +145,60 @@ def plan_of_margins(spec: Spec) -> Plan:
     kind, delta = spec.budget.kind, spec.budget.delta
     options = {k: v for k, v in _options(spec).items() if k != "objective"}
     return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A spec with some settings changed, and what each was changed to, as given."""
+
+    settings: Mapping[str, str]
+    spec: Spec
+
+    @property
+    def name(self) -> str:
+        """The changes as they are typed."""
+        return " ".join(f"{key}={value}" for key, value in self.settings.items())
+
+
+def variants(spec: Spec, changes: Sequence[str]) -> list[Variant]:
+    """A spec with every combination of changes such as "epsilon=0.5,1,2" and "weight.tables=1,10".
+
+    A change names a number of the spec's budget, `weight.PART`, `mechanism` or `objective`. At most 24 combinations.
+    Raises InvalidInput for what is none, and as a spec would for values that are not allowed.
+    """
+    lists: dict[str, list[str]] = {}
+    for change in changes:
+        key, equal, values = (t.strip() for t in change.partition("="))
+        lists[key] = [v.strip() for v in values.split(",")]
+        if not equal or not all(lists[key]):
+            raise InvalidInput(f"a change is a name and values, such as epsilon=0.5,1,2, not {change!r}")
+    if len(lists) < len(changes):
+        raise InvalidInput("each setting is changed once; list its values with commas")
+    if math.prod(map(len, lists.values())) > _MAX_VARIANTS:
+        raise InvalidInput(f"at most {_MAX_VARIANTS} combinations are planned at once; give fewer values")
+    out: list[Variant] = []
+    for values in itertools.product(*lists.values()):
+        settings = dict(zip(lists, values, strict=True))
+        out.append(Variant(settings, functools.reduce(_changed, settings.items(), spec)))
+    return out
+
+
+def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
+    key, value = setting
+    numbers, parts = spec.budget.to_json(), spec.workload.parts
+    if key in numbers:
+        return replace(spec, budget=Budget.from_json({**numbers, key: value}))
+    if key.startswith("weight.") and (name := key.removeprefix("weight.")) in parts:
+        # proportions within the part stay; most parts have one weight
+        factor = exact_weight(value) / min(i.weight for i in parts[name].items)
+        items = tuple(replace(i, weight=i.weight * factor) if i.part == name else i for i in spec.workload.items)
+        return replace(spec, workload=replace(spec.workload, items=items))
+    if key == "mechanism":
+        return replace(spec, mechanism=value)
+    if key == "objective":
+        return replace(spec, objective=cast(Any, value))
+    known = ", ".join([*numbers, *(f"weight.{name}" for name in parts), "mechanism", "objective"])
+    raise InvalidInput(f"{key!r} is nothing that could be changed; this spec has {known}")
 
 
 def plan_or_spec(

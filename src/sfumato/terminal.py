@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
@@ -14,8 +15,9 @@ from typing import Any
 import typer
 
 from sfumato.errors import InvalidInput
+from sfumato.frames import Frame, safe_text
 
-__all__ = ["busy", "print_json", "same_bytes", "write_new", "writing"]
+__all__ = ["busy", "csv_text", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
 
 
 def same_bytes() -> None:
@@ -28,6 +30,21 @@ def same_bytes() -> None:
 def print_json(value: Any) -> None:
     """One JSON value on stdout, in ASCII."""
     typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def print_csv(frame: Frame) -> None:
+    """Every row as CSV."""
+    typer.echo(csv_text(frame), nl=False)
+
+
+def csv_text(frame: Frame) -> str:
+    """RFC 4180 with plain line ends; what is not known is empty, and texts cannot act as formulas."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(safe_text, frame.columns))
+    for row in zip(*frame.columns.values(), strict=True):
+        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(_finite, row)])
+    return text.getvalue()
 
 
 def _finite(value: Any) -> Any:

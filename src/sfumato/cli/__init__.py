@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from sfumato.cli import keys, ledgers, planning, releases, sessions
+from sfumato.cli import keys, ledgers, planning, releases, samples, sessions, statistics
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -31,8 +33,20 @@ def _fail(error: Exception, code: int) -> None:
     raise SystemExit(code)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sfumato import __version__
+
+        typer.echo(f"sfumato {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _about() -> None:
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Answers to large sets of linear queries about a sensitive table, under differential privacy.
 
     Errors are known before any budget is spent. Start with: sfumato demo
@@ -41,6 +55,8 @@ def _about() -> None:
 
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
+app.add_typer(samples.commands)
+app.add_typer(statistics.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
 app.add_typer(sessions.commands, name="session")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.cli.options import Json, Out
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, write_new, writing
+
+if TYPE_CHECKING:
+    from sfumato.specs import Spec
 
 __all__ = ["commands", "schema"]
 
@@ -60,6 +63,7 @@ def init(
     place = table if "://" in table else os.path.relpath(table, out.parent)
     write_new(out, spec_template(column_names(table), source=place))
     typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {out}")
+    typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {out}")
 
 
 @schema.command("import")
@@ -85,16 +89,25 @@ def plan(
     margin: Annotated[float | None, typer.Option(help="The least budget for 95 % margins of at most this.")] = None,
     margins: Annotated[bool, typer.Option("--margins", help="Keep to the spec's margins at the least budget.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Compare with every mechanism, the textbooks' too.")] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option("--what-if", metavar="NAME=V,V,…", help="Plans side by side, by budget or weight.PART."),
+    ] = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="PLAN", help="Save the plan to a file.")] = None,
 ) -> None:
     """EXPLAIN: what would be measured, its price and the error of every answer. No data are read.
+
+    Every part, every table of a part and every cell of a table count alike; in the spec, weight = 16 under [[queries]]
+    about halves the error of a part with little budget, and objective = "cells" or "max" under [plan] asks for another
+    goal. The column alone is the error that a line would have with the whole budget.
 
     \b
     Example:
       sfumato plan people.toml -o people.plan
       sfumato plan people.toml --margin 50
       sfumato plan people.toml --all
+      sfumato plan people.toml --what-if epsilon=0.5,1,2 --what-if weight.main=1,10
     """
     from dataclasses import replace
 
@@ -105,6 +118,11 @@ def plan(
     if margins and margin:
         raise InvalidInput("give --margin for one margin or --margins for those in the spec")
     read = read_spec(spec)
+    if what_if:
+        if margins or margin is not None or every or out is not None:
+            raise InvalidInput("--what-if plans several variants and keeps none; leave the other options out")
+        _side_by_side(read, what_if, as_json=as_json)
+        return
     with busy("planning") as progress:
         if margin is not None:
             read = replace(read, budget=budget_of_margin(read, margin))
@@ -121,3 +139,35 @@ def plan(
     typer.echo(str(found if every else replace(found, considered=())))
     if out is not None:
         typer.echo(f"\nSaved to {out}. To release it: sfumato release {out} --source TABLE --ledger L --name N -o DIR")
+
+
+def _side_by_side(spec: Spec, changes: list[str], *, as_json: bool) -> None:
+    """The margins of every part and number of attributes under each variant of a spec."""
+    from sfumato.frames import Frame
+    from sfumato.plans import Plan
+    from sfumato.releasing import plan_of, variants
+
+    plans: list[tuple[dict[str, str], Plan]] = []
+    for variant in variants(spec, changes):
+        with busy(f"planning {variant.name}") as progress:
+            found = plan_of(variant.spec, progress)
+        if not isinstance(found, Plan):
+            raise InvalidInput(f"with {variant.name} nothing is known of the errors before data: nothing to compare")
+        plans.append((dict(variant.settings), found))
+    orders = [p.errors_by_order() for _, p in plans]
+    if as_json:
+        rows = zip(plans, orders, strict=True)
+        print_json([{"settings": s, "guarantee": str(p.budget), "errors": o.rows()} for (s, p), o in rows])
+        return
+    single = len(plans[0][0]) == 1
+    names = (
+        [f"{k}={v}" for s, _ in plans for k, v in s.items()] if single else [f"({i + 1})" for i in range(len(plans))]
+    )
+    if not single:
+        columns = {key: [s[key] for s, _ in plans] for key in plans[0][0]}
+        typer.echo(f"{Frame({'variant': names, **columns})}\n")
+    first = orders[0]
+    margins = {name: list(o["margin"]) for name, o in zip(names, orders, strict=True)}
+    typer.echo("Widest 95 % margin (half-width of an interval) by part and number of attributes:")
+    typer.echo(str(Frame({key: first[key] for key in ("part", "attributes", "unit")} | margins)))
+    typer.echo("\nNo data were read, nothing was spent. With the values you choose in the spec: sfumato plan SPEC")

@@ -80,6 +80,7 @@ def ask(
     """
     from sfumato.frames import Frame
     from sfumato.releases import ModelRelease, load_release
+    from sfumato.workloads import predicates
 
     found = load_release(folder)
     if isinstance(found, ModelRelease):
@@ -97,6 +98,10 @@ def ask(
         print_json({"question": predicate, **numbers, "confidence": confidence})
         return
     typer.echo(str(Frame({"question": [predicate], **{k: [v] for k, v in numbers.items()}})))
+    asked = predicates(found.plan.workload.domain, [predicate]).blocks[0].attributes
+    for caution in found.cautions:
+        if caution.attribute is None or caution.attribute in asked:
+            typer.echo(f"caution: {caution.text}")
 
 
 @commands.command()
@@ -107,6 +112,7 @@ def show(folder: Folder, as_json: Json = False) -> None:
     Example:
       sfumato show releases/2026-11
     """
+    from sfumato.explain import starving
     from sfumato.releases import ModelRelease, load_release
     from sfumato.releases.modelled import described
 
@@ -118,10 +124,15 @@ def show(folder: Folder, as_json: Json = False) -> None:
         typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
         return
     if as_json:
-        print_json(described(found) | {"families": found.plan.errors().rows()})
+        orders = found.plan.errors_by_order().rows()
+        print_json(described(found) | {"orders": orders, "families": found.plan.errors().rows()})
         return
-    before = "" if found.projection is None else "Errors of the unprojected answers:\n"
-    typer.echo(f"{found.explain()}\n\n{before}{found.plan.errors()}")
+    before = "" if found.projection is None else " of the unprojected answers"
+    starved = starving(found.plan)
+    typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes:\n{found.plan.errors_by_order()}")
+    if starved:
+        typer.echo(f"\n{starved}")
+    typer.echo(f"\nErrors{before} by table:\n{found.plan.errors()}")
 
 
 @commands.command()

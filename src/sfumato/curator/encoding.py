@@ -34,6 +34,7 @@ __all__ = [
     "encode",
     "identifier",
     "literal",
+    "placing",
     "record_bytes",
     "truncation",
 ]
@@ -262,3 +263,12 @@ def literal(text: str) -> str:
 def identifier(name: str) -> str:
     """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def placing(attribute: Attribute, column: Column, raw: str, i: int) -> tuple[list[Statement], str, str]:
+    """(statements to run first, SQL of field v{i} from a raw field, SQL of its cell, NULL where it is dropped).
+
+    By the rules that encode a table, for a public sample whose values may be shown.
+    """
+    check_type(raw, attribute, column)
+    return _prepare(attribute, i), _field(attribute, column, raw), _cell(attribute, i)

@@ -15,7 +15,6 @@ from sfumato.covariances import Question, check_domain
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
-from sfumato.explain import error_text
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, simultaneous
 from sfumato.measurements import Measurement
@@ -25,10 +24,13 @@ from sfumato.plans import Plan
 from sfumato.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics
+from sfumato.releases.cautions import Caution, find_cautions
+from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import save_release
 from sfumato.releases.synthetic import Synthetic, synthetic
 from sfumato.releases.tables import Answer, Batch, Intervals, Table
+from sfumato.releases.words import explain_release
 from sfumato.strategies.base import Estimate
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
@@ -299,11 +301,16 @@ class Release:
     def quantiles(
         self, attribute: str, probabilities: Sequence[float], by: str | Sequence[str] = (), confidence: float = 0.95
     ) -> Frame:
-        """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges."""
+        """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
+
+        They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
+        standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
+        measured.
+        """
         return statistics.quantiles(self, attribute, probabilities, by, confidence)
 
     def cdf(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-        """Shares of records up to each cell of an ordered attribute, within each cell of `by`."""
+        """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells."""
         return statistics.cdf(self, attribute, by, confidence)
 
     def mean(
@@ -313,12 +320,31 @@ class Release:
         values: Sequence[float] | None = None,
         confidence: float = 0.95,
     ) -> Frame:
-        """Mean of a numeric attribute from the cells' midpoints (or `values`), within each cell of `by`."""
+        """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`."""
         return statistics.mean(self, attribute, by, values, confidence)
 
     def share(self, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
         """Share of each cell of an attribute within each cell of `within`."""
         return statistics.share(self, attribute, within, confidence)
+
+    @functools.cached_property
+    def cautions(self) -> tuple[Caution, ...]:
+        """Reasons to doubt the declaration, the largest share first: most often labels or a range that do not match.
+
+        An attribute is named where the noisy share of records in its `(other)` is at least 5 % and its count 5 standard
+        errors; under outside="clamp", where 99 % are in the first or the last cell. It follows from what was measured
+        and costs nothing.
+        """
+        return find_cautions(self)
+
+    def compare(self, earlier: Release, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """part, label, earlier, later, difference, standard_error, low, high: what changed since another release.
+
+        Of the same queries; raises PlanError otherwise. See `sf.difference`.
+        """
+        if not isinstance(earlier, Release):
+            raise PlanError("a release is compared with a release")
+        return compared(self, earlier, check_confidence(confidence), together=simultaneous)
 
     # -- projection -----------------------------------------------------------------------------------------
 
@@ -353,44 +379,15 @@ class Release:
     # -- files and words ----------------------------------------------------------------------------------
 
     def save(self, folder: Any) -> None:
-        """Write the release to a folder: release.json, answers.parquet, tables/, measurements.npz."""
+        """Write the release to a folder: release.json, answers.parquet, tables/, parts/, measurements.npz."""
         save_release(self, folder)
 
     def explain(self) -> str:
-        """What was released, under which guarantee, and where it stands in the ledger."""
-        p = self.provenance
-        where = (
-            "one-shot account (no ledger): nothing remembers this spend"
-            if p.one_shot
-            else f"ledger {p.ledger_id}, entry {p.sequence}, anchor {p.anchor}"
-        )
-        forecast = self.plan.forecast
-        error = error_text(self.plan) if forecast is None else f"{forecast.raw:,.4g} {self.plan.main_unit}"
-        before = "" if self.projection is None else ", before projection"
-        return "\n".join(
-            [
-                f"Release {p.name!r}: {len(self.workload):,} answers, rmse {error}{before}",
-                f"  guarantee  {self.plan.budget}",
-                f"  protects   {self.plan.unit.describe()}",
-                f"  measured   {self.plan.strategy.summary}",
-                f"  objective  {self.plan.objective!r}, decided before the data",
-                f"  recorded   {where}",
-                _unbiased(self)
-                if self.projection is None
-                else f"  answers are projected: {self.projection.describe()}",
-            ]
-        )
+        """What was released, under which guarantee, where it stands in the ledger, and what to doubt."""
+        return explain_release(self)
 
     def __str__(self) -> str:
         return self.explain()
 
     def __repr__(self) -> str:
         return f"<Release {self.provenance.name!r}: {len(self.workload):,} answers>"
-
-
-def _unbiased(release: Release) -> str:
-    records, total = release.plan.bias_records, release.measurement.total
-    if records is None:
-        return "  answers are unbiased: small counts may come out negative"
-    more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
-    return f"  answers are biased; intervals hold for tables of at most {records:,} records{more}"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
-from sfumato.releases.writing import write_answers, write_measurements, write_tables
+from sfumato.releases.writing import write_answers, write_measurements, write_parts, write_tables
 from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class Described(Protocol):
 def describe(release: Release) -> dict[str, Any]:
     """The public facts of a release as plain JSON values."""
     projected = {} if release.projection is None else {"projection": _projected(release.projection)}
-    return describe_as(release.plan, release.provenance, {"post_processing": _processing(release), **projected})
+    doubts = {"cautions": [c.facts() for c in release.cautions]}
+    processing = {"post_processing": _processing(release), **projected, **doubts}
+    return describe_as(release.plan, release.provenance, processing)
 
 
 def describe_as(plan: Described, p: Provenance, processing: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +177,8 @@ def result_hash(release: Release | ModelRelease) -> str:
 
 
 def save_release(release: Release, folder: str | os.PathLike[str]) -> None:
-    """Write a release: release.sfumato (all of it), release.json, answers.parquet, tables/*.csv, measurements.npz.
+    """Write a release: release.sfumato (all of it), release.json, answers.parquet, tables/ and parts/ with CSV files,
+    measurements.npz.
 
     The folder appears at once and complete, or not at all. Above ten million answers only the
     measurements and the JSON are written. Raises InvalidInput for a folder that cannot be written.
@@ -194,6 +197,7 @@ def write_release(release: Release, path: Path) -> None:
     if len(release.workload) <= MAX_LISTED:
         write_answers(release, path / "answers.parquet", facts)
         write_tables(release, path / "tables")
+        write_parts(release, path / "parts")
     seal(path, facts)
 
 

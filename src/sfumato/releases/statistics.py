@@ -5,6 +5,9 @@ the values of p that are consistent with A - p B = 0 form an interval (Fieller) 
 stated confidence exactly, also where B is small. The quantile at p is where prefix - p total crosses 0.
 Where the release is projected, values are those of the possible table; their intervals are the unprojected
 ones, extended to them.
+
+A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
+the rule looks at B and its noise alone.
 """
 
 from __future__ import annotations
@@ -12,23 +15,31 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Attribute
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.frames import Frame
-from sfumato.intervals import check_confidence
+from sfumato.intervals import check_confidence, widest
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
+from sfumato.predictions import biases
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["cdf", "mean", "quantiles", "share"]
+__all__ = ["SIZE_ERRORS", "cdf", "mean", "quantiles", "share"]
+
+SIZE_ERRORS = 5.0
+"""Least size of a group, in standard errors, of which quantiles, means and shares are told: its size is then known
+to 20 %, as in `plan.smallest_count()`, and a group of nobody passes once in 3.5 million times."""
 
 
 def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
@@ -52,15 +63,62 @@ def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatAr
     )
 
 
-def _linear(
-    release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float | None
-) -> tuple[FloatArray, FloatArray]:
-    """(answers, variances or half-widths), each (rows, groups)."""
+def _answers(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+    """Answers, (rows, groups)."""
     block = _block(release, attribute, rows, by)
-    groups = math.prod(release.plan.workload.domain.sizes(by))
-    spread = release.variances(block) if level is None else release.margins(block, level)
-    answers = release.answer_block(block)
-    return _shaped(answers, len(rows), groups, block), _shaped(np.asarray(spread), len(rows), groups, block)
+    return _shaped(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+def _variances(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+    """Variances of the unbiased answers, (rows, groups)."""
+    block = _block(release, attribute, rows, by)
+    return _shaped(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
+    """Half-widths of intervals of the unbiased answers, (rows, groups)."""
+    block = _block(release, attribute, rows, by)
+    found = release.margins(block, level)
+    return _shaped(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+def _multiplier(release: Release, level: float) -> float:
+    """The widest half-width of any sum of the release's noise, in units of its standard deviation.
+
+    A ratio's numerator and denominator may average few or many draws, and A - p B anything between.
+    """
+    noise = release.measurement.noise
+    single = float(widest(level, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
+    return max(single, NormalDist().inv_cdf((1 + level) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
+
+    told: NDArray[np.bool_]
+    notes: list[str]
+
+
+def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> _Sizes:
+    """`row` counts the records of a group by the attribute's cells."""
+    raw, rows = release.raw, row[None, :]
+    size = _answers(raw, attribute, rows, by)[0]
+    error = np.sqrt(_variances(raw, attribute, rows, by)[0])
+    half = _half_widths(raw, attribute, rows, by, level)[0]
+    bias = biases(raw.plan.strategy, _block(raw, attribute, rows, by))[0]
+    off = 0.0 if bias is None else float(bias.max())
+    # half a record: what rounding leaves of a size that is known to be 0
+    told = size > np.maximum(max(SIZE_ERRORS, _multiplier(raw, level)) * error + off, 0.5)
+    pairs = zip(told, size, half, strict=True)
+    return _Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
+
+
+def _too_few(size: float, half: float) -> str:
+    if half < 0.05:
+        return "no records"
+    digits = 0 if half >= 10 else 1
+    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"
 
 
 def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
@@ -70,43 +128,62 @@ def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, lis
 
 
 def _ratio(
-    release: Release, attribute: str, top: FloatArray, bottom: FloatArray, by: tuple[str, ...], confidence: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """(value, standard error, low, high) of top / bottom, each (rows, groups). NaN where nothing is known.
+    release: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    by: tuple[str, ...],
+    level: float,
+    clip: tuple[float, float],
+) -> tuple[_Sizes, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+    """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
 
-    The standard error is infinite, or NaN for projected values, where none is known.
+    The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
     """
-    if release.projection is not None:
-        _, _, low, high = _ratio(release.raw, attribute, top, bottom, by, confidence)
-        a, b = (release.answer_block(_block(release, attribute, rows, by)).reshape(low.shape) for rows in (top, bottom))
-        value = np.divide(a, b, out=np.full_like(a, np.nan), where=b > 0)
-        return value, np.full_like(a, np.nan), np.fmin(low, value), np.fmax(high, value)
-    for rows in (top, bottom, top - bottom):
-        if release.plan.strategy.deviations(_block(release, attribute, rows, by)) is not None:
+    top, bottom = rows
+    raw = release.raw
+    for each in (top, bottom, top - bottom):
+        if raw.plan.strategy.deviations(_block(raw, attribute, each, by)) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
-    a, va = _linear(release, attribute, top, by, None)
-    b, vb = _linear(release, attribute, bottom, by, None)
-    _, vd = _linear(release, attribute, top - bottom, by, None)
-    _, half = _linear(release, attribute, bottom, by, confidence)
-    # the quantile of the noise in units of its deviation, from the denominators' own law
-    z = np.max(np.divide(half, np.sqrt(vb), out=np.full_like(half, 0.0), where=vb > 0), initial=0.0)
-    if z == 0.0:
-        _, half = _linear(release, attribute, top, by, confidence)
-        z = np.max(np.divide(half, np.sqrt(va), out=np.zeros_like(half), where=va > 0), initial=0.0)
-    c = (va + vb - vd) / 2
+    sizes = _sizes(release, attribute, bottom[0], by, level)
+    value, error, low, high = _within(_fieller(raw, attribute, top, bottom, by, level), clip)
+    if release.projection is not None:
+        a, b = (_answers(release, attribute, each, by) for each in rows)
+        value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=b > 0), *clip)
+        error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
+    blank = ~np.broadcast_to(sizes.told, value.shape)
+    return sizes, tuple(np.where(blank, np.nan, x) for x in (value, error, low, high))  # type: ignore[return-value]
+
+
+def _fieller(
+    raw: Release, attribute: str, top: FloatArray, bottom: FloatArray, by: tuple[str, ...], level: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """(value, standard error, low, high) of top / bottom, each (rows, groups), for denominators clearly above 0."""
+    a, b = (_answers(raw, attribute, each, by) for each in (top, bottom))
+    va, vb, vd = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    z, c = _multiplier(raw, level), (va + vb - vd) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a / b
         error = np.sqrt(np.maximum(va - 2 * value * c + value**2 * vb, 0.0)) / np.abs(b)
         # p with (a - p b)^2 <= z^2 (va - 2 p c + p^2 vb): a quadratic in p, bounded where b is clearly not 0
         q2, q1, q0 = b**2 - z**2 * vb, a * b - z**2 * c, a**2 - z**2 * va
         root = np.sqrt(np.maximum(q1**2 - q2 * q0, 0.0))
-        low, high = (q1 - root) / q2, (q1 + root) / q2
-    known = (b > 0) & (q2 > 0)
+        return value, error, (q1 - root) / q2, (q1 + root) / q2
+
+
+def _within(
+    numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray], clip: tuple[float, float]
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
+
+    The interval still contains all that is possible of the unmoved one, so it holds as before.
+    """
+    value, error, low, high = numbers
+    moved = np.clip(value, *clip)
     return (
-        np.where(b > 0, value, np.nan),
-        np.where(known, error, np.inf),
-        np.where(known, low, -np.inf),
-        np.where(known, high, np.inf),
+        moved,
+        error,
+        np.clip(np.minimum(low, low + moved - value), *clip),
+        np.clip(np.maximum(high, high + moved - value), *clip),
     )
 
 
@@ -122,8 +199,9 @@ def _declared_rows(declared: Attribute, rows: FloatArray) -> FloatArray:
     return np.pad(rows, ((0, 0), (0, declared.size - rows.shape[1])))
 
 
-def _flat(values: FloatArray) -> list[float]:
-    return values.T.reshape(-1).tolist()
+def _flat(values: FloatArray) -> list[float | None]:
+    """Group by group; what is not known is None."""
+    return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
 
 
 def share(release: Release, attribute: str, within: str | Sequence[str], confidence: float) -> Frame:
@@ -132,11 +210,9 @@ def share(release: Release, attribute: str, within: str | Sequence[str], confide
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
     n = domain[attribute].size
-    numbers = _ratio(release, attribute, np.eye(n), np.ones((n, n)), by, level)
+    found = _ratio(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
     groups = math.prod(domain.sizes(by))
-    return _frame(
-        release, by, {heading(attribute): list(domain[attribute].labels) * groups}, n, numbers, clip=(0.0, 1.0)
-    )
+    return _frame(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
 
 
 def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: float) -> Frame:
@@ -149,10 +225,10 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
         raise PlanError(f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins")
     n = len(declared.declared_labels)
     rows, ones = _declared_rows(declared, np.tri(n)), _declared_rows(declared, np.ones((n, n)))
-    numbers = _ratio(release, attribute, rows, ones, names, level)
+    found = _ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
-    return _frame(release, names, {heading(attribute): label * groups}, n, numbers, clip=(0.0, 1.0))
+    return _frame(release, names, {heading(attribute): label * groups}, found)
 
 
 def mean(
@@ -168,31 +244,22 @@ def mean(
             raise PlanError(f"values must be one finite number per declared cell of {attribute}")
     top = _declared_rows(declared, row[None, :])
     bottom = _declared_rows(declared, np.ones((1, len(row))))
-    numbers = _ratio(release, attribute, top, bottom, names, level)
-    return _frame(release, names, {}, 1, numbers, clip=(float(row.min()), float(row.max())), name=f"mean {attribute}")
+    found = _ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
+    return _frame(release, names, {}, found, name=f"mean {attribute}")
 
 
 def _frame(
     release: Release,
     by: tuple[str, ...],
     labels: dict[str, list[str]],
-    rows: int,
-    numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    clip: tuple[float, float],
+    found: tuple[_Sizes, tuple[FloatArray, FloatArray, FloatArray, FloatArray]],
     name: str = "share",
 ) -> Frame:
-    value, error, low, high = numbers
-    return Frame(
-        {
-            **_groups(release, by, rows),
-            **labels,
-            name: _flat(value),
-            "standard_error": [None if math.isnan(e) else e for e in _flat(error)],
-            # only values that a table could have are possible
-            "low": _flat(np.clip(low, *clip)),
-            "high": _flat(np.clip(high, *clip)),
-        }
-    )
+    sizes, numbers = found
+    rows = len(numbers[0])
+    named = zip((name, "standard_error", "low", "high"), numbers, strict=True)
+    notes = [note for note in sizes.notes for _ in range(rows)]
+    return Frame({**_groups(release, by, rows), **labels, **{n: _flat(v) for n, v in named}, "note": notes})
 
 
 def quantiles(
@@ -204,24 +271,23 @@ def quantiles(
     wanted = _probabilities(probabilities)
     intervals = declared.intervals
     assert intervals is not None
-    n = len(intervals)
-    tri = np.tri(n)
-    found: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
+    tri = np.tri(len(edges))
+    sizes = _sizes(release, attribute, _declared_rows(declared, tri[-1:])[0], names, level)
+    upto = _answers(release.raw, attribute, _declared_rows(declared, tri), names)
+    shown = upto if release.projection is None else _answers(release, attribute, _declared_rows(declared, tri), names)
+    found: list[tuple[FloatArray, ...]] = []
     for p in wanted:
-        # row t: records up to cell t, less p times all records; it crosses 0 at the quantile
-        rows = _declared_rows(declared, tri - p)
-        answers, half = _linear(release.raw, attribute, rows, names, level)
-        edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
-        value, low, high = _crossing(answers, half, edges, whole=whole)
-        if release.projection is not None:
-            answers = release.answer_block(_block(release, attribute, rows, names)).reshape(answers.shape)
-            value, _, _ = _crossing(answers, np.zeros_like(answers), edges, whole=whole)
+        half = _half_widths(release.raw, attribute, _declared_rows(declared, tri - p), names, level)
+        low, high = _brackets(upto - p * upto[-1], half, edges, whole=whole)
+        value = _crossing(shown, p, edges, whole=whole)
         found.append((value, np.minimum(low, value), np.maximum(high, value)))
-    groups = found[0][0].shape[0]
+    groups = len(sizes.told)
     columns: dict[str, Any] = _groups(release, names, len(wanted))
     columns["probability"] = wanted * groups
     for i, key in enumerate(("quantile", "low", "high")):
-        columns[key] = [float(found[j][i][g]) for g in range(groups) for j in range(len(wanted))]
+        columns[key] = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+    columns["note"] = [note for note in sizes.notes for _ in wanted]
     return Frame(columns)
 
 
@@ -235,25 +301,43 @@ def _probabilities(given: Sequence[float]) -> list[float]:
     return [float(p) for p in wanted]
 
 
-def _crossing(
+def _brackets(
     answers: FloatArray, half: FloatArray, intervals: FloatArray, *, whole: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Per group (quantile, low, high) from answers that should rise through 0; ends are edges of cells.
+) -> tuple[FloatArray, FloatArray]:
+    """Per group (low, high) of a quantile, edges of cells, from answers whose exact values rise through 0.
 
-    The lower end is the first cell at whose end the answer could already be 0 or more; the upper end
-    the first from which on it must be.
+    The lower end is the first cell at whose end the answer could already be 0 or more; the upper end the first
+    from which on it must be. Of all cells only the quantile's own, and the one before, can make them wrong: were
+    the upper end the first cell where the answer must be, any of those before could.
     """
-    n, groups = answers.shape
-    rising = np.maximum.accumulate(answers, axis=0)
-    could = answers + half >= 0
-    must = answers - half >= 0
-    cell = np.where((rising >= 0).any(axis=0), np.argmax(rising >= 0, axis=0), n - 1)
+    n = len(answers)
+    could, need_not = answers + half >= 0, answers - half < 0
     first = np.where(could.any(axis=0), np.argmax(could, axis=0), n - 1)
-    last = np.where(must.any(axis=0), np.argmax(must, axis=0), n - 1)
-    low_edge, high_edge = intervals[:, 0], intervals[:, 1] - (1 if whole else 0)
-    before = np.where(cell > 0, rising[np.maximum(cell - 1, 0), np.arange(groups)], np.minimum(rising[0], 0.0))
+    last = np.where(need_not.any(axis=0), n - np.argmax(need_not[::-1], axis=0), 0)
+    return intervals[first, 0], _upper(intervals, whole=whole)[np.minimum(last, n - 1)]
+
+
+def _upper(intervals: FloatArray, *, whole: bool) -> FloatArray:
+    """The largest value of each cell: of whole numbers the last, else the edge."""
+    return intervals[:, 1] - (1 if whole else 0)
+
+
+def _crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool) -> FloatArray:
+    """Per group the quantile, from noisy counts up to each cell (cells, groups).
+
+    Counts are made to rise by the mean of the largest so far and the least to come: the largest so far alone
+    rises too soon where cells are small, which shifted quantiles down.
+    """
+    n, groups = upto.shape
+    ahead = np.minimum.accumulate(upto[::-1], axis=0)[::-1]
+    rising = (np.maximum.accumulate(upto, axis=0) + ahead) / 2
+    total = np.maximum(upto[-1], 0.0)
+    rising = np.clip(rising, 0.0, total)
+    reached = rising >= p * total
+    cell = np.where(reached.any(axis=0), np.argmax(reached, axis=0), n - 1)
     after = rising[cell, np.arange(groups)]
-    share_of_cell = np.divide(-before, after - before, out=np.full(groups, 0.5), where=after > before)
-    share_of_cell = np.clip(share_of_cell, 0.0, 1.0)
-    value = low_edge[cell] + share_of_cell * (high_edge[cell] - low_edge[cell])
-    return np.rint(value) if whole else value, low_edge[first], high_edge[last]
+    before = np.where(cell > 0, rising[np.maximum(cell - 1, 0), np.arange(groups)], 0.0)
+    along = np.divide(p * total - before, after - before, out=np.full(groups, 0.5), where=after > before)
+    low, high = intervals[cell, 0], _upper(intervals, whole=whole)[cell]
+    value = low + np.clip(along, 0.0, 1.0) * (high - low)
+    return np.rint(value) if whole else value

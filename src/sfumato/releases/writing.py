@@ -14,6 +14,7 @@ from sfumato.codec import write_atomically
 from sfumato.domain import Domain
 from sfumato.frames import safe_text
 from sfumato.operators import Block
+from sfumato.predictions import expand
 from sfumato.releases.tables import heading
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
@@ -30,10 +31,13 @@ __all__ = [
     "write_csvs",
     "write_measurements",
     "write_parquet",
+    "write_parts",
     "write_tables",
 ]
 
 _MAX_FILES = 5_000
+_MAX_PART_ROWS = 1_000_000
+_LONGEST_NAME = 60
 
 
 def _connect() -> Any:
@@ -139,7 +143,7 @@ def write_csvs(
     if not tables:
         return
     folder.mkdir(exist_ok=True)
-    safe = {n: "".join(c if c.isalnum() or c in "-_" else "_" for c in n) for n in (*domain.names, *domain.levels)}
+    safe = {n: _file_name(n) for n in (*domain.names, *domain.levels)}
     used: set[str] = set()
     with _connect() as connection:
         for names in tables:
@@ -151,6 +155,37 @@ def write_csvs(
             connection.execute(f"COPY (SELECT {shown} FROM cells) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("cells")
     # once for all tables: the release counts as stored only when release.json follows
+    os.sync()
+
+
+def _file_name(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)
+
+
+def write_parts(release: Release, folder: Path) -> None:
+    """parts/: one CSV per part of what it asks besides marginal tables: distributions, sums, single queries, the total.
+
+    One row per query. A part of more than a million such queries is in answers.parquet alone, as are all where there
+    are more than 5,000 tables.
+    """
+    domain, workload = release.plan.workload.domain, release.workload
+    if workload.tables > _MAX_FILES:
+        return
+    used: set[str] = set()
+    with _connect() as connection:
+        for part, work in workload.parts.items():
+            asked = tuple(q for q in work.blocks if q.unit != RECORDS or not table_names(domain, q.block))
+            if not asked or sum(q.rows for q in asked) > _MAX_PART_ROWS:
+                continue
+            folder.mkdir(exist_ok=True)
+            name = _file_name(part)[:_LONGEST_NAME]
+            if name.casefold() in used:
+                name = f"{name}.{len(used)}"
+            used.add(name.casefold())
+            connection.register("queries", _queries(release, Workload(domain, asked)))
+            target = _quoted(folder / f"{name}.csv")
+            connection.execute(f"COPY (SELECT {_shown(release)} FROM queries) TO {target} (FORMAT csv, HEADER)")
+            connection.unregister("queries")
     os.sync()
 
 
@@ -175,6 +210,23 @@ def _columns(table: Table, raw: Table) -> dict[str, Any]:
     for key, values in shown.items():
         columns[key] = np.round(np.ascontiguousarray(values), digits).reshape(-1)
     return columns
+
+
+def _queries(release: Release, work: Workload) -> dict[str, Any]:
+    """Every query of a workload with its answer, rounded to well below the noise."""
+    found, blocks = release.ask(work), work.blocks
+    units = np.array([safe_text(q.unit) for q in blocks], dtype=object)
+    columns: dict[str, Any] = {
+        "query": safe_labels(list(found["label"])),
+        "unit": np.repeat(units, [q.rows for q in blocks]),
+    }
+    errors = np.concatenate([expand(np.sqrt(release.variances(q.block)), q) for q in blocks])
+    shown: dict[str, Any] = {"answer": found["answer"]}
+    if release.projection is not None:
+        shown["unprojected"] = np.concatenate([release.raw.answer_block(q.block) for q in blocks])
+    shown |= {"standard_error": errors, "low": found["low"], "high": found["high"]}
+    digits = _digits(errors)
+    return columns | {key: np.round(np.asarray(values, dtype=np.float64), digits) for key, values in shown.items()}
 
 
 def _digits(errors: Any) -> int:

@@ -193,7 +193,7 @@ def distributions(release: Release) -> list[Distribution]:
         groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
         labels = [safe_text(t) for t in domain[attribute].declared_labels]
         shape = (len(groups), len(labels))
-        share, low, high = (np.asarray(frame[c]).reshape(shape) for c in ("share", "low", "high"))
+        share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
         # where a group's total cannot be told from zero, nothing is known of its distribution
         drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
         rows: Rows = [

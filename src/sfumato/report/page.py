@@ -19,6 +19,7 @@ from sfumato.errors import PlanError
 from sfumato.frames import safe_text
 from sfumato.plans import Plan
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.cautions import caution_lines
 from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
 from sfumato.report.course import render_course
@@ -65,6 +66,7 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     context = _planned(plan, release, specs) | standing(plan, release)
     context |= _answered(release, specs) if release is not None else dict.fromkeys(("tables", "curves", "singles"), ())
     context |= {"moved": None if release is None else _moved(release, specs), "agreement": None}
+    context["cautions"] = () if release is None else caution_lines(release.cautions)
     if release is not None and actual is not None:
         context["agreement"] = _agreed(release, actual, specs)
     return _fill(context, specs)

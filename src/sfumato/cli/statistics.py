@@ -1,0 +1,187 @@
+"""Statistics of a release, and what changed between two: whatever follows from what was measured is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import Folder, Json
+from sfumato.errors import InvalidInput
+from sfumato.terminal import print_csv, print_json
+
+if TYPE_CHECKING:
+    from sfumato.frames import Frame
+    from sfumato.releases import Release
+
+__all__ = ["commands"]
+
+commands = typer.Typer()
+
+Attribute = Annotated[str, typer.Argument(metavar="ATTRIBUTE", help="A declared attribute, or a level of one.")]
+By = Annotated[list[str] | None, typer.Option("--by", metavar="ATTRIBUTE", help="Groups; may be repeated.")]
+Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every digit.")]
+
+
+@commands.command()
+def quantiles(
+    folder: Folder,
+    attribute: Attribute,
+    at: Annotated[str, typer.Option(metavar="P,P,…", help="Probabilities between 0 and 1.")] = "0.25,0.5,0.75",
+    by: By = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """Quantiles of a numeric attribute, each with its interval. They cost nothing.
+
+    \b
+    Example:
+      sfumato quantiles releases/2026-11 age --at 0.1,0.5,0.9 --by sex
+    """
+    wanted, groups, found = _numbers(at), by or [], _measured(folder)
+    frame = found.quantiles(attribute, wanted, by=groups, confidence=confidence)
+    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+
+
+@commands.command()
+def mean(
+    folder: Folder,
+    attribute: Attribute,
+    by: By = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """The mean of a numeric attribute, from the middles of its declared cells. It costs nothing.
+
+    \b
+    Example:
+      sfumato mean releases/2026-11 age --by sex
+    """
+    groups, found = by or [], _measured(folder)
+    frame = found.mean(attribute, by=groups, confidence=confidence)
+    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+
+
+@commands.command()
+def share(
+    folder: Folder,
+    attribute: Attribute,
+    within: Annotated[
+        list[str] | None, typer.Option("--within", metavar="ATTRIBUTE", help="Groups; may be repeated.")
+    ] = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """The share of records in each cell of an attribute, within groups. It costs nothing.
+
+    \b
+    Example:
+      sfumato share releases/2026-11 sex --within age
+    """
+    groups, found = within or [], _measured(folder)
+    frame = found.share(attribute, within=groups, confidence=confidence)
+    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+
+
+@commands.command()
+def cdf(
+    folder: Folder,
+    attribute: Attribute,
+    by: By = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """The share of records up to each cell of an ordered attribute. It costs nothing.
+
+    \b
+    Example:
+      sfumato cdf releases/2026-11 age --by sex --csv
+    """
+    groups, found = by or [], _measured(folder)
+    frame = found.cdf(attribute, by=groups, confidence=confidence)
+    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+
+
+@commands.command()
+def compare(
+    later: Annotated[Path, typer.Argument(metavar="LATER", help="The folder of a release.")],
+    earlier: Annotated[Path, typer.Argument(metavar="EARLIER", help="The folder of one of the same queries.")],
+    part: Annotated[str | None, typer.Option(metavar="PART", help="One part of the queries; default: all.")] = None,
+    together: Annotated[bool, typer.Option("--together", help="Let all intervals hold together.")] = False,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """What changed between two releases of the same queries, with intervals. It costs nothing.
+
+    \b
+    Example:
+      sfumato compare releases/2026-12 releases/2026-11 --part main
+    """
+    new, old = _measured(later), _measured(earlier)
+    if part is not None:
+        new, old = new[part], old[part]
+    frame = new.compare(old, confidence, simultaneous=together)
+    changed = sum(not low <= 0 <= high for low, high in zip(frame["low"], frame["high"], strict=True))
+    if as_csv:
+        print_csv(frame)
+        return
+    if as_json:
+        facts = {"confidence": confidence, "together": together, "changed": changed}
+        print_json({**facts, "rows": frame.rows()})
+        return
+    typer.echo(_listed(frame))
+    by_chance = f"about {(1 - confidence) * len(frame):,.3g} would"
+    if together:
+        by_chance = f"none would in {confidence:.3g} of all comparisons"
+    typer.echo(f"\n{changed:,} of {len(frame):,} intervals leave out 0; if nothing had changed, {by_chance}.")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(p) for p in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--at lists probabilities such as 0.1,0.5,0.9, not {text!r}") from None
+
+
+def _measured(folder: Path) -> Release:
+    from sfumato.releases import Release, load_release
+
+    found = load_release(folder)
+    if not isinstance(found, Release):
+        raise InvalidInput(
+            f"{folder} answers from a model, whose errors are not known: no intervals could be given. "
+            f"Its answers are in answers.parquet and tables/, and sfumato ask {folder} gives single ones"
+        )
+    return found
+
+
+def _listed(frame: Frame) -> str:
+    more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
+    return f"{frame}{more}"
+
+
+def _print(
+    release: Release, frame: Frame, attributes: list[str], confidence: float, *, as_csv: bool, as_json: bool
+) -> None:
+    """The rows; on a screen also what they rest on, and reasons to doubt the attributes that are asked about."""
+    if as_csv:
+        print_csv(frame)
+        return
+    domain = release.plan.workload.domain
+    owners = {domain.owner(a) for a in attributes}
+    doubts = [c for c in release.cautions if c.attribute is None or c.attribute in owners]
+    if as_json:
+        facts: dict[str, Any] = {"release": release.provenance.name, "confidence": confidence, "rows": frame.rows()}
+        print_json(facts | {"cautions": [c.facts() for c in doubts]})
+        return
+    typer.echo(_listed(frame))
+    typer.echo(f"\nlow and high: an interval that holds with a confidence of {confidence:.3g}.")
+    for caution in doubts:
+        typer.echo(f"caution: {caution.text}")

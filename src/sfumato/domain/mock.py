@@ -1,0 +1,50 @@
+"""Rows drawn from a declaration alone: they show how a table's values have to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sfumato.checks import Number, show_number
+from sfumato.domain.attributes import Attribute, Categories
+from sfumato.domain.core import Domain
+from sfumato.domain.hierarchies import Hierarchy
+from sfumato.errors import DomainError
+
+__all__ = ["MAX_MOCK_ROWS", "mock_columns"]
+
+MAX_MOCK_ROWS = 1_000_000
+_STEPS = 10
+
+
+def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str]]:
+    """As many rows, one text per field: a cell of each attribute at random, and a value in it. No data are read.
+
+    The same seed gives the same rows. Attributes are independent and all cells equally likely, as no table's are.
+    """
+    if not 1 <= rows <= MAX_MOCK_ROWS:
+        raise DomainError(f"between 1 and {MAX_MOCK_ROWS:,} mock rows can be drawn, not {rows:,}")
+    if seed < 0:
+        raise DomainError(f"a seed is a whole number from 0 on, not {seed}")
+    rng = np.random.default_rng(seed)
+    return {name: [_value(a, rng) for _ in range(rows)] for name, a in domain.attributes.items()}
+
+
+def _value(attribute: Attribute, rng: np.random.Generator) -> str:
+    """A text that lies in a declared cell."""
+    if isinstance(attribute, (Categories, Hierarchy)):
+        codes: Sequence[str] = attribute.codes
+        return codes[int(rng.integers(len(codes)))]
+    if attribute.intervals is None:
+        return attribute.declared_labels[int(rng.integers(attribute.declared_size))]
+    low, high = attribute.intervals[int(rng.integers(attribute.declared_size))]
+    if isinstance(low, int) and isinstance(high, int):
+        return str(int(rng.integers(low, high)))
+    return _between(low, high, int(rng.integers(_STEPS)))
+
+
+def _between(low: Number, high: Number, step: int) -> str:
+    """A number of [low, high) with few digits: the lower edge where rounding would leave the cell."""
+    text = f"{float(low) + (float(high) - float(low)) * step / _STEPS:.9g}"
+    return text if low <= float(text) < high else show_number(low)

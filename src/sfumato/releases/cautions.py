@@ -1,0 +1,169 @@
+"""What the noisy values say against the declaration, told at no cost: labels that match nothing, ranges that miss.
+
+A declaration is made without looking at the rows, so it can be wrong, and a table of which nothing matches is
+measured and paid for like any other. The noisy share of records that went to `(other)` is post-processing of what
+was measured. Nothing is said where that share cannot be told from noise, or was not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import OTHER, Attribute, Domain
+from sfumato.errors import NotAnswerable
+from sfumato.frames import safe_text
+from sfumato.operators import Block, Sparse
+from sfumato.operators.base import FloatArray
+from sfumato.predictions import biases
+from sfumato.workloads.levels import over, table_block
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["Caution", "caution_lines", "find_cautions"]
+
+LEAST_SHARE = 0.05
+"""From this share of records in `(other)` on something is said: below, a few odd values are usual in honest tables."""
+ERRORS = 5.0
+"""And where the count is this many standard errors above 0: a false alarm once in 3.5 million attributes."""
+HEAP = 0.99
+"""Under outside='clamp' the first and the last cell hold what is beyond. Heaps there are usual too (92 and 95 % of
+the bundled table have no capital gain or loss), so that a range is wrong cannot be told from the counts. Where nearly
+all records are in one end cell the attribute tells nothing, whether its range is wrong or not: that is said."""
+_LISTED = 8
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A reason to doubt a declaration: the noisy share of records in one cell of one attribute.
+
+    `attribute` and `cell` are None where the table as a whole holds no records that can be told from noise; `share`
+    is then that of its standard error. `text` is one sentence for people.
+    """
+
+    attribute: str | None
+    cell: str | None
+    share: float
+    standard_error: float
+    text: str
+
+    def facts(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def caution_lines(found: tuple[Caution, ...]) -> list[str]:
+    """The sentences that are shown where there is little room: the largest shares first."""
+    more = [f"and {len(found) - _LISTED:,} more attributes like these"] if len(found) > _LISTED else []
+    return [c.text for c in found[:_LISTED]] + more
+
+
+def find_cautions(release: Release) -> tuple[Caution, ...]:
+    """Every reason to doubt the declaration that was measured, the largest shares first; see `Release.cautions`."""
+    raw, domain = release.raw, release.plan.workload.domain
+    whole = _count(raw, table_block(domain, ()))
+    if whole is None:
+        return ()
+    size, error = float(whole.answers[0]), float(whole.errors[0])
+    if not whole.clear[0]:
+        return (_empty(domain, size, error),)
+    found = [c for name in domain.names for c in _of(raw, name, size)]
+    return tuple(sorted(found, key=lambda c: -c.share))
+
+
+def _empty(domain: Domain, size: float, error: float) -> Caution:
+    """No records that can be told from noise: they may all have been dropped."""
+    text = f"the number of records, {size:,.0f} ± {2 * error:,.0f}, cannot be told from none"
+    dropping = [safe_text(n) for n, a in domain.attributes.items() if a.drops]
+    if dropping:
+        named = ", ".join(dropping[:_NAMED]) + (", …" if len(dropping) > _NAMED else "")
+        text += f"; rows are dropped by what {named} declare{'s' if len(dropping) == 1 else ''}: do the labels match?"
+    return Caution(None, None, 0.0, error, text)
+
+
+class _Counted(NamedTuple):
+    """Answers, standard errors, and which answers are clearly above 0: (rows,) each."""
+
+    answers: FloatArray
+    errors: FloatArray
+    clear: NDArray[np.bool_]
+
+
+def _count(release: Release, block: Block) -> _Counted | None:
+    """The answers to a block; None where it was not measured."""
+    try:
+        answers = release.answer_block(block)
+        errors = np.sqrt(np.broadcast_to(release.variances(block).reshape(-1), answers.shape))
+    except NotAnswerable:
+        return None
+    bias = biases(release.plan.strategy, block)[0]
+    off = 0.0 if bias is None else bias.reshape(-1)
+    return _Counted(answers, errors, (answers - off > ERRORS * errors) & (answers > 0))
+
+
+def _of(release: Release, name: str, size: float) -> Iterator[Caution]:
+    """What there is to say about one attribute, from its own table or from that of one of its levels."""
+    domain = release.plan.workload.domain
+    for asked in (name, *(level.name for level in reversed(domain.groupings(name)))):
+        attribute = domain[asked]
+        cells = _suspects(attribute, own=asked == name)
+        if not cells:
+            return
+        owner, factor = over(domain, asked, Sparse.from_cells([[c] for c in cells], attribute.size))
+        counted = _count(release, Block(((owner,),), (factor,)))
+        if counted is None:
+            continue
+        for cell, answer, error, clear in zip(cells, *counted, strict=True):
+            other = attribute.has_other and cell == attribute.size - 1
+            share, doubt = min(1.0, float(answer) / size), float(error) / size
+            if clear and other and share >= LEAST_SHARE:
+                yield Caution(name, OTHER, share, doubt, _outside(name, attribute, share))
+            if clear and not other and share >= HEAP and doubt <= 1 - HEAP:
+                yield Caution(name, attribute.labels[cell], share, doubt, _heaped(name, attribute, cell, share))
+        return
+
+
+def _suspects(attribute: Attribute, *, own: bool) -> list[int]:
+    """The extra cell; and the cells at the ends of a range that takes in what is beyond."""
+    ends = (
+        [0, attribute.declared_size - 1] if own and attribute.outside == "clamp" and attribute.declared_size > 1 else []
+    )
+    return ends + ([attribute.size - 1] if attribute.has_other else [])
+
+
+def percent(share: float) -> str:
+    """A noisy share, with a decimal where it is small."""
+    return f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+
+
+def _outside(name: str, attribute: Attribute, share: float) -> str:
+    start = f"{safe_text(name)}: {percent(share)} of records are in {OTHER}"
+    numeric = attribute.intervals is not None
+    if attribute.outside != "other":
+        return f"{start}: they are missing{', or no number' if numeric else ''}"
+    question = f"is the range {_range(attribute)} right" if numeric else "do the labels match"
+    absent = "missing or no number" if numeric else "missing"
+    also = f", or are so many {absent}" if attribute.missing == "other" else ""
+    return f"{start}; {question}{also}?"
+
+
+def _heaped(name: str, attribute: Attribute, cell: int, share: float) -> str:
+    end, beyond = ("first", "below") if cell == 0 else ("last", "above")
+    label = attribute.labels[cell]
+    return (
+        f"{safe_text(name)}: {percent(share)} of records are in the {end} cell, {label}, which takes in all that is "
+        f"{beyond} it; is the range {_range(attribute)} right?"
+    )
+
+
+def _range(attribute: Attribute) -> str:
+    intervals = attribute.intervals
+    assert intervals is not None
+    last = intervals[-1][1] - (1 if attribute.kind == "integer" else 0)
+    return f"{intervals[0][0]:,} to {last:,}"

@@ -1,0 +1,115 @@
+"""Sums of the answers of two releases of one workload, with the noise of both. Of projected ones the unprojected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.codec import fingerprint
+from sfumato.errors import PlanError
+from sfumato.frames import Frame
+from sfumato.intervals import check_confidence, margins, simultaneous
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases.tables import Intervals
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["Comparison", "check_pair", "compared", "joined", "powers"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Answers from two releases of one workload, with their standard errors and intervals."""
+
+    what: str
+    labels: list[str]
+    answers: FloatArray
+    errors: FloatArray
+    _second: FloatArray
+    _fourth: FloatArray | None
+    _first: Release
+    _bias: FloatArray
+
+    def standard_errors(self) -> FloatArray:
+        """(k,) standard errors."""
+        return self.errors
+
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
+        """Intervals from the actual noise of both releases."""
+        level = check_confidence(confidence)
+        if simultaneous:
+            level = _together(level, len(self.answers), self._first, biased=bool(self._bias.any()))
+        width = margins(level, self._second, self._fourth, self._first.measurement.noise, self._bias)
+        return Intervals(self.answers - width, self.answers + width, confidence, simultaneous)
+
+    def frame(self, confidence: float = 0.95) -> Frame:
+        """label, answer, standard_error, low, high."""
+        ends = self.intervals(confidence)
+        return Frame(
+            {
+                "label": self.labels,
+                "answer": self.answers.tolist(),
+                "standard_error": self.errors.tolist(),
+                "low": ends.low.tolist(),
+                "high": ends.high.tolist(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.what}: {len(self.answers):,} answers>\n{self.frame()}"
+
+
+def _together(level: float, count: int, release: Release, *, biased: bool) -> float:
+    return simultaneous(level, count, release.measurement.noise, biased=biased)
+
+
+def check_pair(first: Release, second: Release) -> None:
+    """Refuse releases of different queries, of noises that cannot be joined, or one release twice."""
+    if fingerprint(first.workload) != fingerprint(second.workload):
+        raise PlanError("the two releases answer different workloads; plan both with the same queries")
+    if isinstance(first.measurement.noise, DiscreteLaplace) != isinstance(second.measurement.noise, DiscreteLaplace):
+        raise PlanError("one release has Laplace and the other Gaussian noise; their intervals cannot be joined")
+    one, other = first.provenance, second.provenance
+    if one.anchor == other.anchor and one.ledger_id == other.ledger_id:
+        raise PlanError("these are the same release; combining it with itself adds no knowledge")
+
+
+def powers(release: Release, power: int) -> FloatArray:
+    """Per answer, sums of |coefficient|^power of the noise, in units of the noise's scale."""
+    unit = release.measurement.noise.variance ** (power / 2)
+    plan, out = release.plan, []
+    for e in plan.entries:
+        if release.part not in (None, e.item.part):
+            continue
+        powers = e.powers if power == 2 else plan.fourth_powers(e.item)
+        assert powers is not None
+        out.append(e.expand(powers * unit))
+    return np.concatenate(out)
+
+
+def joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatArray) -> Comparison:
+    """a * first + b * second, unprojected, with the noise of both."""
+    answers = a * first.raw.answers + b * second.raw.answers
+    noise = first.measurement.noise
+    variance = a**2 * powers(first, 2) + b**2 * powers(second, 2)
+    fourth = None
+    if isinstance(noise, DiscreteLaplace):
+        fourth = (a**4 * powers(first, 4) + b**4 * powers(second, 4)) / noise.variance**2
+    bias = np.abs(a) * first.plan.bias_bounds(first.part) + np.abs(b) * second.plan.bias_bounds(second.part)
+    return Comparison(what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias)
+
+
+def compared(later: Release, earlier: Release, confidence: float, *, together: bool) -> Frame:
+    """Both answers of every query beside their difference; see `Release.compare`."""
+    check_pair(later, earlier)
+    ones = np.ones(len(later.workload))
+    change = joined("difference", later, earlier, ones, -ones)
+    ends = change.intervals(confidence, simultaneous=together)
+    columns = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
+    columns |= {"standard_error": change.errors, "low": ends.low, "high": ends.high}
+    parts = [i.part for i in later.workload.items for _ in range(i.rows)]
+    return Frame({"part": parts, "label": change.labels, **{n: v.tolist() for n, v in columns.items()}})

@@ -1,0 +1,157 @@
+"""Quantiles, means and shares: blanks where sizes are noise, intervals that hold, values that a table could have."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+
+SIZES = (0, 3, 100_000)
+DOMAIN = sf.Domain({"pay": sf.Bins([0, 10, 20, 50, 100]), "place": sf.Categories(["none", "few", "many"])})
+COUNTS = np.array([[0, 1, 20_000], [0, 0, 30_000], [0, 1, 40_000], [0, 1, 10_000]])
+
+
+def made(work: sf.Workload, counts: object, budget: sf.Budget, mechanism: str = "auto") -> sf.Release:
+    plan = sf.plan(work, budget, neighbours="add-remove", mechanism=mechanism)
+    return sf.release(plan, sf.Histogram(counts), ledger=None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def noisy() -> sf.Release:
+    """Standard errors of a group's size near 10 records: the first two groups are noise, the third is not."""
+    return made(sf.marginals(DOMAIN, order=2), COUNTS, sf.gdp("0.2"))
+
+
+def frames(release: sf.Release) -> dict[str, sf.Frame]:
+    return {
+        "quantile": release.quantiles("pay", [0.1, 0.5, 0.9], by="place"),
+        "mean pay": release.mean("pay", by="place"),
+        "share": release.share("pay", within="place"),
+        "cdf": release.cdf("pay", by="place"),
+    }
+
+
+@pytest.mark.parametrize("projected", [False, True])
+def test_groups_whose_size_is_noise_are_blank_with_the_reason(noisy: sf.Release, projected: bool) -> None:
+    for name, frame in frames(noisy.project() if projected else noisy).items():
+        column = "share" if name == "cdf" else name
+        for row in frame.rows():
+            told = row["place"] == "many"
+            numbers = [row[c] for c in (column, "low", "high")]
+            assert all((x is not None) == told for x in numbers), (name, row)
+            assert ("too few to tell" in row["note"]) == (not told)
+            if told:
+                assert row["low"] <= row[column] <= row["high"]
+    assert "note" in str(noisy.mean("pay", by="place"))
+    assert "nan" not in "".join(map(str, frames(noisy).values())).lower()
+
+
+def test_no_note_where_all_is_told(noisy: sf.Release) -> None:
+    whole = noisy.share("pay")
+    assert set(whole["note"]) == {""}
+    assert "note" not in str(whole)
+
+
+@pytest.mark.parametrize(("errors", "told"), [(4.9, False), (5.1, True)])
+def test_a_group_is_told_from_five_standard_errors_on(errors: float, told: bool) -> None:
+    """From the very size that `plan.smallest_count` names before data. Mutants: another threshold, no threshold."""
+    one = sf.Domain({"x": sf.Integers(0, 1)})
+    release = made(sf.identity(one, "x"), [0, 0], sf.gdp("0.001"))
+    plan = release.plan
+    assert len(plan.strategy.blocks) == 1
+    (noise,) = release.measurement.values
+    want = errors * float(np.sqrt(plan.covariance(()))[0, 0])
+    scale = float(np.asarray(noise).sum()) / float(release.table().values)
+    values = np.asarray(noise) + np.rint((want - float(release.table().values)) * scale / 2).astype(np.int64)
+    shifted = replace(release, measurement=replace(release.measurement, values=(values,)))
+    assert float(shifted.table().values) == pytest.approx(want, rel=1e-3)
+    assert (shifted.mean("x")["mean x"][0] is not None) == told
+    assert (shifted.quantiles("x", [0.5])["quantile"][0] is not None) == told
+
+
+def test_an_empty_table_of_public_size_has_no_ratios() -> None:
+    plan = sf.plan(sf.marginals(DOMAIN, upto=2), sf.gdp(1), neighbours="replace-one")
+    release = sf.release(plan, sf.Histogram(np.zeros((4, 3), dtype=int)), ledger=None)
+    assert release.mean("pay")["mean pay"] == [None]
+    assert release.mean("pay")["note"] == ["no records"]
+
+
+def test_quantiles_never_decrease() -> None:
+    """Seed 5. Mutant: quantiles of groups of negative size, which fall with the probability."""
+    rng = np.random.default_rng(5)
+    domain = sf.Domain({"x": sf.Bins(list(range(0, 160, 4))), "g": sf.Integers(0, 9)})
+    wanted = [i / 40 for i in range(1, 40)]
+    shown = 0
+    for scale in (0.3, 3, 30):
+        release = made(sf.marginals(domain, order=2), rng.poisson(scale, size=domain.shape), sf.gdp("0.5"))
+        found = release.quantiles("x", wanted, by="g")
+        for g in range(10):
+            for column in ("quantile", "low", "high"):
+                line = found[column][len(wanted) * g : len(wanted) * (g + 1)]
+                if line[0] is not None:
+                    shown += 1
+                    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(line)), column
+    assert shown > 30
+
+
+def test_a_quantile_in_the_first_cell_is_interpolated() -> None:
+    """Mutant: the count before the first cell taken for the count in it, which gave the lower edge."""
+    release = made(sf.marginals(DOMAIN, order=2), COUNTS, sf.gdp(1000))
+    found = release.quantiles("pay", [0.1, 0.15], by="place")
+    assert found["quantile"][4:] == pytest.approx([5.0, 7.5], abs=0.01)
+
+
+def test_the_upper_end_of_a_quantile_holds_behind_many_small_cells() -> None:
+    """All of a small group is in the last of 60 cells. Mutant: the upper end is the first cell where the answer must
+    be above 0, which chance makes one of the 59 before; it held in 65 % of cases. 1e-9 bound for 150 intervals."""
+    domain = sf.Domain({"x": sf.Integers(0, 59), "g": sf.Integers(0, 49)})
+    work = sf.prefix(domain, "x", by=["g"])
+    plan = sf.plan(work, sf.gdp("0.5"), neighbours="add-remove")
+    counts = np.zeros(domain.shape, dtype=int)
+    counts[59] = round(9 * math.sqrt(float(plan.covariance(("g",))[0, 0])))
+    held, told = 0, 0
+    for _ in range(3):
+        release = sf.release(plan, sf.Histogram(counts), ledger=None)
+        rows = [r for r in release.quantiles("x", [0.05], by="g", confidence=0.9).rows() if r["low"] is not None]
+        told += len(rows)
+        held += sum(r["high"] == 59 for r in rows)
+    assert told > 100
+    assert held / told > 0.95 - 6 * math.sqrt(0.05 * 0.95 / told)
+
+
+def test_intervals_of_shares_under_laplace_noise() -> None:
+    """A cell's noise is one draw, its group's size many: at 99 % a single draw reaches 26 % farther than their sum.
+
+    Mutant: the multiplier of the size's own law, which misses 2.3 % instead of 1 %. 1e-6 bound for 8,000 shares.
+    """
+    domain = sf.Domain({"x": sf.Integers(0, 19), "g": sf.Integers(0, 9)})
+    counts = np.full(domain.shape, 400)
+    plan = sf.plan(sf.identity(domain, "x", "g"), sf.pure("0.1"), neighbours="add-remove", mechanism="laplace")
+    missed = 0
+    for _ in range(40):
+        found = sf.release(plan, sf.Histogram(counts), ledger=None).share("x", within="g", confidence=0.99)
+        missed += sum(not low <= 1 / 20 <= high for low, high in zip(found["low"], found["high"], strict=True))
+    assert missed / 8000 < 0.01 + 6 * math.sqrt(0.01 * 0.99 / 8000)
+
+
+def test_shares_are_possible_and_their_intervals_no_points() -> None:
+    """A share below 0 is shown as 0 with an interval that reaches up by what is not known, never [0, 0]."""
+    domain = sf.Domain({"x": sf.Integers(0, 59)})
+    counts = np.zeros(60, dtype=int)
+    counts[0] = 400
+    beyond = 0
+    for _ in range(5):
+        release = made(sf.marginals(domain, upto=1), counts, sf.gdp("0.5"))
+        raw = np.asarray(release.table("x").values) / float(release.table().values)
+        frame = release.share("x")
+        for share, low, high, unmoved in zip(frame["share"], frame["low"], frame["high"], raw, strict=True):
+            assert 0 <= low <= share <= high <= 1
+            assert high - low > 0.001
+            beyond += not 0 <= unmoved <= 1
+        assert max(release.cdf("x")["share"]) <= 1
+    assert beyond > 20
