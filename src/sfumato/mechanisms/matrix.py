@@ -15,7 +15,15 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms import descent, ordered, swap, unions
-from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
+from sfumato.mechanisms.direct import (
+    FINE,
+    Piece,
+    column_price,
+    largest_error,
+    levelled,
+    share_design,
+    total_error,
+)
 from sfumato.mechanisms.factorize import pair_bound
 from sfumato.mechanisms.tree import is_ordered
 from sfumato.operators import Identity, LinearOperator, Stack, Total
@@ -264,15 +272,8 @@ def _piece(
     # (a piece that stands alone takes the whole budget, so its error need not be known yet)
     error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
     if members and problem.objective == "max":
-        # shares for the least sum of these are those at which the largest errors are equal
-        error = price * (_largest_error(problem, unit, members) * normal) ** (1 + power / 2)
+        error = levelled(largest_error(problem, unit, members) * normal, price, power)
     return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
-
-
-def _largest_error(problem: Problem, strategy: Product, queries: Sequence[int]) -> float:
-    """The largest weighted squared error of some blocks at unit noise on the strategy as it stands."""
-    blocks = [problem.workload.blocks[i] for i in queries]
-    return max(problem.objective_weight(q) * float(strategy.row_powers(q.block, 2).max()) for q in blocks)
 
 
 def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:
