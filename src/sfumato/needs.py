@@ -118,11 +118,11 @@ def _least(holds: Callable[[int], bool], near: float) -> int:
     """The least n of which a property holds that large ones have, but for that share of it; by halving."""
     low, high = 0, 1
     while not holds(high):
-        low, high = high, 2 * high
+        low, high = high, (8 if near else 2) * high
         if high > _MOST:
             raise PlanError(f"no number of records up to {_MOST:,} reaches this error under this budget")
     while high - low > max(1, int(near * high)):
-        middle = (low + high) // 2
+        middle = math.isqrt(low * high) if 2 * low < high and low else (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 

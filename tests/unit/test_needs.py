@@ -43,8 +43,7 @@ def test_simulated_errors_are_the_share_that_was_asked(budget: sf.Budget) -> Non
 @RELATIONS
 @pytest.mark.parametrize("error", [0.5, 0.05, 0.002])
 def test_projected_answers_need_what_their_width_says(neighbours: str, error: float) -> None:
-    """The first n of which the plan at n states that share, for few records and for many. Mutants: the width of another
-    plan; the noise alone."""
+    """The first n at which the plan states that share. Mutants: the width of another plan; the noise alone."""
     n = sf.records_for(SIGNS, BUDGET, neighbours=neighbours, error=error, mechanism="projection")
 
     def stated(records: int) -> float:
@@ -80,13 +79,12 @@ def test_the_taught_mechanism_needs_the_width_over_the_squared_share() -> None:
 def test_sessions_need_what_their_promise_says(neighbours: str) -> None:
     work = sf.queries(np.random.default_rng(2).integers(0, 2, size=(50, 64)))
     options = {"neighbours": neighbours, "kind": "max", "mechanism": "pmw"}
-    n = sf.records_for(work, BUDGET, error=0.2, **options)  # type: ignore[arg-type]
-    assert sf.pmw_min_alpha(64, 50, n, BUDGET, 0.05, neighbours) <= 0.2
-    assert sf.pmw_min_alpha(64, 50, int(0.99 * n), BUDGET, 0.05, neighbours) > 0.2
-    more = sf.records_for(work, BUDGET, error=0.2, beta=0.001, **options)  # type: ignore[arg-type]
-    assert more > n
-    signed = sf.queries(2 * np.random.default_rng(2).integers(0, 2, size=(50, 64)) - 1)
-    assert sf.records_for(signed, BUDGET, error=0.2, **options) > n  # type: ignore[arg-type]
+    n = sf.records_for(work, BUDGET, error=0.4, beta=0.01, **options)  # type: ignore[arg-type]
+    assert sf.pmw_min_alpha(64, 50, n, BUDGET, 0.01, neighbours) <= 0.4
+    assert sf.pmw_min_alpha(64, 50, int(0.99 * n), BUDGET, 0.01, neighbours) > 0.4
+    if neighbours == "replace-one":
+        signed = sf.queries(2 * np.random.default_rng(2).integers(0, 2, size=(50, 64)) - 1)
+        assert sf.records_for(signed, BUDGET, error=0.4, beta=0.01, **options) > 1.5 * n  # type: ignore[arg-type]
 
 
 def test_biased_answers_and_reports_without_a_curator() -> None:

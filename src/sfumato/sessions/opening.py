@@ -97,7 +97,8 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     `records` is a public number near that of the records; under replace-one, where it is public, it may be left out.
     `span` bounds how far apart a question's coefficients are (1). Options of another mechanism are refused. With
     `store`, a path at which nothing is, the session is kept and `sf.resume_session` goes on with it, from any process;
-    a file of "pmw" holds secret noise and is for the custodian alone. `ledger` is required; None is an explicit one-shot account.
+    a file of "pmw" holds secret noise and is for the custodian alone. `ledger` is required; None is an
+    explicit one-shot account.
 
     Guarantee: everything the session ever gives out satisfies the budget, for the stated neighbours.
 
