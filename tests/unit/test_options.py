@@ -109,6 +109,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "planned with size=",
     ),
     # keys
+    "records of a histogram of keys": (
+        lambda: sf.plan_keys(KEYS, PURE, neighbours="add-remove", mechanism="histogram", queries=[[1, 2]], records=10),
+        "does not depend on it",
+    ),
     **{
         f"{name} of {m}": (
             lambda name=name, v=v, m=m: sf.plan_keys(

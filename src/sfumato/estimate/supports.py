@@ -143,7 +143,7 @@ def _agreement(
         row = np.zeros(math.prod(shapes[i]), dtype=np.intp)
         if axes:
             place = np.indices(shapes[i]).reshape(len(shapes[i]), -1)
-            row = np.ravel_multi_index(tuple(place[a] for a in axes), tuple(sizes))
+            row = np.asarray(np.ravel_multi_index(tuple(place[a] for a in axes), tuple(sizes)), dtype=np.intp)
         return csr_array((np.ones(len(row)), (row, np.arange(ends[i], ends[i + 1]))), (math.prod(sizes), count))
 
     rows, right = [sums(0, ())], [np.ones(1)]

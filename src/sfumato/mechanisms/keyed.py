@@ -81,6 +81,10 @@ def plan_keys(
         raise PlanError(f"mechanism is 'auto' or one of {', '.join(map(repr, KEY_MECHANISMS))}, not {mechanism!r}")
     if records is not None and (type(records) is not int or not 0 < records < 2**53):
         raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
+    if mechanism == "histogram" and records is not None:
+        raise PlanError(
+            "records= predicts what sketches err; the error of a histogram does not depend on it: leave it out"
+        )
     given = {"width": width, "dimension": dimension, "independence": independence, "share": share}
     idle = _idle({name for name, value in given.items() if value is not None})
     if mechanism in idle:
