@@ -23,7 +23,7 @@ from sfumato.errors import (
 )
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
-from sfumato.estimate.width import Width, width
+from sfumato.estimate.width import width
 from sfumato.keyplans import KeyPlan, load_key_plan
 from sfumato.local.collecting import LocalRelease, collect, load_local_release, respond
 from sfumato.local.planning import plan_local
@@ -137,7 +137,6 @@ __all__ = [
     "SpecError",
     "Synthetic",
     "Table",
-    "Width",
     "Workload",
     "WorkloadError",
     "approx",

@@ -51,6 +51,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "mean error",
     ),
     "max under approximate": (lambda: _plan(mechanism="approximate", objective="max", records=9), "objective='mean'"),
+    "shares on the unit lattice": (
+        lambda: _plan(sf.marginals(LINE, order=2), mechanism="adaptive", records=9, lattice="unit"),
+        "round away",
+    ),
     "real numbers on the unit lattice": (
         lambda: _plan(strategy=np.eye(16) * 0.37, lattice="unit"),
         "need the fine lattice",

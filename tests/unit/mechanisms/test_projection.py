@@ -201,8 +201,11 @@ def test_errors_drawn_from_their_covariance_are_those_of_releases(
     plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism=mechanism)
     draw = projection._draws(plan)
     found = np.concatenate([draw(2_000) for _ in range(4)], axis=1)
+    assert not np.array_equal(found[:, :2_000], found[:, 2_000:4_000])
     monkeypatch.setattr(projection, "_ROOT_ANSWERS", 0)
-    made = projection._draws(plan)(200)
+    release = projection._draws(plan)
+    made = np.concatenate([release(100), release(100)], axis=1)
+    assert not np.array_equal(made[:, :100], made[:, 100:])
     blocks = [q.block for q in work.blocks]
     exact = np.block([[plan.strategy.covariance(a, b) for b in blocks] for a in blocks]) * plan.noise.variance
     deviation = np.sqrt(np.maximum(np.diag(exact), 1e-9))
