@@ -1,6 +1,6 @@
 """MWEM and boosting for queries beside the projection mechanism, through the public interface.
 
-    python bench/mwem.py [marginals] [intervals] [boosting] [speed]
+    python bench/mwem.py [marginals] [intervals] [boosting] [speed] [bound]
 
 3-way tables of ten yes-no attributes (960 queries over 1,024 cells), rho of (1, 1e-6), replace-one unless it says
 otherwise. Laws of the records, a fresh one and fresh records for every run:
@@ -161,7 +161,22 @@ def speed() -> None:
     print(f"40 rounds: {spent:.2f} CPU-s, select {inside['select']:.2f}, measure {inside['measure']:.2f}")
 
 
+def bound() -> None:
+    """What is proved of plain MWEM before data, over the records: the least of some numbers of rounds."""
+    for d in (4, 8, 10):
+        work = sf.marginals(sf.Domain({f"q{i}": 2 for i in range(d)}), order=3)
+        for n in (10**3, 10**4, 10**5, 10**6, 10**7):
+            found = []
+            for rounds in (None, 1, 5, 40, 200, 1000):
+                plan = sf.plan(
+                    work, sf.approx(1, "1e-6"), neighbours="replace-one", mechanism="mwem", records=n, rounds=rounds
+                )
+                assert plan.bound is not None
+                found.append(plan.bound.largest / n)
+            print(f"{d} attributes, {n:,} records: {min(found):.2f}", flush=True)
+
+
 if __name__ == "__main__":
-    every = {f.__name__: f for f in (marginals, intervals, boosting, speed)}
+    every = {f.__name__: f for f in (marginals, intervals, boosting, speed, bound)}
     for chosen in sys.argv[1:] or every:
         every[chosen]()

@@ -23,6 +23,7 @@ from sfumato.errors import (
 )
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
+from sfumato.estimate.width import width
 from sfumato.keyplans import KeyPlan, load_key_plan
 from sfumato.local.collecting import LocalRelease, collect, load_local_release, respond
 from sfumato.local.planning import plan_local
@@ -30,6 +31,7 @@ from sfumato.local.plans import LocalPlan, load_local_plan
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
 from sfumato.mechanisms.keyed import plan_keys
 from sfumato.mechanisms.sketching import sketch
+from sfumato.needs import records_for
 from sfumato.plans import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -168,6 +170,7 @@ __all__ = [
     "queries",
     "ranges",
     "read_spec",
+    "records_for",
     "release",
     "respond",
     "resume_session",
@@ -179,6 +182,7 @@ __all__ = [
     "stack",
     "sums",
     "total",
+    "width",
     "windows",
     "zcdp",
 ]

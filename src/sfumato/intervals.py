@@ -18,6 +18,7 @@ from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
 __all__ = ["check_confidence", "margins", "simultaneous", "widest"]
 
+_MOST_TOGETHER = 10**10
 _NODES = np.linspace(0.0, 1.0, 17)
 
 
@@ -32,9 +33,15 @@ def simultaneous(confidence: float, count: int, noise: NoiseLaw, *, biased: bool
     """The pointwise confidence at which `count` intervals hold together with `confidence`.
 
     Gaussian noise: Šidák's inequality, which holds for any correlation. Other laws, and answers off by a bias, for
-    which that inequality fails: the union bound.
+    which that inequality fails: the union bound. Plans and releases take their half-widths at this level. Raises
+    PlanError above 10^10 intervals, where levels so near 1 are no longer numbers of their own.
     """
     count = max(1, count)
+    if count > _MOST_TOGETHER:
+        raise PlanError(
+            f"intervals that hold together are known for up to {_MOST_TOGETHER:,} answers, not {count:,}; ask for "
+            "those of one part, or for pointwise ones"
+        )
     if biased or isinstance(noise, DiscreteLaplace):
         return 1 - (1 - confidence) / count
     return math.exp(math.log(confidence) / count)

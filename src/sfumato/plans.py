@@ -20,6 +20,7 @@ from sfumato.estimate.widths import Forecast
 from sfumato.explain import explain_plan, plan_facts
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, widest
+from sfumato.intervals import simultaneous as together
 from sfumato.operators.base import FloatArray
 from sfumato.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
 from sfumato.privacy.accountant import Event
@@ -161,10 +162,20 @@ class Plan:
         """(k,) predicted standard errors of all queries in order, or of one part."""
         return np.concatenate([e.expand(np.sqrt(e.powers * self.noise.variance)) for e in self._listed(part)])
 
-    def half_widths(self, confidence: float, part: str | None = None) -> FloatArray:
-        """(k,) half-widths of pointwise intervals of all queries in order, or of one part."""
+    def level(self, confidence: float, *, simultaneous: bool, count: int) -> float:
+        """The pointwise confidence of `count` intervals: as asked, or that at which they hold together with it."""
         level = check_confidence(confidence)
-        return np.concatenate([e.expand(self.margins(e, level)) for e in self._listed(part)])
+        return together(level, count, self.noise, biased=self.bias_records is not None) if simultaneous else level
+
+    def half_widths(self, confidence: float, part: str | None = None, *, simultaneous: bool = False) -> FloatArray:
+        """(k,) half-widths of intervals of all queries in order, or of one part: those that the release will have.
+
+        Each holds with `confidence`; with `simultaneous` all of them together do, as `release.intervals` has them: so
+        no answer is off by more than the largest, but with probability 1 - confidence.
+        """
+        listed = self._listed(part)
+        level = self.level(confidence, simultaneous=simultaneous, count=sum(e.item.rows for e in listed))
+        return np.concatenate([e.expand(self.margins(e, level)) for e in listed])
 
     def _listed(self, part: str | None) -> list[Entry]:
         chosen = [e for e in self.entries if part in (None, e.item.part)]
@@ -221,11 +232,15 @@ class Plan:
             return self.strategy.family_powers(item.family, 4)
         return self.strategy.row_powers(item.block, 4)
 
-    def errors(self, confidence: float = 0.95) -> Frame:
-        """One row per table or family of queries: cells, rmse, worst standard error, margin at that confidence."""
-        return by_table(self.workload.domain, self.entries, self.noise, self.entry_margins(confidence))
+    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """One row per table or family of queries: cells, rmse, worst standard error, margin at that confidence.
 
-    def errors_by_order(self, confidence: float = 0.95) -> Frame:
+        With `simultaneous` all answers to the workload are within their margins together with that confidence.
+        """
+        margins_of = self.entry_margins(confidence, simultaneous=simultaneous)
+        return by_table(self.workload.domain, self.entries, self.noise, margins_of)
+
+    def errors_by_order(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
         """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin.
 
         The rmse is over tables alike, or over cells alike where that is the objective. `share` is that of the weighted
@@ -234,12 +249,12 @@ class Plan:
         """
         problem = self._problem("tables" if self.objective == "max" else self.objective)
         weights = [problem.table_weights(e.item) for e in self.entries]
-        table = by_order(self.entries, self.noise, self.entry_margins(confidence), weights)
+        table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
 
-    def entry_margins(self, confidence: float) -> list[FloatArray]:
-        """Half-widths of pointwise intervals, compact as the entries."""
-        level = check_confidence(confidence)
+    def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
+        """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""
+        level = self.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         return [self.margins(e, level) for e in self.entries]
 
     def smallest_count(self, cv: float = 0.2) -> Frame:

@@ -117,6 +117,7 @@ def _options(spec: Spec) -> dict[str, Any]:
         "objective": spec.objective,
         "records": spec.records,
         "public": spec.public or None,
+        "rounds": spec.rounds,
     }
 
 
@@ -125,8 +126,7 @@ def plan_of(spec: Spec, progress: choose.Progress | None = None, *, compare: boo
 
     No data are read. Raises PlanError or BudgetError.
     """
-    options: dict[str, Any] = {**_options(spec), "rounds": spec.rounds}
-    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **options)
+    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:

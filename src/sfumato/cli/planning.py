@@ -117,6 +117,8 @@ def plan(
 
     if margins and margin:
         raise InvalidInput("give --margin for one margin or --margins for those in the spec")
+    if margins and every:
+        raise InvalidInput("--all compares plans of one budget; --margins finds the budget of one plan: leave one out")
     read = read_spec(spec)
     if what_if:
         if margins or margin is not None or every or out is not None:
@@ -136,6 +138,10 @@ def plan(
     if margins or margin is not None:
         what = f"the margins of {spec}" if margin is None else f"a margin of {margin:,.6g} at 95 %"
         typer.echo(f"The least budget for {what}: {found.budget}\n")
+    elif read.margins:
+        typer.echo(
+            "The margins in the spec are not kept by this plan, which is of its budget; --margins keeps to them\n"
+        )
     typer.echo(str(found if every else replace(found, considered=())))
     if out is not None:
         typer.echo(f"\nSaved to {out}. To release it: sfumato release {out} --source TABLE --ledger L --name N -o DIR")

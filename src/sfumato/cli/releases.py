@@ -69,7 +69,7 @@ def release(
 def ask(
     folder: Folder,
     predicate: Annotated[str, typer.Argument(metavar="PREDICATE", help="A condition on the declared attributes.")],
-    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    confidence: Annotated[float | None, typer.Option(help="Of the interval; default: 0.95.")] = None,
     as_json: Json = False,
 ) -> None:
     """Answer a further question from a release. It costs nothing.
@@ -84,12 +84,15 @@ def ask(
 
     found = load_release(folder)
     if isinstance(found, ModelRelease):
+        if confidence is not None:
+            raise InvalidInput("a model's answers have no intervals, so no confidence; leave out --confidence")
         value = found.ask(predicate).value
         if as_json:
             print_json({"question": predicate, "answer": value, "standard_error": None})
             return
         typer.echo(f"{Frame({'question': [predicate], 'answer': [value]})}\nNo standard error is known.")
         return
+    confidence = 0.95 if confidence is None else confidence
     answer = found.ask(predicate, confidence)
     before = {} if found.projection is None else {"unprojected": found.raw.ask(predicate, confidence).value}
     numbers = {"answer": answer.value, **before, "standard_error": answer.standard_error}

@@ -45,7 +45,7 @@ def project(
     body: str = "auto",
     covariance: Any = None,
     total: float | None = None,
-    space: str = "answers",
+    space: str | None = None,
     progress: Progress | None = None,
 ) -> Projection:
     """The nearest answers to `answers` that a table could have given. Post-processing: it costs no privacy.
@@ -53,7 +53,7 @@ def project(
     answers: (k,) noisy answers to `work`; `total` the known number of records (1 for normalised answers),
     None where it is not known: then any total is allowed, never a guessed one. covariance: (k,) variances or a
     (k, k) matrix of the noise, which weights the norm (generalised least squares); without it all answers
-    weigh the same. `space="measurements"` needs the covariance: its norm is that of the measured values.
+    weigh the same. `space` may say which of both is meant: "answers" all alike, "measurements" by the covariance.
     In the projected norm the result is never farther from the truth than `answers` are, where the truth lies
     in the body. [NTZ13]
 

@@ -140,7 +140,7 @@ def joint_operator(work: Workload) -> LinearOperator:
 
 
 def read_task(
-    answers: ArrayLike, work: object, covariance: Any, total: float | None, space: str, progress: Progress | None
+    answers: ArrayLike, work: object, covariance: Any, total: float | None, space: str | None, progress: Progress | None
 ) -> Task:
     """The arguments, checked."""
     if not isinstance(work, Workload):
@@ -153,10 +153,14 @@ def read_task(
     number = isinstance(total, (int, float, np.integer, np.floating)) and not isinstance(total, bool)
     if total is not None and not (number and math.isfinite(total) and total >= 0):
         raise InvalidInput(f"total is the known number of records (1 for normalised answers) or None, not {total!r}")
-    if space not in ("answers", "measurements"):
+    if space not in (None, "answers", "measurements"):
         raise InvalidInput(f"space must be 'answers' or 'measurements', not {space!r}")
     if space == "measurements" and covariance is None:
         raise InvalidInput("space='measurements' weights by the noise of the measured values: give covariance=")
+    if space == "answers" and covariance is not None:
+        raise InvalidInput(
+            "covariance= weights the norm, and space='answers' weighs all answers alike; leave one of them out"
+        )
     residuals = covariance if isinstance(covariance, ResidualNoise) else None
     spread: FloatArray | None = None
     if covariance is not None and not isinstance(covariance, ResidualNoise):

@@ -10,6 +10,7 @@ added: what is said below holds up to the chance (about one in a thousand) that 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,8 +20,9 @@ import numpy as np
 from sfumato.codec import storable
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
 
-__all__ = ["Forecast", "Width", "forecast_of_hull"]
+__all__ = ["Cells", "Forecast", "Width", "forecast_of_hull"]
 
 Draws = Callable[[int], FloatArray]
 
@@ -129,60 +131,68 @@ class Forecast:
         return f"cannot hurt in its norm; {held}, above that where tables are sparse (records= gives a figure)"
 
 
-def forecast_of_hull(
-    body: str,
-    operator: LinearOperator,
-    draws: Draws,
-    raw: float,
-    records: int | None,
-    *,
-    total_known: bool,
-    count: int = 256,
-) -> Forecast:
-    """The forecast for the columns of an operator (k, m), their width by `count` draws; draws(c) is (k, c) noise.
+class Cells:
+    """The columns F_j of an operator (k, m) as corners of a hull (`total_known`) or of a cone; what forecasts share.
 
-    The span, and the cone of unknown totals, are priced up to 2,048 cells.
+    The span of the body, and the lever of a cone, are known up to 2,048 cells.
     """
-    k, m = operator.shape
+
+    def __init__(self, operator: LinearOperator, *, total_known: bool) -> None:
+        self.operator, self.total_known = operator, total_known
+
+    @functools.cached_property
+    def _inverse(self) -> tuple[FloatArray, FloatArray] | None:
+        """(values, vectors) of the Gram matrix of the directions of the body, those of no length left out."""
+        if self.operator.shape[1] > _SOLVED:
+            return None
+        gram = np.asarray(self.operator.gram().dense(), dtype=np.float64)
+        if self.total_known:
+            # differences of columns alone: what all share is known
+            gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+        with single_thread():
+            values, vectors = np.linalg.eigh(gram)
+        kept = values > _CUT * max(float(values[-1]), 1e-300)
+        return values[kept], vectors[:, kept]
+
+    def inside(self, pull: FloatArray) -> FloatArray | None:
+        """(c,) the squared lengths of z within the span of the body, from F^T z in columns; None where unknown."""
+        if self._inverse is None:
+            return None
+        values, vectors = self._inverse
+        centred = pull - pull.mean(axis=0) if self.total_known else pull
+        return np.asarray(((vectors.T @ centred) ** 2 / values[:, None]).sum(axis=0))
+
+    @functools.cached_property
+    def lever(self) -> float | None:
+        """|e|^2 of the least e with F^T e = 1 for a cone, 0 for a hull; None where there is none or it is unknown."""
+        if self.total_known:
+            return 0.0
+        if self._inverse is None:
+            return None
+        values, vectors = self._inverse
+        told = vectors.T @ np.ones(len(vectors))
+        if float(np.abs(vectors @ told - 1).max(initial=0.0)) > 1e-6:
+            return None
+        return float((told**2 / values).sum())
+
+
+def forecast_of_hull(
+    body: str, cells: Cells, draws: Draws, raw: float, records: int | None, *, count: int = 256
+) -> Forecast:
+    """The forecast for the hull or cone of some cells, its width by `count` draws; draws(c) is (k, c) new noise."""
+    k, m = cells.operator.shape
     pulls: list[FloatArray] = []
     at_once = max(1, min(count, 2**24 // max(k, m)))
     for start in range(0, count, at_once):
         noise = draws(min(at_once, count - start))
-        pulls.append(np.asarray(operator.rmatvec(noise), dtype=np.float64))
+        pulls.append(np.asarray(cells.operator.rmatvec(noise), dtype=np.float64))
     pull = np.concatenate(pulls, axis=1)
-    if m > _SOLVED:
-        if not total_known:
-            return Forecast(body, k, raw, records=records)
-        width = Width.of(pull.max(axis=0))
-        return Forecast(body, k, raw, width.mean, width.square, records=records)
-    gram = np.asarray(operator.gram().dense(), dtype=np.float64)
-    if total_known:
-        # differences of columns alone: what all share is known
-        centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
-        inside = _solved(centred, pull - pull.mean(axis=0))
-        width = Width.of(pull.max(axis=0))
-        lever = 0.0
-    else:
-        inside = _solved(gram, pull)
-        ones = np.ones((m, 1))
-        met = gram @ _pseudo(gram, ones)
-        if float(np.abs(met - 1).max()) > 1e-6:
-            return Forecast(body, k, raw, span=_span(inside, k, raw), records=records)
-        width = Width.of(pull.max(axis=0))
-        lever = float(_solved(gram, ones)[0])
-    return Forecast(body, k, raw, width.mean, width.square, lever, _span(inside, k, raw), records)
-
-
-def _pseudo(gram: FloatArray, columns: FloatArray) -> FloatArray:
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > _CUT * max(float(values[-1]), 1e-300)
-    some = vectors[:, kept]
-    return some @ ((some.T @ columns) / values[kept][:, None])
-
-
-def _solved(gram: FloatArray, columns: FloatArray) -> FloatArray:
-    """(c,) the squares x^T G^+ x of the columns."""
-    return np.einsum("ij,ij->j", columns, _pseudo(gram, columns))
+    inside = cells.inside(pull)
+    span = None if inside is None else _span(inside, k, raw)
+    if cells.lever is None:
+        return Forecast(body, k, raw, span=span, records=records)
+    width = Width.of(pull.max(axis=0))
+    return Forecast(body, k, raw, width.mean, width.square, cells.lever, span, records)
 
 
 def _span(inside: FloatArray, queries: int, raw: float) -> float | None:

@@ -42,6 +42,11 @@ def planned(problem: Problem) -> Plan:
         raise PlanError(
             "mechanism='adaptive' needs Gaussian noise, whose halves are independent; take sf.approx, sf.gdp"
         )
+    if problem.unit_lattice:
+        raise PlanError(
+            "mechanism='adaptive' splits the budget in real shares, which the unit lattice would round away; leave out "
+            "lattice='unit'"
+        )
     if problem.objective != "tables":
         raise PlanError(
             "mechanism='adaptive' counts all tables alike and splits the budget by a law of its own; leave objective= "

@@ -27,7 +27,7 @@ from sfumato.estimate.bodies import project
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.shares import course_price, free, measured_at, selections_at
+from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
@@ -123,7 +123,8 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     drawn = compose((k.price for k in course.knocks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
     course = replace(course, measurement=measured_at(price, drawn, looks))
-    return CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records)
+    made = CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records)
+    return replace(made, notes=(UNPROMISED,))
 
 
 def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:

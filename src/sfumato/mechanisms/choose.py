@@ -26,6 +26,7 @@ from sfumato.mechanisms import (
     weighted,
 )
 from sfumato.mechanisms.courses import COURSES, CourseName, plan_course
+from sfumato.mechanisms.options import refuse_idle
 from sfumato.mechanisms.public import read_public
 from sfumato.plans import Candidate, Design, Plan, Problem, price_design
 from sfumato.privacy.budget import Budget
@@ -34,7 +35,7 @@ from sfumato.strategies.calibrate import noise_for
 from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.workloads import Workload
 
-__all__ = ["MECHANISMS", "plan"]
+__all__ = ["MECHANISMS", "plan", "projections"]
 
 Progress = Callable[[int, float], None]
 
@@ -125,7 +126,8 @@ def plan(
     attributes to tables of counts known from elsewhere: they are used as exact and not measured. `strategy` (l, m)
     and `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or
     "tree-4" and so on), "square-root" and "normalised-square-root", with "least-squares" or "canonical" sums of fewest
-    values.
+    values. They go with mechanism "auto", "laplace" and "gaussian" (which noise) and "projection", which as it is
+    taught measures the queries themselves and projects that; an option that would do nothing is refused.
     `compare` lists the plans of all of these in `candidates`; the choice does not change. `noise` asks for
     "gaussian", "laplace" or "discrete-gaussian"; `lattice="unit"` measures plain integer counts. Mechanisms of several
     looks are chosen by name alone and give a CoursePlan; `rounds` is how often they look, by default by a rule from
@@ -134,6 +136,15 @@ def plan(
     problem = _problem(
         workload, budget, neighbours, person, rows_per_person, objective, records, public, mechanism, noise, lattice
     )
+    refuse_idle(
+        mechanism,
+        objective=objective,
+        strategy=strategy,
+        public=problem.known,
+        noise=noise,
+        compare=compare,
+        course=mechanism in COURSES,
+    )
     if mechanism in COURSES:
         others = [n for n, given in (("reconstruction=", reconstruction), ("noise=", noise)) if given is not None]
         others += ["lattice="] * (lattice != "fine") + ["objective="] * (objective != DEFAULT_OBJECTIVE)
@@ -141,11 +152,14 @@ def plan(
     if rounds is not None:
         raise PlanError(f"rounds= belongs to mechanisms of several looks ({', '.join(COURSES)}), not to {mechanism!r}")
     if strategy is not None or reconstruction is not None:
-        if strategy is None:
-            raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
-        if isinstance(strategy, str):
-            return price_design(classic.named(problem, strategy, reconstruction), problem)
-        return price_design(given.design(problem, strategy, reconstruction), problem)
+        measured = _measured(problem, strategy, reconstruction)
+        best = projection.projected([measured]) if mechanism == "projection" else measured
+        if compare:
+            plans, considered = _compared(problem, "given", [measured], (), progress)
+            lines = tuple(_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
+            asked = (_projected_line(best),) if mechanism == "projection" else ()
+            best = replace(best, considered=(*asked, *lines, *considered))
+        return _told(best)
     if mechanism == "adaptive":
         denoised = adaptive.planned(problem)
         plans, considered = _compared(problem, mechanism, [], (), progress) if compare else ([], ())
@@ -168,7 +182,58 @@ def plan(
     notes = best.notes if noise is not None or mechanism != "auto" else (*best.notes, *_laplace_hint(problem, best))
     lines = apart.alone(problem, lambda part: _candidates(part, mechanism, None)[0])
     bound = max(bounds) if bounds else None
-    return replace(best, bound=bound, considered=table + considered, notes=notes, alone=lines)
+    return _told(replace(best, bound=bound, considered=table + considered, notes=notes, alone=lines))
+
+
+def projections(
+    workload: Workload,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    strategy: object = None,
+    reconstruction: Any = None,
+    noise: str | None = None,
+    lattice: str = "fine",
+) -> list[Plan]:
+    """The plans that mechanism="projection" chooses among, each with its forecast. Raises as `plan`."""
+    problem = _problem(
+        workload,
+        budget,
+        neighbours,
+        person,
+        rows_per_person,
+        DEFAULT_OBJECTIVE,
+        None,
+        None,
+        "projection",
+        noise,
+        lattice,
+    )
+    if strategy is not None or reconstruction is not None:
+        return projection.forecasts([_measured(problem, strategy, reconstruction)])
+    plans, considered = _candidates(problem, "auto", None)
+    if not plans:
+        raise PlanError(f"no mechanism can answer this workload ({'; '.join(c.note for c in considered)})")
+    return projection.forecasts(plans)
+
+
+def _measured(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
+    """The plan of a strategy that was given, by name or as a matrix."""
+    if strategy is None:
+        raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
+    if isinstance(strategy, str):
+        return price_design(classic.named(problem, strategy, reconstruction), problem)
+    return price_design(given.design(problem, strategy, reconstruction), problem)
+
+
+def _told(made: Plan) -> Plan:
+    """With what `records` says of errors that do not depend on them."""
+    if made.records is None or made.forecast is not None or made.bias_records is not None:
+        return made
+    share = f"the largest standard error is {made.max_standard_error / made.records:.3g} of {made.records:,} records"
+    return replace(made, notes=(*made.notes, share))
 
 
 def _laplace_hint(problem: Problem, best: Plan) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ __all__ = [
     "column_price",
     "designs",
     "factor_for",
+    "largest_error",
+    "levelled",
     "on_cells",
     "on_queries",
     "share_design",
@@ -75,6 +77,20 @@ def total_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) ->
     return total
 
 
+def largest_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
+    """The largest weighted squared error of some blocks at unit noise on the strategy as it stands."""
+    blocks = [problem.workload.blocks[i] for i in queries]
+    return max(problem.objective_weight(q) * float(strategy.row_powers(q.block, 2).max()) for q in blocks)
+
+
+def levelled(largest: float, price: float, power: int) -> float:
+    """The `error` of a piece that gives it its share for the objective "max", from its largest squared error.
+
+    Shares for the least sum of these are those at which the largest errors are equal.
+    """
+    return price * largest ** (1 + power / 2)
+
+
 def share_design(mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None) -> Design:
     """One design of several pieces, the budget shared so that the weighted error is least."""
     scales = shares([p.error for p in pieces], [p.price for p in pieces], power)
@@ -101,6 +117,9 @@ def on_queries(problem: Problem) -> Design:
     """Noise on every query, the budget shared between the blocks of queries."""
     power = 1 if problem.noise == "laplace" else 2
     pieces = [_row_piece(problem, q.block, problem.objective_weight(q), power) for q in problem.workload.blocks]
+    if problem.largest:
+        weights = [problem.objective_weight(q) for q in problem.workload.blocks]
+        pieces = [replace(p, error=levelled(w, p.price, power)) for p, w in zip(pieces, weights, strict=True)]
     return share_design(_name(problem), "noise on every query", pieces, power, None)
 
 

@@ -64,7 +64,7 @@ def factorization(
     norm: str = "l2",
     objective: str = "mean",
     approximate: float | None = None,
-    approximate_norm: str = "column",
+    approximate_norm: str | None = None,
 ) -> Factorization:
     """The factorization of F (k, m) of least mean squared error, or of least largest error, certified.
 
@@ -73,7 +73,8 @@ def factorization(
     1,024 cells (256 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
     same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
     With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
-    entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column"); errors exclude that bias.
+    entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column", the default); errors exclude
+    that bias.
     Raises PlanError for what is not offered and WorkloadError for what is no matrix.
     """
     relation = Neighbours.parse(neighbours)
@@ -83,10 +84,14 @@ def factorization(
             "sf.factorization offers norm='l2', objective='mean' or 'max', and approximate= for the mean under "
             f"add-remove; asked: norm={norm!r}, objective={objective!r}, approximate={approximate!r}, {relation.value}"
         )
+    if approximate is None and approximate_norm is not None:
+        raise PlanError(
+            "approximate_norm= says how far R M may be from F: it belongs to approximate=, which is not given"
+        )
     operator = as_operator(F)
     dense = np.asarray(operator.dense(), dtype=np.float64)
     if approximate is not None:
-        return _approximate(dense, approximate, approximate_norm)
+        return _approximate(dense, approximate, "column" if approximate_norm is None else approximate_norm)
     if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
         return _swapped(dense, objective)
     found = optimize(matrix=dense) if objective == "mean" else _largest(dense)

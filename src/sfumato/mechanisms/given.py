@@ -30,6 +30,8 @@ def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None)
     domain = problem.workload.domain
     if operator.shape[1] != domain.size:
         raise PlanError(f"the strategy needs one column per cell, {domain.size:,}, not {operator.shape[1]:,}")
+    if problem.unit_lattice and not operator.integral:
+        raise PlanError("real coefficients need the fine lattice; leave out lattice='unit', or give whole numbers")
     given = None if reconstruction is None else _reconstruction(problem, operator, reconstruction)
     groups, sizes = (domain.names,), (domain.shape,)
     raw = problem.workload.blocks[0].block if given is not None else None

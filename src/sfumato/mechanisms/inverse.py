@@ -40,6 +40,7 @@ def budget_for(
     kind: str = "approx",
     delta: Any = None,
     neighbours: str | Neighbours,
+    simultaneous: bool = False,
     **options: Any,
 ) -> Budget:
     """The least budget under which `sf.plan` with these options keeps to margins.
@@ -48,19 +49,22 @@ def budget_for(
     mapping: from a part to a number in the part's unit, from a set of attributes (a tuple) or from a number of
     attributes to one in records; a set goes before its number of attributes, and that before its part. Levels
     are named like attributes. What is left out is not bounded. `target="worst"` bounds every query, `"rmse"` the
-    query of root-mean-square standard error of each part. `kind` is "approx" (with delta), "zcdp", "gdp" or
+    query of root-mean-square standard error of each part. With `simultaneous` all answers to the workload are within
+    their margins together with that confidence. `kind` is "approx" (with delta), "zcdp", "gdp" or
     "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to six digits and
     verified by planning with it.
     Raises PlanError.
     """
     if target not in ("worst", "rmse"):
         raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
-    _refuse_biased(options)
-    wanted = _Wanted(workload, margin)
+    if target == "rmse" and simultaneous:
+        raise PlanError("simultaneous= is about all answers, so about the worst of them; leave out target='rmse'")
+    _refuse_idle(kind, delta, target, options)
+    wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
 
     def found(budget: Budget) -> tuple[Plan, float]:
         made = plan(workload, budget, neighbours=neighbours, **options)
-        return made, wanted.excess(made, confidence, target)
+        return made, wanted.excess(made, target)
 
     return _least(kind, delta, found).budget
 
@@ -73,24 +77,25 @@ def plan_for(
     kind: str = "approx",
     delta: Any = None,
     neighbours: str | Neighbours,
+    simultaneous: bool = False,
     **options: Any,
 ) -> Plan:
     """The plan that keeps to margins at the least budget: noise goes where the margins are wide.
 
-    `margin` and the rest as for `budget_for`, target "worst"; what has no margin keeps to twenty times the
-    widest one, and the plan says so. The plan minimises the largest weighted standard
-    error of its workload, whose weights become 1 / margin^2; `plan.budget` is what it costs and
-    `plan.lower_bound` says how far that is from the least possible. Raises PlanError.
+    `margin`, `simultaneous` and the rest as for `budget_for`, target "worst"; what has no margin keeps to twenty times
+    the widest one, and the plan says so. The plan minimises the largest weighted standard error of its workload, whose
+    weights become 1 / margin^2; `plan.budget` is what it costs and `plan.lower_bound` says how far that is from the
+    least possible. Raises PlanError.
     """
     if "objective" in options:
         raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")
-    _refuse_biased(options)
-    wanted = _Wanted(workload, margin)
+    _refuse_idle(kind, delta, "worst", options)
+    wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
     weighted = wanted.weighted()
 
     def found(budget: Budget) -> tuple[Plan, float]:
         made = plan(weighted, budget, neighbours=neighbours, objective="max", **options)
-        return made, wanted.excess(made, confidence, "worst")
+        return made, wanted.excess(made, "worst")
 
     made = _least(kind, delta, found)
     if all(np.isfinite(wanted.limits(i)).all() for i in workload.items):
@@ -99,7 +104,17 @@ def plan_for(
     return replace(made, notes=(*made.notes, note))
 
 
-def _refuse_biased(options: Mapping[str, Any]) -> None:
+def _refuse_idle(kind: str, delta: Any, target: str, options: Mapping[str, Any]) -> None:
+    """Refuse what does not scale with the budget, and options that would do nothing here."""
+    if kind != "approx" and delta is not None:
+        raise PlanError(f"delta= belongs to kind='approx', not to {kind!r}; leave it out")
+    if target == "rmse" and options.get("mechanism") == "projection":
+        raise PlanError(
+            "margins are those of the answers before projection; what projection leaves of their average depends on "
+            "the records: sf.plan says it for a number of them, sf.records_for the number for an error"
+        )
+    if options.get("compare"):
+        raise PlanError("compare= lists what was considered in a plan; make it with sf.plan from the budget found here")
     if options.get("mechanism") == "adaptive":
         raise PlanError("margins are those of unbiased answers, which mechanism='marginals' has least; plan with it")
     if options.get("mechanism") in COURSES:
@@ -126,8 +141,8 @@ def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]])
 class _Wanted:
     """The margin of every table, and how a plan compares with it."""
 
-    def __init__(self, workload: Workload, margin: Margins) -> None:
-        self._workload = workload
+    def __init__(self, workload: Workload, margin: Margins, confidence: float, *, simultaneous: bool) -> None:
+        self._workload, self._confidence, self._together = workload, confidence, simultaneous
         given: dict[Any, float] = dict(margin) if isinstance(margin, Mapping) else {}
         parts = list(workload.parts)
         if not isinstance(margin, Mapping):
@@ -171,11 +186,12 @@ class _Wanted:
             return np.full(len(item.family) if isinstance(item, QueryFamily) else 1, usual)
         return np.array([self._sets.get(frozenset(names), usual) for names in _names(self._workload.domain, item)])
 
-    def excess(self, made: Plan, confidence: float, target: str) -> float:
+    def excess(self, made: Plan, target: str) -> float:
         """The largest ratio of a predicted margin to the wanted one."""
         worst = 0.0
         sums: dict[str, tuple[int, float, float, float]] = {}
-        for e, margin in zip(made.entries, made.entry_margins(confidence), strict=True):
+        margins = made.entry_margins(self._confidence, simultaneous=self._together)
+        for e, margin in zip(made.entries, margins, strict=True):
             limits = self.limits(e.item)
             _, widest = e.by_table(margin)
             if target == "worst":

@@ -25,6 +25,13 @@ __all__ = ["KEY_MECHANISMS", "plan_keys"]
 
 KEY_MECHANISMS = ("hybrid", "count-sketch", "sparse-project", "histogram")
 
+_BELONGS = {
+    "width": ("hybrid", "count-sketch"),
+    "dimension": ("sparse-project",),
+    "independence": ("hybrid", "count-sketch", "sparse-project"),
+    "share": ("hybrid",),
+}
+_INDEPENDENCE = 4
 _WIDTH = 2**20
 _MOST_WIDTH = 2**24
 _SIGNS = 5603
@@ -47,8 +54,8 @@ def plan_keys(
     records: int | None = None,
     width: int | None = None,
     dimension: int | None = None,
-    independence: int = 4,
-    share: Number = _SHARE,
+    independence: int | None = None,
+    share: Number | None = None,
 ) -> KeyPlan:
     """A plan to answer sums of counts over few keys of a universe too large to list.
 
@@ -63,7 +70,8 @@ def plan_keys(
     takes one a person.
 
     `records` is a public (approximate) number of records, for predictions and sizes; `width` (buckets, a power of two)
-    and `dimension` (signs) set sizes by hand; `independence` of the hash changes accuracy only, never privacy.
+    and `dimension` (signs) set sizes by hand; `independence` of the hash (4) changes accuracy only, never privacy. What
+    belongs to other mechanisms than the one asked for is refused; under "auto" only those it belongs to are compared.
 
     Raises PlanError for a mechanism the budget does not allow, WorkloadError for queries outside the universe.
     """
@@ -73,11 +81,18 @@ def plan_keys(
         raise PlanError(f"mechanism is 'auto' or one of {', '.join(map(repr, KEY_MECHANISMS))}, not {mechanism!r}")
     if records is not None and (type(records) is not int or not 0 < records < 2**53):
         raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
-    if type(independence) is not int or not 4 <= independence <= 1024:
+    if mechanism == "histogram" and records is not None:
         raise PlanError(
-            f"independence is a whole number from 4 (which the errors stated need) up, not {independence!r}"
+            "records= predicts what sketches err; the error of a histogram does not depend on it: leave it out"
         )
-    part = exact(share, "share")
+    given = {"width": width, "dimension": dimension, "independence": independence, "share": share}
+    idle = _idle({name for name, value in given.items() if value is not None})
+    if mechanism in idle:
+        raise PlanError(idle[mechanism])
+    wise = _INDEPENDENCE if independence is None else independence
+    if type(wise) is not int or not 4 <= wise <= 1024:
+        raise PlanError(f"independence is a whole number from 4 (which the errors stated need) up, not {wise!r}")
+    part = exact(_SHARE if share is None else share, "share")
     if not 0 < part < 1:
         raise PlanError(f"share is the part of epsilon that finds heavy keys, between 0 and 1, not {share!r}")
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
@@ -86,10 +101,21 @@ def plan_keys(
         raise PlanError("queries names no keys; leave it out where queries are not known yet")
     size = 1.0 if supports is None else sum(map(len, supports)) / len(supports)
 
-    request = _Request(keys, budget, unit, supports, records, width, dimension, independence, part)
+    request = _Request(keys, budget, unit, supports, records, width, dimension, wise, part)
     if mechanism != "auto":
         return replace(request.make(mechanism), size=size)
-    return _best(request, size)
+    return _best(request, size, idle)
+
+
+def _idle(given: set[str]) -> dict[str, str]:
+    """The mechanisms that would drop an option that was given, and what is said of it."""
+    out: dict[str, str] = {}
+    for name in KEY_MECHANISMS:
+        dropped = sorted(o for o in given if name not in _BELONGS[o])
+        if dropped:
+            to = "; ".join(f"{o}= belongs to {', '.join(_BELONGS[o])}" for o in dropped)
+            out[name] = f"mechanism={name!r} would drop what was given: {to}"
+    return out
 
 
 def _listed(query: ArrayLike | Sequence[str]) -> ArrayLike | Sequence[str]:
@@ -149,18 +175,24 @@ class _Request:
         return KeyPlan(self.keys, budget, self.unit, "hybrid", buckets, noise, price, stability, self.records)
 
 
-def _best(request: _Request, size: float) -> KeyPlan:
-    """The plan of least predicted error where queries are known, else the default; with all that was considered."""
+def _best(request: _Request, size: float, idle: dict[str, str]) -> KeyPlan:
+    """The plan of least predicted error where queries are known, else the default; with all that was considered.
+
+    Mechanisms that would drop an option (`idle`) are not considered.
+    """
     plans: dict[str, KeyPlan] = {}
     considered: list[KeyCandidate] = []
     for name in KEY_MECHANISMS:
+        if name in idle:
+            considered.append(KeyCandidate(name, None, idle[name]))
+            continue
         try:
             plans[name] = request.make(name)
             error = plans[name].error(size) if request.records or name == "histogram" else None
             considered.append(KeyCandidate(name, error, "" if error is not None else "unknown without records="))
         except (PlanError, WorkloadError) as refused:
             considered.append(KeyCandidate(name, None, str(refused)))
-    chosen = "hybrid" if "hybrid" in plans else "count-sketch"
+    chosen = next((n for n in ("hybrid", "count-sketch", *KEY_MECHANISMS) if n in plans), "count-sketch")
     if "histogram" in plans:
         # its error holds whatever the records are; a sketch without records= adds an unknown to the same noise
         errors = {c.mechanism: c.error for c in considered if c.error is not None}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +25,7 @@ from sfumato.estimate.projection import joint_attributes
 from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.shares import course_price, free, measured_at, noise_at, selections_at, spent_on
+from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans import Problem
@@ -134,7 +134,8 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     looks = count + (not unit.total_is_public)
     measurement = measured_at(price, spent_on(price, selection, count), looks)
     course = MwemCourse(count, strategy is None, selection, measurement, unit.total_is_public)
-    return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records)
+    made = CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records)
+    return replace(made, notes=(UNPROMISED,))
 
 
 def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> CourseBound:

@@ -9,7 +9,7 @@ queries there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,19 +19,29 @@ from sfumato.estimate.bodies import suits
 from sfumato.estimate.elliptope import parity_matrix
 from sfumato.estimate.elliptope.scaling import product_scale
 from sfumato.estimate.projection import joint_operator
-from sfumato.estimate.widths import Forecast, Width, forecast_of_hull
+from sfumato.estimate.widths import Cells, Forecast, Width, forecast_of_hull
 from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
 from sfumato.plans import Plan
 from sfumato.workloads import QueryBlock
 
-__all__ = ["forecast", "projected"]
+__all__ = ["forecast", "forecasts", "projected"]
 
 _DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16
 _MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20
+_ROOT_ANSWERS, _ROOT_BLOCKS = 2**11, 24  # up to which the root of the answers' covariance is cheaper than releases
 
 
 def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
     """The plan whose projected answers are predicted to err least, its release projected at once.
+
+    Raises PlanError where no body takes the workload.
+    """
+    return min(forecasts(plans, body), key=lambda p: (p.mean_error, p.objective_value))
+
+
+def forecasts(plans: Sequence[Plan], body: str = "auto") -> list[Plan]:
+    """The same plans with their releases projected, and what is known of that before data.
 
     Raises PlanError where no body takes the workload.
     """
@@ -42,26 +52,38 @@ def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
         raise PlanError(f"mechanism='projection': {reason}") from reason
     if chosen == "hull" and total is None:
         chosen = "cone"
-    found = [replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen), bound=None) for p in plans]
-    return min(found, key=lambda p: (p.mean_error, p.objective_value))
+    cells = _cells(plans[0], chosen)
+    return [
+        replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen, cells), bound=None) for p in plans
+    ]
 
 
-def forecast(plan: Plan, body: str) -> Forecast:
-    """What is known before data of projecting a plan's answers; only their own error where that is costly."""
+def _cells(plan: Plan, body: str) -> Cells | None:
+    """The cells that a body of one table is the hull (or cone) of; None for other bodies, and above the limits."""
+    rows = len(plan.workload)
+    if body not in ("simplex", "isotonic", "hull", "cone", "exact") or rows > _MOST_ANSWERS or rows * _DRAWS > 2**28:
+        return None
+    try:
+        operator = joint_operator(plan.workload)
+        return None if operator.shape[1] > _MOST_CELLS else Cells(operator, total_known=plan.unit.total_is_public)
+    except SfumatoError:
+        return None
+
+
+def forecast(plan: Plan, body: str, cells: Cells | None = None) -> Forecast:
+    """What is known before data of projecting a plan's answers; only their own error where that is costly.
+
+    `cells` are those of the body, where plans of one workload share them.
+    """
     rows = len(plan.workload)
     raw = math.sqrt(sum(e.sum() for e in plan.entries) * plan.noise.variance / rows)
     known = Forecast(body, rows, raw, records=plan.records)
     if rows > _MOST_ANSWERS or any(e.mean is not None for e in plan.entries):
         return known
     try:
-        if body in ("simplex", "isotonic", "hull", "cone", "exact"):
-            operator = joint_operator(plan.workload)
-            if operator.shape[1] > _MOST_CELLS or rows * _DRAWS > 2**28:
-                return known
-            public = plan.unit.total_is_public
-            return forecast_of_hull(
-                body, operator, lambda c: _noise(plan, c), raw, plan.records, total_known=public, count=_DRAWS
-            )
+        cells = _cells(plan, body) if cells is None else cells
+        if cells is not None:
+            return forecast_of_hull(body, cells, _draws(plan), raw, plan.records, count=_DRAWS)
         if body in ("sdp", "sdp+local") and plan.unit.total_is_public:
             width = _pairs_width(plan)
             return replace(known, width=width.mean, square=width.square)
@@ -71,9 +93,49 @@ def forecast(plan: Plan, body: str) -> Forecast:
     return known
 
 
-def _noise(plan: Plan, count: int) -> FloatArray:
-    """(k, count) errors of the plan's answers, with Gaussian noise of its variance in place of its own law."""
+def _draws(plan: Plan) -> Callable[[int], FloatArray]:
+    """Draws of the errors (k, count) of the plan's answers, as Gaussian noise; each call has new ones.
+
+    From a root of their exact covariance where that is small: to make releases takes many times as long.
+    """
     random = np.random.default_rng(0)
+    root = _root(plan) if len(plan.workload) <= _ROOT_ANSWERS and plan.workload.tables <= _ROOT_BLOCKS else None
+    if root is None:
+        return lambda count: _noise(plan, count, random)
+    return lambda count: root @ random.standard_normal((root.shape[1], count))
+
+
+def _root(plan: Plan) -> FloatArray | None:
+    """L (k, r) with L L^T the covariance of the plan's answers; None where the strategy tells none of some pair."""
+    blocks = [q.block for q in plan.workload.blocks]
+    ends = np.cumsum([0, *(b.rows for b in blocks)])
+    spread = np.empty((int(ends[-1]),) * 2)
+    try:
+        for i, first in enumerate(blocks):
+            for j, second in enumerate(blocks[: i + 1]):
+                found = plan.strategy.covariance(first, second)
+                spread[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] = found
+                spread[ends[j] : ends[j + 1], ends[i] : ends[i + 1]] = found.T
+    except SfumatoError:
+        return None
+    return _semidefinite_root(spread * plan.noise.variance)
+
+
+def _semidefinite_root(matrix: FloatArray) -> FloatArray:
+    """L (k, r) with L L^T = matrix, positive semidefinite of rank r: Cholesky with pivots."""
+    from scipy.linalg.lapack import dpstrf  # noqa: PLC0415  (heavy)
+
+    if not np.any(matrix - np.diag(np.diag(matrix))):
+        return np.diag(np.sqrt(np.maximum(np.diag(matrix), 0.0)))
+    with single_thread():
+        factor, pivots, rank, _ = dpstrf(matrix, lower=1)
+    out = np.zeros((len(matrix), rank))
+    out[pivots - 1] = np.tril(factor)[:, :rank]
+    return out
+
+
+def _noise(plan: Plan, count: int, random: np.random.Generator) -> FloatArray:
+    """(k, count) errors of the plan's answers, with Gaussian noise of its variance in place of its own law."""
     deviation = math.sqrt(plan.noise.variance)
     sizes = [b.rows for b in plan.strategy.blocks]
     out = np.empty((len(plan.workload), count))
@@ -99,7 +161,7 @@ def _pairs_width(plan: Plan) -> Width:
     """E max of <noise, Y> over correlation matrices: at most half the largest eigenvalue times sum s_i^2, scaled."""
     work = plan.workload
     zero, weight = parity_matrix(work, np.zeros(len(work)), 1.0)
-    draws = _noise(plan, _DRAWS_PAIRS)
+    draws = _draws(plan)(_DRAWS_PAIRS)
     pulls = np.stack([(parity_matrix(work, z, 1.0)[0] - zero) * weight for z in draws.T])
     # the scale may be any, but not that of the draws it is used on
     first, rest = pulls[:_SCALED], pulls[_SCALED:]

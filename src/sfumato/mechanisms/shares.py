@@ -9,7 +9,14 @@ from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, Gaussi
 from sfumato.privacy.budget import Budget, Currency
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 
-__all__ = ["course_price", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
+__all__ = ["UNPROMISED", "course_price", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
+
+UNPROMISED = (
+    "no usable promise: of boosting nothing is proved, and of mwem never less than .17 of the records at any size that "
+    "was tried; one for the largest error has sf.session with mechanism='pmw' and alpha='least', and all errors are "
+    "known with mechanism='auto'"
+)
+"""What plans of several looks say of their errors."""
 
 _LEAST_NOISE = Fraction(1, 2**10)
 

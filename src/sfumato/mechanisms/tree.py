@@ -5,7 +5,15 @@ from __future__ import annotations
 import functools
 
 from sfumato.errors import PlanError
-from sfumato.mechanisms.direct import FINE, Piece, column_price, share_design, total_error
+from sfumato.mechanisms.direct import (
+    FINE,
+    Piece,
+    column_price,
+    largest_error,
+    levelled,
+    share_design,
+    total_error,
+)
 from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
 from sfumato.plans import Design, Problem
 from sfumato.strategies.factors import Cells, Factor, Matrix
@@ -54,14 +62,23 @@ def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: 
         factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
         unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
-        error, price = total_error(problem, unit, members), column_price(unit, power)
+        judge = largest_error if problem.largest and not _wide(problem, names) else total_error
+        error, price = judge(problem, unit, members), column_price(unit, power)
         if best is None or error * price ** (2 / power) < best[0]:
             best = (error * price ** (2 / power), unit, error)
         if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
             break
     assert best is not None
     _, chosen, error = best
-    return Piece(functools.partial(_build, chosen), error, column_price(chosen, power), FINE)
+    price = column_price(chosen, power)
+    if problem.largest and not _wide(problem, names):
+        error = levelled(error, price, power)
+    return Piece(functools.partial(_build, chosen), error, price, FINE)
+
+
+def _wide(problem: Problem, names: tuple[str, ...]) -> bool:
+    """Whether the errors of single queries may be too many to list: they are judged by their mean there."""
+    return any(problem.sizes[a] > WIDE for a in names)
 
 
 def _branchings(n: int, power: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.frames import Frame
-from sfumato.intervals import check_confidence, margins, simultaneous
+from sfumato.intervals import check_confidence, margins
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -192,7 +192,7 @@ class Release:
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
         """Intervals from the actual noise law: each holds with `confidence`, or all together do."""
-        level = self._level(confidence, simultaneous, len(self.workload))
+        level = self.plan.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         widths = self.plan.half_widths(level, self.part)
         low, high = self.raw.answers - widths, self.raw.answers + widths
         if self.projection is not None:
@@ -202,11 +202,6 @@ class Release:
                 np.maximum(np.clip(high, least, most), self.answers),
             )
         return Intervals(low, high, check_confidence(confidence), simultaneous)
-
-    def _level(self, confidence: float, together: bool, count: int) -> float:
-        level = check_confidence(confidence)
-        biased = self.plan.bias_records is not None
-        return simultaneous(level, count, self.measurement.noise, biased=biased) if together else level
 
     def __getitem__(self, part: str) -> Release:
         if part not in self.plan.workload.parts:
@@ -248,7 +243,7 @@ class Release:
         """
         domain = self.plan.workload.domain
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
-        level = self._level(confidence, simultaneous, block.rows)
+        level = self.plan.level(confidence, simultaneous=simultaneous, count=block.rows)
         widths = np.broadcast_to(self.margins(block, level), sizes).reshape(-1)
         values, low, high = (x.reshape(sizes) for x in ends(self, block, widths, level))
         errors = None

@@ -15,6 +15,7 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.releases.core import Provenance
 from sfumato.sessions.keyed import HistogramSession, KeySession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
+from sfumato.sessions.plans import BETA, QUESTIONS
 
 if TYPE_CHECKING:
     from sfumato.sessions.opening import Request
@@ -24,7 +25,7 @@ __all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_spar
 
 def open_key_histogram(asked: Request) -> KeySession:
     """A lazy histogram: the whole price is debited, nothing is drawn yet."""
-    for name in ("updates", "threshold", "alpha", "size"):
+    for name in ("updates", "threshold", "alpha", "size", "questions", "span", "records", "beta"):
         if getattr(asked, name) is not None:
             raise PlanError(f"{name} belongs to mechanism='sparse-mw'; a histogram answers everything and has none")
     currency = None if asked.ledger is None else asked.ledger.currency
@@ -49,6 +50,8 @@ def open_key_histogram(asked: Request) -> KeySession:
 
 def open_sparse(asked: Request) -> KeySession:
     """Sparse multiplicative weights: the whole price is debited."""
+    if asked.span is not None:
+        raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
     account = Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
     plan = plan_sparse(
         asked.domain,
@@ -56,8 +59,8 @@ def open_sparse(asked: Request) -> KeySession:
         asked.unit,
         records=asked.records,
         size=asked.size,
-        questions=asked.questions,
-        beta=asked.beta,
+        questions=QUESTIONS if asked.questions is None else asked.questions,
+        beta=BETA if asked.beta is None else asked.beta,
         currency=account.currency,
         updates=asked.updates,
         threshold=asked.threshold,

@@ -27,7 +27,7 @@ from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.online import OnlineSession, describe_steps
 from sfumato.sessions.parameters import price_of
-from sfumato.sessions.plans import QUESTIONS, SessionPlan, check_options, check_shape, make_plan
+from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, check_shape, make_plan
 from sfumato.sketches import Keys
 
 __all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
@@ -49,9 +49,9 @@ class Request:
     name: str
     store: Place | None
     records: int | None
-    beta: float
-    questions: int
-    span: int
+    beta: float | None
+    questions: int | None
+    span: int | None
     updates: int | None
     threshold: int | None
     alpha: float | str | None
@@ -79,9 +79,9 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     updates: int | None = None,
     threshold: int | None = None,
     alpha: float | str | None = None,
-    beta: float = 0.05,
+    beta: float | None = None,
     questions: int | None = None,
-    span: int = 1,
+    span: int | None = None,
     size: int | None = None,
 ) -> Session | KeySession:
     """Open a session for questions that are not known in advance; the whole budget is debited now.
@@ -89,15 +89,16 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     mechanism "pmw": a public hypothesis answers while it is near enough, and `updates` hard questions are measured.
     `threshold` (records) is the error from which a question is hard; both have usual values that follow from cells,
     records and budget. With `alpha`, a fraction of the records or "least", they are set such that the updates last for
-    the first `questions` questions (10,000) with probability 1 - `beta`, and every answer is within alpha.
+    the first `questions` questions (10,000) with probability 1 - `beta` (.95), and every answer is within alpha.
     mechanism "histogram": all cells are measured now; every question is then free. Over sf.Keys, a universe too large
     to list, each key has its noise drawn when it is first asked for, once.
     mechanism "sparse-mw", over sf.Keys: as "pmw", for questions of at most `size` keys; errs more than a histogram.
 
     `records` is a public number near that of the records; under replace-one, where it is public, it may be left out.
-    `span` bounds how far apart a question's coefficients are. With `store`, a path at which nothing is, the session is
-    kept and `sf.resume_session` goes on with it, from any process; a file of "pmw" holds secret noise and is for the
-    custodian alone. `ledger` is required; None is an explicit one-shot account.
+    `span` bounds how far apart a question's coefficients are (1). Options of another mechanism are refused. With
+    `store`, a path at which nothing is, the session is kept and `sf.resume_session` goes on with it, from any process;
+    a file of "pmw" holds secret noise and is for the custodian alone. `ledger` is required; None is an
+    explicit one-shot account.
 
     Guarantee: everything the session ever gives out satisfies the budget, for the stated neighbours.
 
@@ -111,10 +112,9 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     if not isinstance(budget, Budget):
         raise PlanError("session needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
     about = {"source": _text(source)}
-    asked = QUESTIONS if questions is None else questions
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     account = _opened(ledger)
-    limits = (records, beta, asked, span, updates, threshold, alpha, size)
+    limits = (records, beta, questions, span, updates, threshold, alpha, size)
     return OPENERS[kind](Request(source, domain, budget, unit, account, name, store, *limits, about))
 
 
@@ -133,9 +133,9 @@ def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are 
     updates: int | None = None,
     threshold: int | None = None,
     alpha: float | str | None = None,
-    beta: float = 0.05,
+    beta: float | None = None,
     questions: int | None = None,
-    span: int = 1,
+    span: int | None = None,
     size: int | None = None,
     ledger: Place | Ledger | None = None,
 ) -> SessionPlan | HistogramPlan | SparsePlan:
@@ -147,14 +147,28 @@ def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are 
     if not isinstance(budget, Budget):
         raise PlanError("session_plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
-    account, asked = _opened(ledger), QUESTIONS if questions is None else questions
+    account = _opened(ledger)
     currency = None if account is None else account.currency
     options: dict[str, Any] = {"currency": currency, "updates": updates, "threshold": threshold, "alpha": alpha}
     if isinstance(domain, Keys):
+        if span is not None:
+            raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
         if size is None:
+            idle = {"updates": updates, "threshold": threshold, "alpha": alpha, "questions": questions, "beta": beta}
+            idle |= {"records": records}
+            given = [name for name, value in idle.items() if value is not None]
+            if given:
+                raise PlanError(
+                    f"{', '.join(given)} belong to sparse multiplicative weights, planned with size=, the most keys of "
+                    "a question; a histogram answers everything and has none"
+                )
             return plan_histogram(domain, budget, unit, currency=currency)
-        return plan_sparse(domain, budget, unit, records=records, size=size, questions=asked, beta=beta, **options)
-    return make_plan(domain, budget, unit, check_shape(domain, records, asked, beta, span, unit), **options)
+        asked, sure, _ = _usual(questions, beta, None)
+        return plan_sparse(domain, budget, unit, records=records, size=size, questions=asked, beta=sure, **options)
+    if size is not None:
+        raise PlanError("size= is the most keys of a question: it belongs to sessions over sf.Keys, not to a domain")
+    shape = check_shape(domain, records, *_usual(questions, beta, span), unit)
+    return make_plan(domain, budget, unit, shape, **options)
 
 
 def resume_session(
@@ -212,9 +226,11 @@ def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan,
 
 def _open_online(asked: Request) -> Session:
     """Read the public number of records where there is one, then debit and begin."""
+    if asked.size is not None:
+        raise PlanError("size= is the most keys of a question: it belongs to sessions over sf.Keys, not to a domain")
     unit, account = asked.unit, Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
     public, records = unit.total_is_public, asked.records
-    limits = (asked.questions, asked.beta, asked.span, unit)
+    limits = (*_usual(asked.questions, asked.beta, asked.span), unit)
     # what follows from public input and the ledger alone is refused before the table is read
     shape = check_shape(asked.domain, 1 if public and records is None else records, *limits)
     check_options(asked.updates, asked.threshold, asked.alpha)
@@ -247,6 +263,11 @@ def _open_online(asked: Request) -> Session:
     return OnlineSession(plan, conversation)
 
 
+def _usual(questions: int | None, beta: float | None, span: int | None) -> tuple[int, float, int]:
+    """(questions, beta, span), those not given as usual."""
+    return QUESTIONS if questions is None else questions, BETA if beta is None else beta, 1 if span is None else span
+
+
 def _public_total(curator: Curator, account: Ledger, asked: Request) -> int:
     """The number of records of a table under replace-one: the same for all neighbours, so that it costs nothing."""
     name, total = _unused(account, asked.name), Block((), ())
@@ -268,15 +289,15 @@ def _unused(account: Ledger, name: str) -> str:
 
 def _open_histogram(asked: Request) -> Session:
     """Measure every cell now."""
-    for name in ("updates", "threshold", "alpha"):
+    for name in ("updates", "threshold", "alpha", "size", "questions", "span"):
         if getattr(asked, name) is not None:
-            raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram has none")
+            raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram answers any number of any questions")
     plan = histogram_plan(asked.domain, asked.budget, asked.unit, asked.ledger, asked.records)
     made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store)
-    return _histogram(made, asked.beta)
+    return _histogram(made, BETA if asked.beta is None else asked.beta)
 
 
-def _histogram(made: object, beta: float = 0.05) -> HistogramSession:
+def _histogram(made: object, beta: float = BETA) -> HistogramSession:
     if not isinstance(made, Release):
         raise InvalidInput("the folder holds a release of another kind than a histogram session")
     return HistogramSession(made, beta)

@@ -29,9 +29,10 @@ from sfumato.sessions.parameters import (
 )
 from sfumato.sessions.tails import farthest
 
-__all__ = ["QUESTIONS", "SessionPlan", "check_shape", "make_plan", "price_text"]
+__all__ = ["BETA", "QUESTIONS", "SessionPlan", "check_shape", "make_plan", "price_text"]
 
 QUESTIONS = 10_000
+BETA = 0.05
 _MAX_CELLS = 10**7
 
 

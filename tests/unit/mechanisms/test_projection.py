@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.estimate import widths
-from sfumato.mechanisms import run
+from sfumato.mechanisms import projection, run
 from sfumato.operators import Block
 from sfumato.workloads.levels import table_block
 
@@ -98,7 +98,7 @@ def test_width_bounds_hold_for_the_worst_tables(known: bool) -> None:
     def draws(count: int) -> np.ndarray:
         return sigma * rng.normal(size=(6, count))
 
-    found = widths.forecast_of_hull("hull", operator, draws, sigma, n, total_known=known, count=4096)
+    found = widths.forecast_of_hull("hull", widths.Cells(operator, total_known=known), draws, sigma, n, count=4096)
     assert found.bound is not None
     worst = 0.0
     for h in (*np.eye(6) * n, np.full(6, n / 6)):
@@ -201,3 +201,55 @@ def test_simulated_releases_are_projected_too() -> None:
     assert seen.rmse < 0.8 * plan.forecast.raw
     assert seen.rmse <= plan.rmse * 1.1
     assert seen.coverage > 0.93
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("mechanism", ["gaussian", "factorization", "marginals"])
+def test_errors_drawn_from_their_covariance_are_those_of_releases(
+    monkeypatch: pytest.MonkeyPatch, mechanism: str, neighbours: str
+) -> None:
+    """Mutants: deviations in place of the covariance; the same draws in every call; pivots not undone."""
+    work = sf.stack(sf.marginals(CUBE, order=1), sf.marginals(CUBE, sets=[("x0", "x1", "x4"), ("x2", "x3")]))
+    plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism=mechanism)
+    draw = projection._draws(plan)
+    found = np.concatenate([draw(2_000) for _ in range(4)], axis=1)
+    assert not np.array_equal(found[:, :2_000], found[:, 2_000:4_000])
+    monkeypatch.setattr(projection, "_ROOT_ANSWERS", 0)
+    release = projection._draws(plan)
+    made = np.concatenate([release(100), release(100)], axis=1)
+    assert not np.array_equal(made[:, :100], made[:, 100:])
+    blocks = [q.block for q in work.blocks]
+    exact = np.block([[plan.strategy.covariance(a, b) for b in blocks] for a in blocks]) * plan.noise.variance
+    deviation = np.sqrt(np.maximum(np.diag(exact), 1e-9))
+    scale = np.multiply.outer(deviation, deviation)
+    for drawn in (found, made):
+        # entries of a sample covariance have deviations of at most sqrt(2 / draws)
+        apart = np.abs(drawn @ drawn.T / drawn.shape[1] - exact) / scale
+        assert apart.max() < 6 * np.sqrt(2 / drawn.shape[1])
+
+
+def test_the_projection_mechanism_as_taught_measures_the_queries() -> None:
+    """strategy= under mechanism='projection' is what is measured. Mutant: it is dropped for the best plan."""
+    work = sf.prefix(AGES, "age")
+    taught = sf.plan(
+        work, BUDGET, neighbours="replace-one", mechanism="projection", strategy="queries", records=60, compare=True
+    )
+    plain = sf.plan(work, BUDGET, neighbours="replace-one", strategy="queries")
+    best = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="projection", records=60)
+    assert (taught.mechanism, taught.body, taught.strategy.summary) == (
+        "projection",
+        "isotonic",
+        plain.strategy.summary,
+    )
+    assert taught.forecast is not None
+    assert best.forecast is not None
+    assert taught.forecast.raw == pytest.approx(plain.rmse)
+    assert best.forecast.raw < 0.9 * taught.forecast.raw
+    assert taught.candidates["mechanism"][0] == "projection"
+    assert "factorization" in taught.candidates["mechanism"]
+    own = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="projection", strategy=np.eye(40), records=60)
+    assert own.strategy.summary == "a given strategy"
+    x = _point(40, 60, 2)
+    made = sf.release(taught, sf.Histogram(x.reshape(AGES.shape)), ledger=None)
+    assert made.projection is not None
+    assert np.all(np.diff(made.answers) >= -1e-9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators.base import FloatArray, LinearOperator, real_array
 from sfumato.workloads import QueryFamily, Workload
 
-__all__ = ["parity_answers", "parity_matrix", "parity_rows"]
+__all__ = ["parity_adjoint", "parity_answers", "parity_matrix", "parity_rows"]
 
 # rows (1, y): a query of an attribute's cells (f_0, f_1) is (f_0 + f_1)/2 times the total plus (f_1 - f_0)/2 times y
 _TO_PARITIES = np.array([[0.5, -0.5], [0.5, 0.5]])
@@ -72,6 +72,26 @@ def parity_answers(work: Workload, matrix: ArrayLike, total: float) -> FloatArra
     for part in _parts(work):
         out[part.rows] = total * (entries.reshape(-1)[part.places] @ part.columns + part.constant)
     return out
+
+
+def parity_adjoint(work: Workload) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    """(c, G): answers of one record's parities Y are c + F Y, and G(y), (D, D) symmetric, is F^T y over i < j.
+
+    So the answers (k,) have <y, answers> = <y, c> + sum over i < j of G(y)_ij Y_ij. Raises as `parity_answers`.
+    """
+    size, parts = len(work.domain.names) + 1, list(_parts(work))
+    constant = np.zeros(work.shape[0])
+    for part in parts:
+        constant[part.rows] = part.constant
+
+    def adjoint(direction: FloatArray) -> FloatArray:
+        pull = np.zeros(size * size)
+        for part in parts:
+            np.add.at(pull, part.places, direction[part.rows] @ part.columns.T)
+        found = pull.reshape(size, size)
+        return found + found.T
+
+    return constant, adjoint
 
 
 def parity_rows(d: int) -> NDArray[np.intp]:
