@@ -43,7 +43,10 @@ _LONGEST_NAME = 60
 def _connect() -> Any:
     import duckdb  # noqa: PLC0415  (only where files are written)
 
-    return duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"})
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"})
+    # it would be drawn on stdout, also into a file or a pipe
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _quoted(path: Path) -> str:
