@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 # Run as a script, this folder is on the path.
-from ledger_damage import PLAN, RESULT, Figures, corruptions, facts, hot_copy, sample_ledger
+from ledger_damage import PLAN, RESULT, UNIT, Figures, corruptions, facts, hot_copy, sample_ledger
 
 from sfumato.errors import BudgetExceeded, LedgerError
+from sfumato.privacy import files
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger import Ledger, store
+from sfumato.privacy.ledger import Ledger
 
 
 def child(body: Callable[[], None]) -> int:
@@ -65,7 +66,7 @@ def race(folder: Path, processes: int, units: int) -> Figures:
         ledger, count = Ledger(path), 0
         with suppress(BudgetExceeded):
             while True:
-                ledger.debit(f"{os.getpid()}.{count}", PLAN, PureEvent(1))
+                ledger.debit(f"{os.getpid()}.{count}", PLAN, PureEvent(1), UNIT)
                 count += 1
         os.write(granted_write, f"{count}\n".encode())
 
@@ -98,7 +99,7 @@ def release_loop(path: Path, log: Path, prefix: str, mutant: bool, rounds: int =
         name = f"{prefix}.{number}"
         if mutant:
             os.write(published, f"{name}\n".encode())
-        receipt = ledger.debit(name, PLAN, PureEvent(1))
+        receipt = ledger.debit(name, PLAN, PureEvent(1), UNIT)
         if not mutant:
             os.write(published, f"{name}\n".encode())
         ledger.mark_released(receipt, RESULT)
@@ -171,13 +172,13 @@ def boundaries(folder: Path, mutant: bool = False) -> Figures:
                             os.kill(os.getpid(), signal.SIGKILL)
                         return cursor
 
-                store.sqlite3.connect = lambda *a, **k: genuine(*a, **k, factory=Killing)
+                files.sqlite3.connect = lambda *a, **k: genuine(*a, **k, factory=Killing)
                 release_loop(tally.path, tally.log, "x", mutant, rounds=1)
 
             if statuses([child(worker)]) == [0]:
                 return tally.figures
             tally.add(1)
-            Ledger(tally.path).debit("afterwards", PLAN, PureEvent(1))
+            Ledger(tally.path).debit("afterwards", PLAN, PureEvent(1), UNIT)
     raise AssertionError("a release never ends")
 
 
@@ -188,14 +189,14 @@ def forks(folder: Path, children: int, units: int) -> Figures:
     """Forks of a process whose threads are inside transactions, all on one inherited Ledger object."""
     path = folder / "fork.db"
     ledger = Ledger.create(path, total=Budget.pure(units))
-    ledger.debit("before", PLAN, PureEvent(1))
+    ledger.debit("before", PLAN, PureEvent(1), UNIT)
     errors: list[str] = []
 
     def spend(prefix: str) -> None:
         try:
             with suppress(BudgetExceeded):
                 for number in range(units + 1):
-                    ledger.debit(f"{prefix}.{number}", PLAN, PureEvent(1))
+                    ledger.debit(f"{prefix}.{number}", PLAN, PureEvent(1), UNIT)
         except Exception as error:
             errors.append(repr(error))
 
@@ -240,11 +241,11 @@ def full(folder: Path) -> Figures:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, limits[1]))
         try:
             for _ in range(40):
-                receipts.append(ledger.debit(f"n{room}.{len(receipts)}", PLAN, PureEvent(1)).name)
+                receipts.append(ledger.debit(f"n{room}.{len(receipts)}", PLAN, PureEvent(1), UNIT).name)
         except LedgerError as error:
             message = str(error)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        ledger.debit(f"room{room}", PLAN, PureEvent(1))
+        ledger.debit(f"room{room}", PLAN, PureEvent(1), UNIT)
         receipts.append(f"room{room}")
     names = [entry.name for entry in ledger.entries()]
     return {"receipts": len(receipts), "lost": len(set(receipts) - set(names)), "kept": names == receipts} | {
@@ -260,7 +261,7 @@ def torn(folder: Path) -> Figures:
     is_torn = copy.read_bytes() != path.read_bytes() and Path(f"{copy}-journal").stat().st_size > 0
     repaired = Ledger(copy)
     same = facts(repaired) == facts(ledger)
-    repaired.debit("afterwards", PLAN, PureEvent(1))
+    repaired.debit("afterwards", PLAN, PureEvent(1), UNIT)
     return {"torn": is_torn, "same": same, "spends_on": repaired.spent == ledger.spent + 1}
 
 
@@ -269,7 +270,7 @@ def read_only(folder: Path) -> Figures:
     path, torn = folder / "ro" / "ro.db", folder / "ro" / "torn.db"
     path.parent.mkdir()
     ledger = Ledger.create(path, total=Budget.approx(1, "1e-6"))
-    ledger.mark_released(ledger.debit("n", PLAN, PureEvent("0.01")), RESULT)
+    ledger.mark_released(ledger.debit("n", PLAN, PureEvent("0.01"), UNIT), RESULT)
     expected = str((ledger.entries(), ledger.verify(), ledger.export(), ledger.epsilon_left()))
     hot_copy(path, torn)
     for file in path.parent.iterdir():
@@ -285,7 +286,7 @@ def read_only(folder: Path) -> Figures:
     ledger = Ledger(path)
     found = str((ledger.entries(), ledger.verify(), ledger.export(), ledger.epsilon_left()))
     for attempt in (
-        lambda: ledger.debit("m", PLAN, PureEvent("0.01")),
+        lambda: ledger.debit("m", PLAN, PureEvent("0.01"), UNIT),
         lambda: Ledger(torn),
         lambda: Ledger.create(folder / "ro" / "new.db", total=Budget.pure(1)),
     ):
