@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
 
 from sfumato.errors import BudgetError, InvalidInput, LedgerCorrupted, LedgerError
 from sfumato.privacy.files import FileStore, Wording
@@ -265,8 +265,7 @@ class FileChain(Chain[S]):
         old = _check_header(connection, self.form)
         if pages:
             _check_pages(connection, self.form)
-        seen: tuple[S | None, tuple[str, ...]] = getattr(self, "_known", (None, ()))
-        state, hashes = seen
+        state, hashes = cast("tuple[S | None, tuple[str, ...]]", getattr(self, "_known", (None, ())))
         known, start = len(hashes), 0 if self.form.whole or not hashes else len(hashes) - 1
         older = self.form.older
         rows: list[Row] = older.read(connection) if old and older else connection.execute(_SELECT, (start,)).fetchall()
