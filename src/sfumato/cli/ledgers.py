@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.options import Json, LedgerPath, Table
-from sfumato.terminal import print_json, writing
+from sfumato.terminal import print_json, write_new
 
 if TYPE_CHECKING:
     from sfumato.privacy.ledger import Ledger
@@ -121,8 +121,7 @@ def export(
     if out is None:
         typer.echo(found, nl=False)
         return
-    with writing(out), out.open("x", encoding="utf-8", newline="") as file:
-        file.write(found)
+    write_new(out, found)
     typer.echo(f"Written to {out}: {len(rows):,} spends")
 
 
