@@ -33,9 +33,9 @@ def test_status_in_words(run: Run, filled: Ledger) -> None:
     assert shown.code == 0
     for text in ("'people'", "one record added or removed", "is left; a plan may cost up to sf.approx(", "0.1429"):
         assert text in shown.out
-    last = shown.out.splitlines()[-1]
-    assert last.startswith("Not stored: =2+3, really.")
-    assert "no refund" in last
+    (line,) = (text for text in shown.out.splitlines() if text.startswith("  unreleased"))
+    assert "=2+3, really: paid for" in line
+    assert "no refund" in line
 
 
 def test_export_as_a_table_and_as_json(run: Run, filled: Ledger) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.mechanisms import run
-from sfumato.privacy.ledger import chain
+from sfumato.privacy.ledger import entries
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -33,8 +33,8 @@ def stand_still() -> None:
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
     Curator._look = fixed  # type: ignore[method-assign]
-    chain._now = lambda: NOON.isoformat(timespec="seconds")
-    chain.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
+    entries._now = lambda: NOON.isoformat(timespec="seconds")
+    entries.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
     run.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
 
 

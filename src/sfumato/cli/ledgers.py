@@ -203,6 +203,8 @@ def _ledger_text(found: Ledger) -> str:
         f"  remaining  {readable(state.remaining)} of {state.currency}: {words.left(state)}",
         f"  anchor     {found.anchor}",
     ]
+    if waiting := [e.name for e in spends if not e.released]:
+        lines.append(f"  unreleased {', '.join(waiting)}: {words.UNRELEASED}")
     if spends:
         columns = {
             "line": [e.sequence for e in spends],
@@ -213,6 +215,4 @@ def _ledger_text(found: Ledger) -> str:
             "stored": ["yes" if e.released else "no" for e in spends],
         }
         lines += ["", str(Frame(columns))]
-    if waiting := [e.name for e in spends if not e.released]:
-        lines += ["", f"Not stored: {', '.join(waiting)}. It was {words.UNRELEASED}."]
     return "\n".join(lines)

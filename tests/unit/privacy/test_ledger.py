@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -302,8 +304,8 @@ def test_reopening_and_a_second_object_see_the_same(path: Path) -> None:
     assert first.ledger_id == second.ledger_id
     assert first.total == second.total == Budget.approx(1, "1e-6")
     assert first.durable
-    copy = pickle.loads(pickle.dumps(first))
-    copy.debit("b", PLAN, GaussianEvent(Fraction(1, 100)), UNIT)
+    again = pickle.loads(pickle.dumps(first))
+    again.debit("b", PLAN, GaussianEvent(Fraction(1, 100)), UNIT)
     assert first.find("b") is not None
 
 
@@ -420,3 +422,26 @@ def test_an_account_in_memory_stays_in_its_process(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(LedgerError, match="belongs to the process"):
         ledger.debit("a", PLAN, ONE, UNIT)
+
+
+def test_an_account_in_memory_is_not_copied() -> None:
+    """Mutant: a copy that spends the same budget again."""
+    ledger = Ledger.in_memory(Budget.pure(1))
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError, match="copied"):
+            copied(ledger._chain)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError, match="copied"):
+            copied(ledger)
+
+
+def test_a_line_that_could_not_be_read_again_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a line that is committed before it is followed: the ledger would refuse itself for ever."""
+    ledger = Ledger.create(path, total=Budget.pure(1))
+    genuine = sys.modules[Ledger.__module__].spend_line  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[Ledger.__module__], "spend_line", lambda *a: genuine(*a) + b"\nmore")
+        with pytest.raises(ValueError, match="no spend"):
+            ledger.debit("a", PLAN, ONE, UNIT)
+    assert Ledger(path).entries() == ledger.entries() == ()
+    ledger.debit("a", PLAN, ONE, UNIT)
