@@ -25,11 +25,12 @@ from typing import Any
 # Run as a script, this folder is on the path.
 from ledger_damage import PLAN, RESULT, UNIT, Figures, corruptions, facts, hot_copy, sample_ledger
 
-from sfumato.errors import BudgetExceeded, LedgerError
+from sfumato.errors import BudgetExceeded, LedgerError, LedgerMismatch
 from sfumato.privacy import files
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import PrivacyUnit
 
 
 def child(body: Callable[[], None]) -> int:
@@ -86,6 +87,39 @@ def race(folder: Path, processes: int, units: int) -> Figures:
         "failures": failures,
         "seconds": time.perf_counter() - began,
     }
+
+
+def first_spends(folder: Path, processes: int, rounds: int) -> Figures:
+    """Processes of several units and tables race for the first spend of new ledgers: one of them is to be held to."""
+    figures = dict.fromkeys(("ledgers", "mixed", "spends", "lost", "failures"), 0)
+    for number in range(rounds):
+        path, log = folder / f"{number}.db", folder / f"{number}.log"
+        Ledger.create(path, total=Budget.pure(processes))
+        start_read, start_write = os.pipe()
+        pids: list[int] = []
+        for i in range(processes):
+
+            def worker(
+                i: int = i, path: Path = path, log: Path = log, ends: tuple[int, int] = (start_read, start_write)
+            ) -> None:
+                os.close(ends[1])
+                os.read(ends[0], 1)
+                unit = PrivacyUnit(UNIT.neighbours, "who", 1 + i % 3)
+                with suppress(LedgerMismatch):
+                    name = Ledger(path).debit(f"n{i}", PLAN, PureEvent(1), unit, ("people", None)[i % 2]).name
+                    with log.open("a") as granted:
+                        granted.write(f"{name}\n")
+
+            pids.append(child(worker))
+        os.close(start_read)
+        os.close(start_write)
+        figures["failures"] += sum(status != 0 for status in statuses(pids))
+        entries = Ledger(path).entries()
+        figures["ledgers"] += 1
+        figures["mixed"] += len({(e.unit, e.table) for e in entries}) != 1
+        figures["spends"] += len(entries)
+        figures["lost"] += {e.name for e in entries} != set(log.read_text().split())
+    return figures
 
 
 # Kills ---------------------------------------------------------------------------------------------------------------
@@ -299,7 +333,7 @@ def read_only(folder: Path) -> Figures:
 
 EXPERIMENTS: dict[str, Callable[..., Figures]] = {
     experiment.__name__: experiment
-    for experiment in (race, kills, boundaries, forks, full, torn, read_only, corruptions)
+    for experiment in (race, first_spends, kills, boundaries, forks, full, torn, read_only, corruptions)
 }
 
 
