@@ -20,7 +20,9 @@ from sfumato.errors import BudgetExceeded
 from sfumato.privacy.accountant import Account, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
 HARNESS = Path(__file__).parents[1] / "tests" / "statistical" / "ledger_harness.py"
 
 
@@ -54,9 +56,9 @@ def on_disk(folder: Path, spends: int) -> dict[str, Any]:
     ledger, event = Ledger.create(folder / f"{spends}.db", total=Budget.zcdp(1)), ZcdpEvent(Fraction(1, spends))
     cpu, wall = time.process_time(), time.perf_counter()
     for number in range(spends):
-        ledger.debit(f"n{number}", "a" * 64, event)
+        ledger.debit(f"n{number}", "a" * 64, event, UNIT)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    next_refused = refused(lambda: ledger.debit("more", "a" * 64, ZcdpEvent(Fraction(1, 10**300))))
+    next_refused = refused(lambda: ledger.debit("more", "a" * 64, ZcdpEvent(Fraction(1, 10**300)), UNIT))
     began = time.process_time()
     ledger.verify()
     return {

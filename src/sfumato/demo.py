@@ -51,8 +51,8 @@ def run_demo(out: Path | None = None) -> Iterator[str]:
         assert isinstance(plan, Plan)
         plan.save(folder / "adult.plan")
         yield f"2. Plan, before a row is read.\n\n{_indented(_summary(plan))}\n"
-        ledger = Ledger.create(folder / "budget.db", total=spec.budget)
-        done = release(plan, table, ledger=ledger, name="demo", out=folder / "release")
+        ledger = Ledger.create(folder / "budget.db", total=spec.budget, table=spec.table)
+        done = release(plan, table, ledger=ledger, name="demo", table=spec.table, out=folder / "release")
         yield f"3. Pay and release.\n\n{_indented(done.explain())}\n"
         yield from _statistics(done)
         yield _comparison(done, table, folder / "release" / REPORT)

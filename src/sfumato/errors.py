@@ -15,6 +15,7 @@ __all__ = [
     "InvalidInput",
     "LedgerCorrupted",
     "LedgerError",
+    "LedgerMismatch",
     "MissingExtra",
     "NameTaken",
     "NotAnswerable",
@@ -94,6 +95,10 @@ class LedgerError(SfumatoError):
 
 class LedgerCorrupted(LedgerError):
     """The chain of hashes of a ledger, or of a file paid from one, is broken; it refuses to go on."""
+
+
+class LedgerMismatch(LedgerError):
+    """The ledger is of another privacy unit, or of another table; nothing was spent."""
 
 
 class NameTaken(SfumatoError):

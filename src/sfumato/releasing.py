@@ -53,6 +53,7 @@ def release(
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
     snapshot: str | None = None,
     progress: choose.Progress | None = None,
 ) -> Release: ...
@@ -64,6 +65,7 @@ def release(
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
     snapshot: str | None = None,
     progress: choose.Progress | None = None,
 ) -> ModelRelease: ...
@@ -74,6 +76,7 @@ def release(
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
     snapshot: str | None = None,
     progress: choose.Progress | None = None,
 ) -> Release | ModelRelease:
@@ -82,18 +85,22 @@ def release(
     A CoursePlan looks several times, and its release is a ModelRelease; its whole price is debited before the first.
     `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
-    with the same plan returns the stored release, free; with another plan it raises NameTaken. `out` is
-    a folder; besides the release it gets report.html, a page for people. `progress` is told of the steps of a
-    projection that was planned, which is done after all is measured.
+    with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
+    name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at its first
+    spend and refuses another. `snapshot` names a state of the table. `out` is a folder; besides the release it gets
+    report.html, a page for people. `progress` is told of the steps of a projection that was planned, which is done
+    after all is measured.
 
     Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is
     debited durably before noise is drawn or the table is counted.
 
-    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or LedgerMismatch (ledger untouched), NotWritten
     (spent, but the release could not be stored). A page that could not be written is a warning only: the
     release is complete, and `sfumato report FOLDER` makes the page.
     """
-    result = run.release(plan, source, ledger=ledger, name=name, out=out, snapshot=snapshot, progress=progress)
+    result = run.release(
+        plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
+    )
     if out is not None and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
@@ -203,16 +210,16 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: choose.Progress | None = None
-) -> tuple[Plan | CoursePlan, str | None]:
-    """A saved plan, or the plan of a spec with the table that the spec names. Raises InvalidInput."""
+) -> tuple[Plan | CoursePlan, str | None, str | None]:
+    """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        return load_plan(path), None
+        return load_plan(path), None, None
     spec = read_spec(path)
     if spec.margins:
         raise InvalidInput(
             f"{path} states margins, which a release from its budget would ignore. Make the plan that keeps to them "
             f"with: sfumato plan {path} --margins -o PLAN, and release PLAN; or take the margins out"
         )
-    return plan_of(spec, progress), spec.source
+    return plan_of(spec, progress), spec.source, spec.table

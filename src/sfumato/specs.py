@@ -48,7 +48,8 @@ _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
 class Spec:
     """What a spec file declares.
 
-    `source` is the table as a path or an address, or None; relative paths start at the spec's folder.
+    `source` is the table as a path or an address, or None; relative paths start at the spec's folder. `table` is its
+    public name for the ledger, or None.
     `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective`,
     `records` and `rounds` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
     95 % intervals that parts should have, for `sf.plan_for`.
@@ -58,6 +59,7 @@ class Spec:
     workload: Workload
     budget: Budget
     source: str | None
+    table: str | None
     neighbours: Neighbours
     person: str | None
     rows_per_person: int
@@ -100,6 +102,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         workload=workload,
         budget=budget,
         source=_source(root, place.parent),
+        table=root.section("data").text("table"),
         neighbours=unit.neighbours,
         person=unit.person,
         rows_per_person=unit.rows_per_person,
@@ -115,7 +118,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
 
 def _source(root: Section, folder: Path) -> str | None:
     data = root.section("data")
-    data.allow("source")
+    data.allow("source", "table")
     source = data.text("source")
     return source if source is None or "://" in source else str(folder / source)
 

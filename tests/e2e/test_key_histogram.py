@@ -169,19 +169,19 @@ def test_only_the_same_data_under_the_same_ledger_go_on(ledger: sf.Ledger, tmp_p
         with pytest.raises((sf.PlanError, sf.LedgerError), match=r"same|did not pay"):
             wrong.resume_histogram(path)
     cheap = sf.Ledger.create(tmp_path / "c.db", total=sf.pure(2))
-    cheap.debit("n", "h", PureEvent("0.01"))
+    cheap.debit("n", "h", PureEvent("0.01"), ADD)
     with pytest.raises(sf.LedgerError, match="did not pay"):
         curator(cheap, Untouchable()).resume_histogram(path)
 
 
 EDITS: dict[str, str] = {
-    "a count": "UPDATE lines SET noisy = zeroblob(length(noisy)) WHERE line = 1",
-    "a key": "UPDATE lines SET elements = zeroblob(length(elements)) WHERE line = 2",
-    "a key lost": "UPDATE lines SET elements = substr(elements, 9), noisy = substr(noisy, 9) WHERE line = 1",
-    "a line lost": "DELETE FROM lines WHERE line = 1",
-    "a line added": "INSERT INTO lines VALUES (3, zeroblob(8), zeroblob(8), 'x')",
-    "a line in another's place": "INSERT OR REPLACE INTO lines VALUES (2, zeroblob(8), zeroblob(8), 'x')",
-    "the opening": "UPDATE opening SET body = CAST(x'00' || body AS BLOB)",
+    "a count": "UPDATE lines SET body = CAST(substr(body, 1, 16) || zeroblob(16) AS BLOB) WHERE sequence = 1",
+    "a key": "UPDATE lines SET body = CAST(zeroblob(8) || substr(body, 9) AS BLOB) WHERE sequence = 2",
+    "a key lost": "UPDATE lines SET body = CAST(substr(body, 9, 8) || substr(body, 25) AS BLOB) WHERE sequence = 1",
+    "a line lost": "DELETE FROM lines WHERE sequence = 1",
+    "a line added": "INSERT INTO lines VALUES (3, zeroblob(16), 'x')",
+    "a line in another's place": "INSERT OR REPLACE INTO lines VALUES (2, zeroblob(16), 'x')",
+    "the opening": "UPDATE lines SET body = CAST(x'00' || body AS BLOB) WHERE sequence = 0",
 }
 
 
@@ -230,7 +230,7 @@ def test_a_file_that_was_put_back_is_found(ledger: sf.Ledger, tmp_path: Path) ->
 
 def test_a_file_serves_the_debit_that_names_it_alone(ledger: sf.Ledger, tmp_path: Path) -> None:
     """Mutants: a second file resumed on one debit; a file whose debit never came. Each would draw noise of its own."""
-    opening = KeyStore(opened(ledger, tmp_path)._cache._file.path).opening
+    opening = KeyStore(opened(ledger, tmp_path)._cache._chain.path).opening
     for salt in (opening.salt, "other"):
         KeyStore.create(tmp_path / "t.db", replace(opening, salt=salt, about=1))
         with pytest.raises(sf.LedgerError, match="did not pay"):
@@ -239,7 +239,7 @@ def test_a_file_serves_the_debit_that_names_it_alone(ledger: sf.Ledger, tmp_path
     # a debit of this very file, but too small
     cheap = sf.Ledger.create(tmp_path / "c.db", total=PURE)
     forged = KeyStore.create(tmp_path / "t.db", replace(opening, ledger_id=cheap.ledger_id))
-    cheap.debit("n", forged.plan_hash, PureEvent("0.01"))
+    cheap.debit("n", forged.plan_hash, PureEvent("0.01"), ADD)
     with pytest.raises(sf.LedgerError, match="did not pay"):
         curator(cheap, Untouchable()).resume_histogram(tmp_path / "t.db")
 
@@ -249,7 +249,7 @@ def test_a_file_goes_where_its_debit_is_refused(
 ) -> None:
     """Mutant: the file left behind. Another process may have taken the name meanwhile."""
     monkeypatch.setattr(sf.Ledger, "expect", lambda *_: None)
-    ledger.debit("n", "other", PureEvent("0.5"))
+    ledger.debit("n", "other", PureEvent("0.5"), ADD)
     with pytest.raises(sf.NameTaken):
         opened(ledger, tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {"l.db"}

@@ -12,9 +12,11 @@ from sfumato.errors import LedgerError
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 Figures = dict[str, Any]
 PLAN, RESULT = "a" * 64, "b" * 64
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
 
 
 def hot_copy(path: Path, target: Path) -> None:
@@ -34,7 +36,7 @@ def sample_ledger(path: Path) -> Ledger:
     """A ledger of several pages with both kinds of lines."""
     ledger = Ledger.create(path, total=Budget.pure(100))
     for number in range(12):
-        receipt = ledger.debit(f"release {number}", PLAN, PureEvent(f"{number + 1}/7"))
+        receipt = ledger.debit(f"release {number}", PLAN, PureEvent(f"{number + 1}/7"), UNIT)
         if number % 3:
             ledger.mark_released(receipt, RESULT)
     return ledger
@@ -82,7 +84,7 @@ def judge(content: bytes, path: Path, expected: tuple[object, ...]) -> str:
         verdict = "detected"
     try:
         ledger = Ledger(path)
-        ledger.debit("one more", PLAN, PureEvent(1))
+        ledger.debit("one more", PLAN, PureEvent(1), UNIT)
         entries = expected[-1]
         assert isinstance(entries, tuple)
         stands = facts(ledger)[-1][:-1] == entries and ledger.spent == expected[3] + 1

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any
 
 # Run as a script, this folder is on the path.
-from ledger_damage import PLAN, RESULT, Figures, corruptions, facts, hot_copy, sample_ledger
+from ledger_damage import PLAN, RESULT, UNIT, Figures, corruptions, facts, hot_copy, sample_ledger
 
-from sfumato.errors import BudgetExceeded, LedgerError
+from sfumato.errors import BudgetExceeded, LedgerError, LedgerMismatch
+from sfumato.privacy import files
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger import Ledger, store
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import PrivacyUnit
 
 
 def child(body: Callable[[], None]) -> int:
@@ -65,7 +67,7 @@ def race(folder: Path, processes: int, units: int) -> Figures:
         ledger, count = Ledger(path), 0
         with suppress(BudgetExceeded):
             while True:
-                ledger.debit(f"{os.getpid()}.{count}", PLAN, PureEvent(1))
+                ledger.debit(f"{os.getpid()}.{count}", PLAN, PureEvent(1), UNIT)
                 count += 1
         os.write(granted_write, f"{count}\n".encode())
 
@@ -87,6 +89,39 @@ def race(folder: Path, processes: int, units: int) -> Figures:
     }
 
 
+def first_spends(folder: Path, processes: int, rounds: int) -> Figures:
+    """Processes of several units and tables race for the first spend of new ledgers: one of them is to be held to."""
+    figures = dict.fromkeys(("ledgers", "mixed", "spends", "lost", "failures"), 0)
+    for number in range(rounds):
+        path, log = folder / f"{number}.db", folder / f"{number}.log"
+        Ledger.create(path, total=Budget.pure(processes))
+        start_read, start_write = os.pipe()
+        pids: list[int] = []
+        for i in range(processes):
+
+            def worker(
+                i: int = i, path: Path = path, log: Path = log, ends: tuple[int, int] = (start_read, start_write)
+            ) -> None:
+                os.close(ends[1])
+                os.read(ends[0], 1)
+                unit = PrivacyUnit(UNIT.neighbours, "who", 1 + i % 3)
+                with suppress(LedgerMismatch):
+                    name = Ledger(path).debit(f"n{i}", PLAN, PureEvent(1), unit, ("people", None)[i % 2]).name
+                    with log.open("a") as granted:
+                        granted.write(f"{name}\n")
+
+            pids.append(child(worker))
+        os.close(start_read)
+        os.close(start_write)
+        figures["failures"] += sum(status != 0 for status in statuses(pids))
+        entries = Ledger(path).entries()
+        figures["ledgers"] += 1
+        figures["mixed"] += len({(e.unit, e.table) for e in entries}) != 1
+        figures["spends"] += len(entries)
+        figures["lost"] += {e.name for e in entries} != set(log.read_text().split())
+    return figures
+
+
 # Kills ---------------------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +133,7 @@ def release_loop(path: Path, log: Path, prefix: str, mutant: bool, rounds: int =
         name = f"{prefix}.{number}"
         if mutant:
             os.write(published, f"{name}\n".encode())
-        receipt = ledger.debit(name, PLAN, PureEvent(1))
+        receipt = ledger.debit(name, PLAN, PureEvent(1), UNIT)
         if not mutant:
             os.write(published, f"{name}\n".encode())
         ledger.mark_released(receipt, RESULT)
@@ -171,13 +206,13 @@ def boundaries(folder: Path, mutant: bool = False) -> Figures:
                             os.kill(os.getpid(), signal.SIGKILL)
                         return cursor
 
-                store.sqlite3.connect = lambda *a, **k: genuine(*a, **k, factory=Killing)
+                files.sqlite3.connect = lambda *a, **k: genuine(*a, **k, factory=Killing)
                 release_loop(tally.path, tally.log, "x", mutant, rounds=1)
 
             if statuses([child(worker)]) == [0]:
                 return tally.figures
             tally.add(1)
-            Ledger(tally.path).debit("afterwards", PLAN, PureEvent(1))
+            Ledger(tally.path).debit("afterwards", PLAN, PureEvent(1), UNIT)
     raise AssertionError("a release never ends")
 
 
@@ -188,14 +223,14 @@ def forks(folder: Path, children: int, units: int) -> Figures:
     """Forks of a process whose threads are inside transactions, all on one inherited Ledger object."""
     path = folder / "fork.db"
     ledger = Ledger.create(path, total=Budget.pure(units))
-    ledger.debit("before", PLAN, PureEvent(1))
+    ledger.debit("before", PLAN, PureEvent(1), UNIT)
     errors: list[str] = []
 
     def spend(prefix: str) -> None:
         try:
             with suppress(BudgetExceeded):
                 for number in range(units + 1):
-                    ledger.debit(f"{prefix}.{number}", PLAN, PureEvent(1))
+                    ledger.debit(f"{prefix}.{number}", PLAN, PureEvent(1), UNIT)
         except Exception as error:
             errors.append(repr(error))
 
@@ -240,11 +275,11 @@ def full(folder: Path) -> Figures:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, limits[1]))
         try:
             for _ in range(40):
-                receipts.append(ledger.debit(f"n{room}.{len(receipts)}", PLAN, PureEvent(1)).name)
+                receipts.append(ledger.debit(f"n{room}.{len(receipts)}", PLAN, PureEvent(1), UNIT).name)
         except LedgerError as error:
             message = str(error)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        ledger.debit(f"room{room}", PLAN, PureEvent(1))
+        ledger.debit(f"room{room}", PLAN, PureEvent(1), UNIT)
         receipts.append(f"room{room}")
     names = [entry.name for entry in ledger.entries()]
     return {"receipts": len(receipts), "lost": len(set(receipts) - set(names)), "kept": names == receipts} | {
@@ -260,7 +295,7 @@ def torn(folder: Path) -> Figures:
     is_torn = copy.read_bytes() != path.read_bytes() and Path(f"{copy}-journal").stat().st_size > 0
     repaired = Ledger(copy)
     same = facts(repaired) == facts(ledger)
-    repaired.debit("afterwards", PLAN, PureEvent(1))
+    repaired.debit("afterwards", PLAN, PureEvent(1), UNIT)
     return {"torn": is_torn, "same": same, "spends_on": repaired.spent == ledger.spent + 1}
 
 
@@ -269,7 +304,7 @@ def read_only(folder: Path) -> Figures:
     path, torn = folder / "ro" / "ro.db", folder / "ro" / "torn.db"
     path.parent.mkdir()
     ledger = Ledger.create(path, total=Budget.approx(1, "1e-6"))
-    ledger.mark_released(ledger.debit("n", PLAN, PureEvent("0.01")), RESULT)
+    ledger.mark_released(ledger.debit("n", PLAN, PureEvent("0.01"), UNIT), RESULT)
     expected = str((ledger.entries(), ledger.verify(), ledger.export(), ledger.epsilon_left()))
     hot_copy(path, torn)
     for file in path.parent.iterdir():
@@ -285,7 +320,7 @@ def read_only(folder: Path) -> Figures:
     ledger = Ledger(path)
     found = str((ledger.entries(), ledger.verify(), ledger.export(), ledger.epsilon_left()))
     for attempt in (
-        lambda: ledger.debit("m", PLAN, PureEvent("0.01")),
+        lambda: ledger.debit("m", PLAN, PureEvent("0.01"), UNIT),
         lambda: Ledger(torn),
         lambda: Ledger.create(folder / "ro" / "new.db", total=Budget.pure(1)),
     ):
@@ -298,7 +333,7 @@ def read_only(folder: Path) -> Figures:
 
 EXPERIMENTS: dict[str, Callable[..., Figures]] = {
     experiment.__name__: experiment
-    for experiment in (race, kills, boundaries, forks, full, torn, read_only, corruptions)
+    for experiment in (race, first_spends, kills, boundaries, forks, full, torn, read_only, corruptions)
 }
 
 

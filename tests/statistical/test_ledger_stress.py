@@ -31,6 +31,13 @@ def test_processes_racing_for_300_units_are_granted_300(processes: int) -> None:
     assert (found["granted"], found["recorded"], found["remaining"], found["failures"]) == (300, 300, "0", 0)
 
 
+def test_units_racing_for_the_first_spend_are_one_in_the_end() -> None:
+    """Mutant: unit and table compared with what was read before the transaction."""
+    found = experiment("first_spends", processes=12, rounds=5)
+    assert (found["ledgers"], found["mixed"], found["lost"], found["failures"]) == (5, 0, 0, 0)
+    assert found["spends"] == 10  # those of one unit and table are two of twelve
+
+
 def test_200_kills_lose_no_debit() -> None:
     """Mutants: release before debit (the control below); a debit that returns before COMMIT."""
     found = experiment("kills", kills=201, workers=3)

@@ -51,5 +51,13 @@ def opened(ledger: sf.Ledger, store: Path | None, about: Any = None) -> Conversa
 
 
 def lines(store: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """Parts of the lines after the first: kind, answer, threshold, question, body, hash."""
     with closing(sqlite3.connect(store)) as connection:
-        return connection.execute(f"SELECT {', '.join(columns)} FROM lines ORDER BY sequence").fetchall()
+        rows = connection.execute("SELECT body, hash FROM lines WHERE sequence > 0 ORDER BY sequence").fetchall()
+    found: list[tuple[Any, ...]] = []
+    for body, digest in rows:
+        kind, answer, threshold, question = body.split(b"\n", 3)
+        parts = {"kind": kind.decode(), "answer": answer.decode(), "threshold": threshold.decode()}
+        parts |= {"question": question, "body": body, "hash": digest}
+        found.append(tuple(parts[c] for c in columns))
+    return found

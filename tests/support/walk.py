@@ -19,7 +19,7 @@ import numpy as np
 import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.mechanisms import run
-from sfumato.privacy.ledger import chain
+from sfumato.privacy.ledger import entries
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -33,8 +33,8 @@ def stand_still() -> None:
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
     Curator._look = fixed  # type: ignore[method-assign]
-    chain._now = lambda: NOON.isoformat(timespec="seconds")
-    chain.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
+    entries._now = lambda: NOON.isoformat(timespec="seconds")
+    entries.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
     run.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
 
 
@@ -64,20 +64,22 @@ def show(*things: object) -> None:
 def walk(cases: list[dict[str, Any]]) -> None:
     """Release every case and print all that comes of it."""
     made = plans()
-    sf.Ledger.create("l.db", total=sf.gdp(10**6))
+    for name in made:  # a ledger each: one is for one privacy unit
+        sf.Ledger.create(f"{name}.db", total=sf.gdp(10**6))
     for number, case in enumerate(cases):
         file = Path(case["file"])
         file.write_bytes(case["content"].encode("latin-1"))
         out = f"r{number}" if case["out"] else None
         try:
-            found = sf.release(made[case["plan"]], str(file), ledger="l.db", name=f"n{number}", out=out)
+            found = sf.release(made[case["plan"]], str(file), ledger=f"{case['plan']}.db", name=f"n{number}", out=out)
             show(number, repr(found), found, found.measurement, found.measurement.total)
             show(found.frame(), found.answers.tolist(), found.intervals().low.tolist())
         except sf.SfumatoError as error:
             show(number, type(error).__name__, error, repr(error.__context__))
         file.unlink()
-    ledger = sf.Ledger("l.db")
-    show(repr(ledger).partition(":")[2], ledger.entries(), ledger.verify())
+    for name in made:
+        ledger = sf.Ledger(f"{name}.db")
+        show(repr(ledger).partition(":")[2], ledger.entries(), ledger.verify())
 
 
 if __name__ == "__main__":

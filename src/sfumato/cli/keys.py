@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.options import Json, Out
+from sfumato.cli.options import Table as Named
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -75,6 +76,7 @@ def sketch(
     ledger: Paying,
     name: Annotated[str, typer.Option(metavar="NAME", help="The sketch's name; it is paid for once.")],
     out: Out,
+    named: Named = None,
 ) -> None:
     """Pay for a plan, measure once, and write a file that answers any later query. The same name again is free.
 
@@ -86,7 +88,7 @@ def sketch(
     from sfumato.mechanisms.sketching import sketch as carry_out
 
     with busy("sketching"):
-        done = carry_out(load_key_plan(plan), table, ledger=ledger, name=name, out=out)
+        done = carry_out(load_key_plan(plan), table, ledger=ledger, name=name, out=out, table=named)
     typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {out} KEY [KEY ...]")
 
 
@@ -130,6 +132,7 @@ def open_(
     text: Text = False,
     person: Person = None,
     rows_per_person: Rows = 1,
+    named: Named = None,
 ) -> None:
     """Pay for a histogram of all keys that is drawn as they are asked for: any number of questions.
 
@@ -148,6 +151,7 @@ def open_(
             neighbours=neighbours,
             mechanism="histogram",
             ledger=ledger,
+            table=named,
             name=name,
             store=out,
             person=person,

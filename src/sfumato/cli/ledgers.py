@@ -1,13 +1,17 @@
-"""Ledgers: made, read, verified."""
+"""Ledgers: made, named, read, verified, exported, upgraded."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import Json, LedgerPath
-from sfumato.terminal import print_json
+from sfumato.cli.options import Json, LedgerPath, Table
+from sfumato.terminal import print_json, write_new
 
 if TYPE_CHECKING:
     from sfumato.privacy.ledger import Ledger
@@ -27,12 +31,13 @@ def create(
     currency: Annotated[
         str | None, typer.Option(help="With --epsilon and --delta: keep sums of both (epsilon), or rho; default: mu^2.")
     ] = None,
+    table: Table = None,
 ) -> None:
     """Make a ledger with a total that it will never exceed.
 
     \b
     Example:
-      sfumato ledger create budget.db --rho 1.5
+      sfumato ledger create budget.db --rho 1.5 --table people
       sfumato ledger create budget.db --epsilon 1 --delta 1e-6
       sfumato ledger create keys.db --epsilon 1 --delta 1e-6 --currency epsilon
     """
@@ -41,7 +46,7 @@ def create(
 
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     total = Budget.from_json({name: text for name, text in given.items() if text is not None})
-    made = Ledger.create(path, total=total, currency=currency)
+    made = Ledger.create(path, total=total, currency=currency, table=table)
     typer.echo(f"{path}: ledger {made.ledger_id} with a total of {total}")
 
 
@@ -88,51 +93,124 @@ def verify(
     typer.echo(f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}")
 
 
+@commands.command()
+def export(
+    path: LedgerPath,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table instead of JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A new file; default: the screen.")
+    ] = None,
+) -> None:
+    """Every spend for an outside accountant or auditor: guarantee, privacy unit, table, exact price, in words.
+
+    \b
+    Example:
+      sfumato ledger export budget.db --csv -o spends.csv
+    """
+    from sfumato.privacy.ledger import Ledger
+
+    rows = Ledger(path).export()
+    if as_csv:
+        text = io.StringIO()
+        table = csv.DictWriter(text, Ledger.EXPORTED, lineterminator="\n")
+        table.writeheader()
+        table.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
+        found = text.getvalue()
+    else:
+        found = json.dumps(rows, indent=2) + "\n"
+    if out is None:
+        typer.echo(found, nl=False)
+        return
+    write_new(out, found)
+    typer.echo(f"Written to {out}: {len(rows):,} spends")
+
+
+@commands.command()
+def name(
+    path: LedgerPath, table: Annotated[str, typer.Argument(metavar="NAME", help="The table's public name.")]
+) -> None:
+    """Say of which table a ledger is that was used without naming one. A name stays for good.
+
+    \b
+    Example:
+      sfumato ledger name budget.db people
+    """
+    from sfumato.privacy.ledger import Ledger
+
+    Ledger(path).name(table)
+    typer.echo(f"{path}: the ledger of the table {table!r}")
+
+
+@commands.command()
+def upgrade(path: LedgerPath) -> None:
+    """Write a ledger of sfumato 0.1 in the format of today, in place. Entries and anchors stay as they are.
+
+    sfumato 0.1 cannot read it any more, so bring sessions that 0.1 keeps in files to their end before.
+
+    \b
+    Example:
+      sfumato ledger upgrade budget.db
+    """
+    from sfumato.privacy.ledger import Ledger
+
+    found = Ledger.upgrade(path)
+    typer.echo(
+        f"{path}: {len(found.entries())} lines in the format of today, anchor {found.anchor}. The next spend says "
+        "whose privacy the ledger protects, and of which table (--table)"
+    )
+
+
+def _plain(value: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{value}" if value[:1] in "=+-@\t" and value else value
+
+
 def _ledger_facts(found: Ledger) -> dict[str, Any]:
+    from sfumato.privacy.ledger import words
+
     spends = [e for e in found.entries() if e.kind == "spend"]
     return {
         "id": found.ledger_id,
         "total": found.total.to_json(),
         "currency": str(found.currency),
+        "unit": None if found.unit is None else found.unit.describe(),
+        "table": found.table,
         "spent": str(found.spent),
         "remaining": str(found.remaining),
         "anchor": found.anchor,
         "entries": [
             {"line": e.sequence, "name": e.name, "price": str(e.price), "time": e.time}
-            | {"plan": e.plan_hash, "released": e.released}
+            | {"plan": e.plan_hash, "released": e.released, "paid": words.paid(e.event, found.total)}
             for e in spends
         ],
         "unreleased": [e.name for e in found.unreleased()],
     }
 
 
-def _room(found: Ledger) -> str:
-    """What is left as people think of it, for (epsilon, delta) totals: the largest release that still fits."""
-    if found.total.kind != "approx" or found.currency == "rho" or found.remaining <= 0:
-        return ""
-    left, delta = float(found.epsilon_left()), float(found.total.delta or 0)
-    return f": one more release of up to about ({left:.4g}, {delta:g})-DP"
-
-
 def _ledger_text(found: Ledger) -> str:
     from sfumato.frames import Frame
     from sfumato.privacy.budget import readable
+    from sfumato.privacy.ledger import words
 
-    spends = [e for e in found.entries() if e.kind == "spend"]
+    state = found.state()
+    spends, (protects, table) = state.spends, words.whom(state)
     lines = [
-        f"Ledger {found.ledger_id}",
-        f"  total      {found.total}",
-        f"  spent      {readable(found.spent)} of {found.currency}",
-        f"  remaining  {readable(found.remaining)} of {found.currency}{_room(found)}",
+        f"Ledger {state.ledger_id}",
+        f"  total      {state.budget}",
+        f"  protects   {protects}",
+        f"  table      {table}",
+        f"  spent      {readable(state.spent)} of {state.currency}",
+        f"  remaining  {readable(state.remaining)} of {state.currency}: {words.left(state)}",
         f"  anchor     {found.anchor}",
     ]
-    if waiting := [e.name for e in found.unreleased()]:
-        lines.append(f"  unreleased {', '.join(waiting)}: paid for, but no stored release is known; there is no refund")
+    if waiting := [e.name for e in spends if not e.released]:
+        lines.append(f"  unreleased {', '.join(waiting)}: {words.UNRELEASED}")
     if spends:
         columns = {
             "line": [e.sequence for e in spends],
             "name": [e.name for e in spends],
-            "price": [readable(e.price) for e in spends],
+            f"price ({state.currency})": [f"{float(e.price):.6g}" for e in spends],
+            "by itself": [words.paid(e.event, state.budget) for e in spends],
             "time": [e.time for e in spends],
             "stored": ["yes" if e.released else "no" for e in spends],
         }

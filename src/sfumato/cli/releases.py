@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.options import Folder, Json, Out, Source
+from sfumato.cli.options import Folder, Json, Out, Source, Table
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -27,6 +27,7 @@ def release(
     name: Annotated[str, typer.Option(metavar="NAME", help="The release's name; it is paid for once.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the release.")],
     source: Source = None,
+    table: Table = None,
     snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -41,16 +42,17 @@ def release(
     from sfumato.releasing import release as carry_out
 
     with busy("planning") as progress:
-        found, declared = plan_or_spec(spec, progress)
-    table = source or declared
-    if table is None:
+        found, declared, named = plan_or_spec(spec, progress)
+    data = source or declared
+    if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     before = (out / "release.json").exists()
     with busy("releasing") as progress, warnings.catch_warnings(record=True) as caught:
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
-        done = carry_out(found, table, ledger=ledger, name=name, out=out, snapshot=snapshot, progress=progress)
+        options = {"table": table or named, "snapshot": snapshot}
+        done = carry_out(found, data, ledger=ledger, name=name, out=out, **options, progress=progress)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.cli.keys import read_keys
-from sfumato.cli.options import Json, Source
+from sfumato.cli.options import Json, Source, Table
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json
 
@@ -26,6 +26,7 @@ def open_(
     name: Annotated[str, typer.Option(metavar="NAME", help="The session's name; it is paid for once.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="STORE", help="Where the session is kept.")],
     source: Source = None,
+    table: Table = None,
     records: Annotated[int | None, typer.Option(help="About how many there are; default: as the spec says.")] = None,
     mechanism: Annotated[str, typer.Option(help="pmw, or histogram: all cells measured now.")] = "pmw",
     updates: Annotated[int | None, typer.Option(help="Hard questions to pay for; default: by size and budget.")] = None,
@@ -46,18 +47,19 @@ def open_(
     from sfumato.specs import read_spec
 
     found = read_spec(spec)
-    table = source or found.source
-    if table is None:
+    data = source or found.source
+    if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     with busy("opening"):
         opened = session(
-            table,
+            data,
             found.domain,
             found.budget,
             neighbours=found.neighbours,
             ledger=ledger,
             records=found.records if records is None else records,
             mechanism=mechanism,
+            table=table or found.table,
             name=name,
             store=out,
             person=found.person,

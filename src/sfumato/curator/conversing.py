@@ -24,6 +24,7 @@ from sfumato.privacy.conversing import Question, SparseVector, Step, Terms
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
+from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["Conversation", "Holder", "Minutes", "converse", "minutes", "resume"]
 
@@ -170,6 +171,8 @@ def converse(
     price: Event,
     *,
     ledger: Ledger | Prepaid,
+    unit: PrivacyUnit,
+    table: str | None,
     name: str,
     plan_hash: str,
     store: Path | None,
@@ -187,20 +190,20 @@ def converse(
         raise PlanError("the conversation costs more than the price it states; it is refused")
     check_plan_hash(plan_hash)
     if store is None:
-        ledger.expect(name, plan_hash, price)
+        ledger.expect(name, plan_hash, price, unit, table)
         holder.open()
-        receipt = ledger.debit(name, plan_hash, price)
+        receipt = ledger.debit(name, plan_hash, price, unit, table)
         return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), holder, bits), receipt
     if not isinstance(ledger, Ledger) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
     path = check_place(store)
-    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price)
+    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
     holder.open()
     key = secrets.token_bytes(32)
     opening = Opening(terms, price, about, holder.fingerprint, holder.digest(key), ledger.ledger_id, name, plan_hash)
     transcript = FileTranscript.create(path, opening, key)
     try:
-        receipt = ledger.debit(name, transcript.plan_hash, price)
+        receipt = ledger.debit(name, transcript.plan_hash, price, unit, table)
     except BaseException:
         transcript.remove()
         raise
@@ -234,13 +237,14 @@ def resume(holder: Holder, store: Path, *, ledger: Ledger | Prepaid, anchor: str
             f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Remove the file "
             "and open another"
         )
-    if transcript.paid is None:
+    paid = transcript.paid
+    if paid is None:
         raise LedgerError(
             f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
             "used, and there is no refund"
         )
-    ledger.verify(transcript.paid[1])
-    if entry.sequence != transcript.paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
+    ledger.verify(paid[1])
+    if entry.sequence != paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
     if holder.fingerprint != opening.holder:
         raise PlanError(f"{store} is a conversation over another domain or privacy unit; resume it with its own")

@@ -54,10 +54,11 @@ _KEPT = 2**23  # values written to files that may stay in memory
 class Curator:
     """Holds one table under one ledger. The table is read once, by the first measurement that can be paid for.
 
+    `table` is its public name, which the ledger records with the unit at its first spend and from then on requires.
     Raises PlanError where the domain and the neighbour relation do not go together.
     """
 
-    __slots__ = ("_bits", "_counts", "_domain", "_ledger", "_source", "_unit")
+    __slots__ = ("_bits", "_counts", "_domain", "_ledger", "_source", "_table", "_unit")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Curator:
         unit: PrivacyUnit,
         ledger: Ledger | Prepaid,
         *,
+        table: str | None = None,
         insecure_bits: BitSource | None = None,
     ) -> None:
         domain, unit = _own((domain, unit))
@@ -75,6 +77,7 @@ class Curator:
             raise PlanError("reproducible bits are for tests; a durable ledger refuses them")
         self._domain, self._unit, self._ledger, self._bits = domain, unit, ledger, insecure_bits
         self._source: Any = source
+        self._table = table
         self._counts: Counts | None = None
 
     @property
@@ -108,11 +111,11 @@ class Curator:
         blocks, noise, price = _own((tuple(blocks), noise, price))
         self._check(blocks, noise, price, stated)
         check_plan_hash(plan_hash)
-        self._ledger.expect(name, plan_hash, price)
+        self._ledger.expect(name, plan_hash, price, self._unit, self._table)
         counts = self._open()
         values = _rooms(blocks, folder)
         try:
-            receipt = self._ledger.debit(name, plan_hash, price)
+            receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._table)
         except BaseException:
             _remove(values)
             raise
@@ -140,9 +143,9 @@ class Curator:
         candidates, (price,) = self._scored(candidates), _own((price,))
         rate = selection_rate(score_sensitivity(candidates, self._sizes(), self._unit), price)
         check_plan_hash(plan_hash)
-        self._ledger.expect(name, plan_hash, price)
+        self._ledger.expect(name, plan_hash, price, self._unit, self._table)
         counts = self._open()
-        receipt = self._ledger.debit(name, plan_hash, price)
+        receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._table)
         chosen: int | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
             chosen = exponential(candidates.scores(answers(counts, candidates)), rate, self._bits)
@@ -176,6 +179,8 @@ class Curator:
             terms,
             price,
             ledger=self._ledger,
+            unit=self._unit,
+            table=self._table,
             name=name,
             plan_hash=plan_hash,
             store=store,
@@ -195,9 +200,9 @@ class Curator:
         (price,) = _own((price,))
         Account(price)  # refuses what does not add up
         check_plan_hash(plan_hash)
-        self._ledger.expect(name, plan_hash, price)
+        self._ledger.expect(name, plan_hash, price, self._unit, self._table)
         counts = self._open()
-        receipt = self._ledger.debit(name, plan_hash, price)
+        receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._table)
         made = Curator(None, self._domain, self._unit, Prepaid(price, receipt), insecure_bits=self._bits)
         made._counts = counts
         return made, receipt

@@ -7,25 +7,22 @@ one question are of one length, whatever the answer is: whether writing fails fo
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import re
-import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sfumato.codec import pack, storable, unpack
-from sfumato.curator.transcript import Standing, Turn
-from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
+from sfumato.curator.transcript import Standing
+from sfumato.errors import InvalidInput, LedgerError
 from sfumato.privacy.accountant import Event
+from sfumato.privacy.chain import FileChain, Format, Turn
 from sfumato.privacy.conversing import SparseVector, Step, Terms
-from sfumato.privacy.files import FileStore, Format, Row, check_anchor, check_header, check_whole, refusal
+from sfumato.privacy.files import Wording
 from sfumato.privacy.ledger import Receipt
 
 __all__ = ["FileTranscript", "Opening", "check_place", "check_plan_hash"]
@@ -34,42 +31,28 @@ _NOTICE = (
     "Private to the custodian: this file holds the secret noise of a running conversation. Keep it unreadable for "
     "others, and keep one copy: two copies that both go on would spend twice what was paid."
 )
-_FIRST = "sfumato conversation"
 _WIDTH = 24
 _NUMBER = re.compile(r"[+-]\d{1,22} *", re.ASCII)
-_LINE = ("sequence", "kind", "body", "answer", "threshold", "previous", "hash")
-SCHEMA: dict[str, str] = {
-    "opening": (
-        "CREATE TABLE opening (one INTEGER PRIMARY KEY, notice TEXT NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, "
-        "created TEXT NOT NULL, hash TEXT NOT NULL) STRICT"
-    ),
-    "lines": (
-        "CREATE TABLE lines (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL, "
-        "answer TEXT NOT NULL, threshold TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT"
-    ),
-    **dict(refusal("conversation", table, action) for table in ("opening", "lines") for action in ("UPDATE", "DELETE")),
-    # REPLACE would delete without firing a delete trigger
-    **dict(
-        (
-            refusal("conversation", "opening", "INSERT", "WHEN NEW.one IS NOT 1 OR EXISTS (SELECT 1 FROM opening) "),
-            refusal(
-                "conversation",
-                "lines",
-                "INSERT",
-                "WHEN NEW.sequence IS NOT (SELECT coalesce(max(sequence), 0) + 1 FROM lines) ",
-            ),
-        )
-    ),
-}
+
+
+def _key(opening: bytes) -> bytes:
+    """The key of all hashes: the second row of text of line 0."""
+    return bytes.fromhex(opening.split(b"\n", 3)[1].decode())
+
+
 FORMAT = Format(
-    noun="conversation",
+    words=Wording(
+        noun="conversation",
+        mode=0o600,
+        make="open a conversation there",
+        undone="nothing was answered",
+        advice="nothing was answered: make room or access, and ask again",
+    ),
     application_id=0x53464D43,
-    version=1,
-    schema=SCHEMA,
-    mode=0o600,
-    make="open a conversation there",
-    undone="nothing was answered",
-    advice="nothing was answered: make room or access, and ask again",
+    label="sfumato conversation",
+    earlier="this conversation was begun by sfumato 0.1, and only 0.1 can read it or go on with it (with a ledger that "
+    "was not upgraded). What it answered stays valid; with this version, open another one",
+    key=_key,
 )
 
 
@@ -119,57 +102,48 @@ def check_plan_hash(plan_hash: object) -> None:
         raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _Said:
+    """All lines so far: the opening, the receipt, and how the conversation stands once that is there. Secret."""
+
+    key: bytes
+    opening: Opening
+    paid: tuple[int, str] | None = None
+    standing: Standing | None = None
+
+
 class FileTranscript:
-    """A transcript in a file that threads and processes share, read again before every turn.
+    """A transcript in a file that threads and processes share, read on before every turn.
 
     Raises LedgerError for another file, LedgerCorrupted for one that was changed or put back to an earlier state.
     """
 
-    __slots__ = ("_file", "_hashes", "_key", "_standing", "opening", "paid")
+    __slots__ = ("_chain", "_first", "_head")
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = FileStore(Path(path), FORMAT)
-        self.paid: tuple[int, str] | None = None
-        self._standing: Standing | None = None
-        with self._file.transaction(write=False) as connection:
-            check_whole(connection, FORMAT)
-            found = connection.execute("SELECT notice, key, body, created, hash FROM opening").fetchall()
-            if len(found) != 1:
-                raise LedgerCorrupted(f"{path}: the first row is missing; restore the file")
-            *facts, head = found[0]
-            self._key: bytes = facts[1]
-            try:
-                _require(_digest(self._key, _FIRST, facts) == head, "its first row does not match its hash")
-                self.opening: Opening = _read(facts[2], Opening)
-            except ValueError as error:
-                raise LedgerCorrupted(f"{path} was changed ({error}); restore a copy") from error
-            self._hashes: list[str] = [head]
-            self._catch_up(connection)
+    def __init__(self, path: str | os.PathLike[str] | FileChain[_Said]) -> None:
+        self._chain = path if isinstance(path, FileChain) else FileChain(path, FORMAT, _advance)
+        found = self._chain.read()
+        self._first, self._head = found.state, found.hashes[0]
 
     @classmethod
     def create(cls, path: Path, opening: Opening, key: bytes) -> FileTranscript:
         """Make the file, unpaid. Raises LedgerError where it exists or cannot be made."""
-        facts = (_NOTICE, key, pack(opening), datetime.now(UTC).isoformat(timespec="seconds"))
-        row = (1, *facts, _digest(key, _FIRST, facts))
-
-        def fill(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT INTO opening VALUES (?, ?, ?, ?, ?, ?)", row)
-
-        file = FileStore.create(path, FORMAT, fill)
-        try:
-            return cls(path)
-        except BaseException:
-            file.remove()
-            raise
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        first = b"\n".join([_NOTICE.encode(), key.hex().encode(), created.encode(), pack(opening)])
+        return cls(FileChain.create(path, FORMAT, _advance, first))
 
     def remove(self) -> None:
         """Take an unpaid file away."""
-        self._file.remove()
+        self._chain.remove()
 
     @property
     def key(self) -> bytes:
         """The key of its hashes and of the table's digest. Secret."""
-        return self._key
+        return self._first.key
+
+    @property
+    def opening(self) -> Opening:
+        return self._first.opening
 
     @property
     def terms(self) -> Terms:
@@ -182,134 +156,101 @@ class FileTranscript:
     @property
     def plan_hash(self) -> str:
         """What the ledger's entry bears: the plan paid for, and this very file."""
-        return f"{self.opening.plan_hash}:{self._hashes[0][:32]}"
+        return f"{self.opening.plan_hash}:{self._head[:32]}"
+
+    @property
+    def paid(self) -> tuple[int, str] | None:
+        """The receipt's line and anchor; None where the opening ended before it was written down."""
+        return self._chain.read().state.paid
 
     @property
     def anchor(self) -> str:
         """The number of the last line and the hash over all of them."""
-        self._read()
-        hashes = self._hashes  # another thread may read on
-        return f"{len(hashes) - 1}:{hashes[-1]}"
+        return self._chain.read().anchor
 
     def check(self, anchor: str) -> None:
         """Raise LedgerCorrupted unless the file goes on from an anchor, InvalidInput for a text that is none."""
-        check_anchor(self._hashes, anchor, "conversation")
+        self._chain.check(anchor)
 
     def pay(self, receipt: Receipt, vector: SparseVector) -> None:
         """Write the receipt down, and the first threshold."""
-        rows: list[Row] = []
-        with self._file.transaction(write=True, then=partial(self._follow, rows)) as connection:
-            self._catch_up(connection)
-            body = pack((receipt.sequence, receipt.anchor))
-            rows.append(self._append(connection, "paid", body, None, vector.threshold))
+        with self._chain.turn(write=True) as turn:
+            turn.append(_line("paid", pack((receipt.sequence, receipt.anchor)), None, vector.threshold))
 
     def standing(self) -> Standing:
         """What was said so far. Raises LedgerError for a conversation that was not paid for."""
-        found = self._read()
-        if found is None:
-            raise LedgerError(f"{self._file.path}: this conversation was never opened; see the ledger and open another")
-        return found
+        return self._paid(self._chain.read().state)
 
     @contextmanager
-    def turn(self) -> Generator[Turn]:
+    def turn(self) -> Generator[_FileTurn]:
         """One turn at a time, of all threads and processes; it is on stable storage when the block has ended."""
-        rows: list[Row] = []  # what the file has shown for good is known from then on: it cannot be put back unseen
-        with self._file.transaction(write=True, then=partial(self._follow, rows)) as connection:
-            standing = self._catch_up(connection)
-            if standing is None:
-                raise LedgerError(f"{self._file.path}: this conversation was never opened; open another")
-            yield _FileTurn(self, connection, standing, rows)
+        with self._chain.turn(write=True) as turn:
+            yield _FileTurn(turn, self._paid(turn.state))
 
-    def add(self, connection: sqlite3.Connection, step: Step | None, threshold: int) -> Row:
-        """A line for a step, or for the end of the conversation."""
-        if step is None:
-            return self._append(connection, "ended", b"", None, threshold)
-        kind = "above" if step.above else "below"
-        return self._append(connection, kind, pack(step.question), step.answer, threshold)
-
-    def _append(self, connection: sqlite3.Connection, kind: str, body: bytes, answer: int | None, t: int) -> Row:
-        numbers = ("" if n is None else f"{n:+d}" for n in (answer, t))
-        facts = (len(self._hashes), kind, body, *(text.ljust(_WIDTH) for text in numbers))
-        previous = self._hashes[-1]
-        row = (*facts, previous, _digest(self._key, previous, facts))
-        connection.execute(f"INSERT INTO lines VALUES ({', '.join('?' * len(_LINE))})", row)
-        return row
-
-    def _read(self) -> Standing | None:
-        with self._file.transaction(write=False) as connection:
-            return self._catch_up(connection)
-
-    def _catch_up(self, connection: sqlite3.Connection) -> Standing | None:
-        """Read and check the lines since the last reading, and that the last one read is still there."""
-        check_header(connection, FORMAT)
-        known = len(self._hashes) - 1
-        select = f"SELECT {', '.join(_LINE)} FROM lines WHERE sequence >= ? ORDER BY sequence"
-        rows = connection.execute(select, (max(known, 1),)).fetchall()
-        if known and (not rows or rows.pop(0)[-1] != self._hashes[known]):
-            raise LedgerCorrupted(f"{self._file.path} was put back to an earlier state; restore the newest copy")
-        try:
-            self._follow(rows)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            raise LedgerCorrupted(f"{self._file.path} was changed ({error}); restore a copy") from error
-        return self._standing
-
-    def _follow(self, rows: Sequence[Row]) -> None:
-        hashes, paid, standing, said = [*self._hashes], self.paid, self._standing, list[Step]()
-        for row in rows:
-            *facts, previous, digest = row
-            number, kind, body, answer, threshold = facts
-            _require(previous == hashes[-1] and _digest(self._key, hashes[-1], facts) == digest, "the chain is broken")
-            _require(number == len(hashes), "a line is out of place")
-            hashes.append(str(digest))
-            drawn = _number(threshold)
-            if standing is None:
-                _require(kind == "paid" and paid is None, "it begins without a receipt")
-                paid = _read(body, tuple)
-                standing = Standing((), SparseVector(self.terms, drawn, self.terms.epochs.count))
-                continue
-            vector = standing.vector
-            _require(vector.remaining > 0 and kind in ("above", "below", "ended"), "it goes on after its end")
-            if kind == "ended":
-                standing = replace(standing, vector=replace(vector, remaining=0))
-                continue
-            above = kind == "above"
-            _require(above or drawn == vector.threshold, "a threshold changed within its epoch")
-            found = _number(answer) if above and self.terms.answer is not None else None
-            said.append(Step(_read(body, object), found, above))
-            standing = replace(standing, vector=replace(vector, threshold=drawn, remaining=vector.remaining - above))
-        if standing is not None and said:
-            standing = replace(standing, steps=(*standing.steps, *said))
-        self._hashes, self.paid, self._standing = hashes, paid, standing
+    def _paid(self, found: _Said) -> Standing:
+        if found.standing is None:
+            raise LedgerError(f"{self._chain.path}: this conversation was never opened; see the ledger, open another")
+        return found.standing
 
 
 class _FileTurn:
-    __slots__ = ("_connection", "_rows", "_transcript", "standing")
+    __slots__ = ("_turn", "standing")
 
-    def __init__(
-        self, transcript: FileTranscript, connection: sqlite3.Connection, standing: Standing, rows: list[Row]
-    ) -> None:
-        self._transcript, self._connection, self.standing, self._rows = transcript, connection, standing, rows
+    def __init__(self, turn: Turn[_Said], standing: Standing) -> None:
+        self._turn, self.standing = turn, standing
 
     def write(self, step: Step, vector: SparseVector) -> None:
-        self._rows.append(self._transcript.add(self._connection, step, vector.threshold))
+        kind = "above" if step.above else "below"
+        self._turn.append(_line(kind, pack(step.question), step.answer, vector.threshold))
 
     def close(self) -> None:
-        self._rows.append(self._transcript.add(self._connection, None, self.standing.vector.threshold))
+        self._turn.append(_line("ended", b"", None, self.standing.vector.threshold))
 
 
-def _digest(key: bytes, previous: str, facts: Sequence[object]) -> str:
-    """HMAC-SHA-256 of the facts and the hash before them; bytes by their hash, so no fact holds a line break."""
-    texts = (hashlib.sha256(f).hexdigest() if isinstance(f, bytes) else str(f) for f in facts)
-    return hmac.new(key, "\n".join([previous, *texts]).encode(), hashlib.sha256).hexdigest()
+def _line(kind: str, body: bytes, answer: int | None, threshold: int) -> bytes:
+    """A line: its kind, two numbers of fixed width, and what it is about."""
+    texts = ("" if n is None else f"{n:+d}" for n in (answer, threshold))
+    return b"\n".join([kind.encode(), *(text.ljust(_WIDTH).encode() for text in texts), body])
 
 
-def _number(text: object) -> int:
-    _require(isinstance(text, str) and len(text) == _WIDTH and _NUMBER.fullmatch(text) is not None, "no number")
-    return int(str(text))
+def _advance(said: _Said | None, bodies: Sequence[bytes]) -> _Said:
+    """What some more lines say after those before; ValueError where they do not follow."""
+    if said is None:
+        said = _Said(_key(bodies[0]), _read(bodies[0].split(b"\n", 3)[3], Opening))
+        bodies = bodies[1:]
+    paid, standing, steps = said.paid, said.standing, list[Step]()
+    for line in bodies:
+        kind, *numbers, body = line.split(b"\n", 3)
+        answer, threshold = numbers
+        drawn = _number(threshold)
+        if standing is None:
+            _require(kind == b"paid", "it begins without a receipt")
+            paid = _read(body, tuple)
+            standing = Standing((), SparseVector(said.opening.terms, drawn, said.opening.terms.epochs.count))
+            continue
+        vector = standing.vector
+        _require(vector.remaining > 0 and kind in (b"above", b"below", b"ended"), "it goes on after its end")
+        if kind == b"ended":
+            standing = replace(standing, vector=replace(vector, remaining=0))
+            continue
+        above = kind == b"above"
+        _require(above or drawn == vector.threshold, "a threshold changed within its epoch")
+        found = _number(answer) if above and said.opening.terms.answer is not None else None
+        steps.append(Step(_read(body, object), found, above))
+        standing = replace(standing, vector=replace(vector, threshold=drawn, remaining=vector.remaining - above))
+    if standing is not None and steps:
+        standing = replace(standing, steps=(*standing.steps, *steps))
+    return replace(said, paid=paid, standing=standing)
 
 
-def _read(body: object, kind: type) -> Any:
-    found = unpack(body) if isinstance(body, bytes) else None
+def _number(text: bytes) -> int:
+    found = text.decode("ascii")
+    _require(len(found) == _WIDTH and _NUMBER.fullmatch(found) is not None, "no number")
+    return int(found)
+
+
+def _read(body: bytes, kind: type) -> Any:
+    found = unpack(body)
     _require(isinstance(found, kind), f"a {type(found).__name__} stands where a {kind.__name__} belongs")
     return found
 

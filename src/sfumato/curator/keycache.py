@@ -25,18 +25,19 @@ __all__ = ["Draw", "Integers", "LazyHistogram", "MemoryCache", "NoisyCache", "No
 Integers = NDArray[np.int64]
 Draw = Callable[[Words], Integers]
 
+_NO_KEYS: Words = np.zeros(0, dtype=np.uint64)
+_NO_COUNTS: Integers = np.zeros(0, dtype=np.int64)
 MOST_KEYS = 2**22
 """Keys of one question."""
 
 
 class NoisyCounts:
-    """Keys as sorted field elements, each once, with their noisy counts. Public."""
+    """Keys as sorted field elements, each once, with their noisy counts. Public, and never changed."""
 
     __slots__ = ("elements", "values")
 
-    def __init__(self) -> None:
-        self.elements: Words = np.zeros(0, dtype=np.uint64)
-        self.values: Integers = np.zeros(0, dtype=np.int64)
+    def __init__(self, elements: Words = _NO_KEYS, values: Integers = _NO_COUNTS) -> None:
+        self.elements, self.values = elements, values
 
     def find(self, elements: Words) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Where the elements are, and which of them are there."""
@@ -45,10 +46,10 @@ class NoisyCounts:
         inside[inside] = self.elements[place[inside]] == elements[inside]
         return place, inside
 
-    def add(self, elements: Words, values: Integers) -> None:
-        """Keys that are not there yet, sorted."""
+    def with_more(self, elements: Words, values: Integers) -> NoisyCounts:
+        """These and some keys that are not there yet, sorted."""
         place = np.searchsorted(self.elements, elements)
-        self.elements, self.values = np.insert(self.elements, place, elements), np.insert(self.values, place, values)
+        return NoisyCounts(np.insert(self.elements, place, elements), np.insert(self.values, place, values))
 
 
 class NoisyCache(Protocol):
@@ -82,7 +83,7 @@ class MemoryCache:
     def extend(self, elements: Words, draw: Draw) -> None:
         """See `NoisyCache`."""
         fresh = elements[~self.known.find(elements)[1]]
-        self.known.add(fresh, draw(fresh))
+        self.known = self.known.with_more(fresh, draw(fresh))
 
 
 class LazyHistogram:
@@ -109,11 +110,12 @@ class LazyHistogram:
             raise WorkloadError(f"a question is at most {MOST_KEYS:,} keys as field elements; ask in parts")
         if os.getpid() != self._process:  # before any lock, which a fork may have left closed
             raise BudgetError("this histogram belongs to the process that opened it; resume it from its file here")
-        known = self._cache.known
         with self._lock:
+            known = self._cache.known
             place, inside = known.find(own)
             if not inside.all():
                 self._cache.extend(np.unique(own[~inside]), self._draw)
+                known = self._cache.known
                 place, inside = known.find(own)
             if not inside.all():
                 raise NotWritten("some keys were not counted; please report this as an error of the library")
@@ -128,7 +130,8 @@ class LazyHistogram:
     def shown(self) -> tuple[Words, Integers]:
         """Every key shown so far, sorted, and its noisy count. Public."""
         with self._lock:
-            return self._cache.known.elements, self._cache.known.values
+            known = self._cache.known
+            return known.elements, known.values
 
     def _draw(self, elements: Words) -> Integers:
         """Count and noise of keys that have none yet, whether they occur or not."""

@@ -39,13 +39,16 @@ Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class KeyCurator:
-    """Holds records by key under one ledger. The source is read once, by the first measurement that can be paid for."""
+    """Holds records by key under one ledger. The source is read once, by the first measurement that can be paid for.
 
-    __slots__ = ("_keys", "_ledger", "_source", "_table", "_unit")
+    `table` is its public name, as for `Curator`.
+    """
 
-    def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Ledger) -> None:
+    __slots__ = ("_keys", "_ledger", "_name", "_source", "_table", "_unit")
+
+    def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Ledger, *, table: str | None = None) -> None:
         self._keys, self._unit = _own(keys, Keys), _own(unit, PrivacyUnit)
-        self._ledger, self._source = ledger, source
+        self._ledger, self._source, self._name = ledger, source, table
         self._table: KeyTable | None = None
 
     def measure(
@@ -69,13 +72,13 @@ class KeyCurator:
         check_plan_hash(plan_hash)
         nothing = np.zeros(0, dtype=np.int64)
         key_map.apply(nothing.view(np.uint64), nothing)
-        self._ledger.expect(name, plan_hash, price)
+        self._ledger.expect(name, plan_hash, price, self._unit, self._name)
         table = self._open()
         try:
             values = np.zeros(key_map.rows, dtype=np.int64)
         except MemoryError:
             raise InvalidInput(f"there is no room for {key_map.rows:,} noisy values") from None
-        receipt = self._ledger.debit(name, plan_hash, price)
+        receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._name)
         measured: KeyMeasurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
             heavy, shown = _heavy(table, stability)
@@ -111,20 +114,20 @@ class KeyCurator:
         self._afford(noise, price)
         check_plan_hash(plan_hash)
         if store is None:
-            self._ledger.expect(name, plan_hash, price)
+            self._ledger.expect(name, plan_hash, price, self._unit, self._name)
             table = self._open()
-            receipt = self._ledger.debit(name, plan_hash, price)
+            receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._name)
             return LazyHistogram(table, noise, MemoryCache()), receipt
         if not self._ledger.durable:
             raise PlanError("a histogram that is kept in a file is paid from a ledger that is kept in one")
         path = check_place(store)
-        self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price)
+        self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, self._unit, self._name)
         table, salt = self._open(), secrets.token_hex(32)
         bought = (table.digest(salt), self._ledger.ledger_id, name, plan_hash)
         cache = KeyStore.create(path, HistogramOpening(self._keys, self._unit, noise, price, about, salt, *bought))
         try:
             # the debit names this very file, so no other can be resumed on it
-            receipt = self._ledger.debit(name, cache.plan_hash, price)
+            receipt = self._ledger.debit(name, cache.plan_hash, price, self._unit, self._name)
         except BaseException:
             cache.remove()
             raise
@@ -169,6 +172,8 @@ class KeyCurator:
             terms,
             price,
             ledger=self._ledger,
+            unit=self._unit,
+            table=self._name,
             name=name,
             plan_hash=plan_hash,
             store=store,

@@ -65,6 +65,7 @@ def release(
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "release",
     out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
     snapshot: str | None = None,
     progress: Progress | None = None,
 ) -> Release | ModelRelease:
@@ -72,7 +73,8 @@ def release(
 
     `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
-    with the same plan returns the stored release, free; with another plan it raises NameTaken.
+    with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
+    name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
     (spent, but the release could not be stored).
     """
@@ -82,6 +84,7 @@ def release(
         check_text(snapshot, "snapshot")
     blocks = _check(plan)
     account = _account(plan, ledger)
+    account.admit(plan.unit, table)
     stored = _stored(plan, account, name, out)
     if stored is not None:
         if snapshot not in (None, stored.provenance.snapshot):
@@ -89,7 +92,7 @@ def release(
         return stored
     versions = _versions()
     with nullcontext() if out is None else Draft(out) as draft:
-        curator = Curator(source, plan.workload.domain, plan.unit, account)
+        curator = Curator(source, plan.workload.domain, plan.unit, account, table=table)
         made: Callable[[Provenance], Release | ModelRelease]
         if isinstance(plan, CoursePlan):
             paid, receipt = curator.prepaid(plan.price, name=name, plan_hash=plan.fingerprint)

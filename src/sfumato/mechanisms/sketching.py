@@ -32,6 +32,7 @@ def sketch(
     ledger: str | os.PathLike[str] | Ledger | None,
     name: str = "sketch",
     out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
     snapshot: str | None = None,
 ) -> SketchRelease:
     """Pay for a plan of keys, measure once, and return what answers later queries; with `out` it is in that file first.
@@ -39,6 +40,7 @@ def sketch(
     `source` is sf.KeyCounts, or a table with the plan's column as for sf.release: a path, a DuckDB URL or relation, a
     pandas, polars or arrow frame. `ledger` is required; None is an explicit one-shot account, and the release says so.
     The same name with the same plan and `out` returns the stored sketch, free; otherwise a taken name raises NameTaken.
+    `table` is the public name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
 
     Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is debited durably
     before noise is drawn or the records are looked at.
@@ -52,6 +54,7 @@ def sketch(
         check_text(snapshot, "snapshot")
     _check(plan)
     account = _account(plan, ledger)
+    account.admit(plan.unit, table)
     place = None if out is None else _place(out)
     stored = _stored(plan, account, name, place)
     if stored is not None:
@@ -61,7 +64,7 @@ def sketch(
     if place is not None:
         _try_writing(place)
     versions = (("python", platform.python_version()), *((p, metadata.version(p)) for p in ("sfumato", "numpy")))
-    curator = KeyCurator(source, plan.keys, plan.unit, account)
+    curator = KeyCurator(source, plan.keys, plan.unit, account, table=table)
     measured, receipt = curator.measure(
         plan.map, plan.noise, plan.price, plan.stability, name=name, plan_hash=plan.fingerprint
     )

@@ -1,39 +1,25 @@
-"""SQLite files that only grow, opened anew for every operation: the common ground of ledgers and conversations.
+"""SQLite files, opened anew for every operation: how they are made, locked, committed, and how errors speak of them.
 
-A connection lives as long as one transaction. So a fork inherits none, threads share none. On POSIX, closing any
-descriptor of a file gives up all locks that the process has on it; SQLite alone keeps its own from doing so. So nothing
-but a `FileStore` opens such a file, not even to look at its first bytes.
+What stands in them is `privacy.chain`'s. A connection lives as long as one transaction, so a fork inherits none and
+threads share none. On POSIX, closing any descriptor of a file gives up all locks that the process has on it; SQLite
+alone keeps its own from doing so. So nothing but a `FileStore` opens such a file, not even to look at its first bytes.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
+from sfumato.errors import LedgerCorrupted, LedgerError
 
-__all__ = [
-    "FileStore",
-    "Format",
-    "Row",
-    "check_anchor",
-    "check_header",
-    "check_whole",
-    "make_tables",
-    "refusal",
-    "shared",
-]
-
-Row = tuple[object, ...]
+__all__ = ["FileStore", "Wording"]
 
 BUSY_SECONDS = 30
-_ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 _OLDEST = (3, 37, 0)
 _PRIVATE = 0o600
 
@@ -49,62 +35,51 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """One kind of file: its header, its schema, compared word for word at every reading, and who may open it (`mode`).
+class Wording:
+    """How errors speak of one kind of file, and who may open it (`mode`).
 
-    The rest is how errors speak of it: how one is made, what a refusal left undone, what to do when a write failed.
+    `make` says how one is made, `undone` what a refusal left undone, `advice` what to do when a write failed.
     """
 
     noun: str
-    application_id: int
-    version: int
-    schema: Mapping[str, str]
     mode: int
     make: str
     undone: str
     advice: str
 
 
-def refusal(noun: str, table: str, action: str, condition: str = "") -> tuple[str, str]:
-    """A trigger that forbids an action on a table: its name and its text."""
-    name = f"{table}_{action.lower()}"
-    body = f"SELECT RAISE(ABORT, 'a {noun} only grows: {action} of {table} is refused')"
-    return name, f"CREATE TRIGGER {name} BEFORE {action} ON {table} {condition}BEGIN {body}; END"
-
-
 class FileStore:
     """One existing file. Raises LedgerError where it cannot be one."""
 
-    def __init__(self, path: Path, form: Format) -> None:
+    def __init__(self, path: Path, words: Wording) -> None:
         _require_sqlite()
-        self.form = form
+        self.words = words
         try:
             self.path = path.resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as error:
-            raise LedgerError(f"{path}: no {form.noun} is there ({_reason(error)}); {form.make}") from error
+            raise LedgerError(f"{path}: no {words.noun} is there ({_reason(error)}); {words.make}") from error
         if not self.path.is_file():
-            raise LedgerError(f"{path} is a folder or a device; a {form.noun} is a file")
+            raise LedgerError(f"{path} is a folder or a device; a {words.noun} is a file")
         mode = self.path.stat().st_mode & 0o777
-        if os.name == "posix" and form.mode == _PRIVATE and mode & ~_PRIVATE:
+        if os.name == "posix" and words.mode == _PRIVATE and mode & ~_PRIVATE:
             raise LedgerError(
                 f"{path} is open to others (mode {mode:o}), and what it holds is secret; if nobody has read it, take "
                 "their rights away with chmod 600"
             )
 
     @classmethod
-    def create(cls, path: Path, form: Format, fill: Callable[[sqlite3.Connection], None]) -> FileStore:
-        """Make the file, which must not exist, with its tables and what `fill` adds in one transaction."""
+    def create(cls, path: Path, words: Wording, fill: Callable[[sqlite3.Connection], None]) -> FileStore:
+        """Make the file, which must not exist, with what `fill` puts there in one transaction."""
         _require_sqlite()
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, form.mode))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, words.mode))
         except FileExistsError as error:
-            raise LedgerError(f"{path} exists; open the {form.noun} that is there, or choose another path") from error
+            raise LedgerError(f"{path} exists; open the {words.noun} that is there, or choose another path") from error
         except (OSError, ValueError) as error:
             raise LedgerError(f"{path} cannot be made ({_reason(error)}); choose a folder you can write to") from error
-        store = cls(path, form)
+        store = cls(path, words)
         try:
             with store.transaction(write=True) as connection:
-                make_tables(connection, form)
                 fill(connection)
             folder = os.open(store.path.parent, os.O_RDONLY)
             try:
@@ -130,7 +105,7 @@ class FileStore:
         """
         with _LOCK:
             with (
-                _translated(self.path, self.form),
+                _translated(self.path, self.words),
                 closing(self._connect(write)) as connection,
                 _locked(connection, write),
                 self._sole(write),
@@ -150,8 +125,8 @@ class FileStore:
             yield
             if _version(witness) != before:
                 raise LedgerError(
-                    f"{self.path} was written to during this turn, so its lock was lost; {self.form.undone}. Some code "
-                    "of this process opened and closed the file by itself: let nothing but sfumato open it"
+                    f"{self.path} was written to during this turn, so its lock was lost; {self.words.undone}. Some "
+                    "code of this process opened and closed the file by itself: let nothing but sfumato open it"
                 )
 
     def _connect(self, write: bool) -> sqlite3.Connection:
@@ -182,13 +157,6 @@ class FileStore:
         return connection
 
 
-@contextmanager
-def shared(connection: sqlite3.Connection, form: Format, write: bool) -> Generator[sqlite3.Connection]:
-    """A transaction on a connection of this process that outlives it."""
-    with _LOCK, _translated("in memory", form), _locked(connection, write):
-        yield connection
-
-
 def _require_sqlite() -> None:
     if sqlite3.sqlite_version_info < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
@@ -214,67 +182,6 @@ def _version(connection: sqlite3.Connection) -> int:
     return number
 
 
-def make_tables(connection: sqlite3.Connection, form: Format) -> None:
-    """Write header and schema into an empty database."""
-    _require_sqlite()
-    connection.execute(f"PRAGMA application_id={form.application_id}")
-    connection.execute(f"PRAGMA user_version={form.version}")
-    for statement in form.schema.values():
-        connection.execute(statement)
-
-
-def check_header(connection: sqlite3.Connection, form: Format) -> None:
-    """Check that the file is of this kind and version, with its own tables and triggers.
-
-    Raises LedgerError for a foreign or newer file and LedgerCorrupted for a damaged one.
-    """
-
-    def pragma(name: str) -> object:
-        return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-    noun, version = form.noun, pragma("user_version")
-    if pragma("application_id") != form.application_id:
-        raise LedgerError(f"this file is not a sfumato {noun}, or its header is damaged; restore it or check the path")
-    if version != form.version:
-        raise LedgerError(
-            f"this {noun} has format {version} and this version of sfumato reads format {form.version}; "
-            "upgrade sfumato, or restore the file if it was damaged"
-        )
-    if pragma("encoding") != "UTF-8" or pragma("journal_mode") not in ("delete", "memory"):
-        raise LedgerCorrupted(f"the header of the {noun} was changed; restore the file")
-    if dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()) != form.schema:
-        raise LedgerCorrupted(f"the tables or triggers of the {noun} were changed; restore the file")
-
-
-def check_whole(connection: sqlite3.Connection, form: Format) -> None:
-    """What `check_header` checks, and every page of the file."""
-    check_header(connection, form)
-    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    if problems != [("ok",)]:
-        raise LedgerCorrupted(f"the file of the {form.noun} is damaged ({problems[0][0]}); restore it")
-
-
-def check_anchor(hashes: Sequence[str], anchor: str, noun: str) -> None:
-    """Check that a chain goes on from an anchor; hashes[i] closes line i, hashes[0] the first row.
-
-    Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
-    """
-    match = _ANCHOR.fullmatch(anchor) if isinstance(anchor, str) else None
-    if match is None:
-        raise InvalidInput(f"an anchor is a sequence number and a hash, '17:9f86d0...'; got {str(anchor)[:80]!r}")
-    sequence = int(match[1])
-    if sequence >= len(hashes):
-        raise LedgerCorrupted(
-            f"the {noun} ends at line {len(hashes) - 1} but the anchor is of line {sequence}: "
-            "it was rolled back or cut; restore the newest copy"
-        )
-    if hashes[sequence] != match[2]:
-        raise LedgerCorrupted(
-            f"line {sequence} is not the one the anchor was taken of: this is another {noun}, or it was made anew; "
-            "restore the right copy"
-        )
-
-
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _ENVIRONMENT = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -287,21 +194,21 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def _translated(where: Path | str, form: Format) -> Generator[None]:
+def _translated(where: Path, words: Wording) -> Generator[None]:
     """Turn what SQLite raises into errors that say what to do."""
     try:
         yield
     except sqlite3.Error as error:
-        code, noun = getattr(error, "sqlite_errorcode", 0) & 0xFF, form.noun
+        code, noun = getattr(error, "sqlite_errorcode", 0) & 0xFF, words.noun
         if code in _BUSY:
-            text = f"{where}: another process kept the {noun} busy for {BUSY_SECONDS} s; {form.undone}, try again"
+            text = f"{where}: another process kept the {noun} busy for {BUSY_SECONDS} s; {words.undone}, try again"
             raise LedgerError(text) from error
         if code in _ENVIRONMENT:
-            raise LedgerError(f"{where}: {_ENVIRONMENT[code]} ({error}); {form.advice}") from error
+            raise LedgerError(f"{where}: {_ENVIRONMENT[code]} ({error}); {words.advice}") from error
         raise LedgerCorrupted(f"{where} is damaged or not a {noun} ({error}); restore it from a copy") from error
     except UnicodeDecodeError as error:
         # SQLite quotes the damage in a message that is no text either.
-        raise LedgerCorrupted(f"{where} is damaged or not a {form.noun}; restore it from a copy") from error
+        raise LedgerCorrupted(f"{where} is damaged or not a {words.noun}; restore it from a copy") from error
     except OSError as error:
         raise LedgerError(f"{where}: {_reason(error)}") from error
 

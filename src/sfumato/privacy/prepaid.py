@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.ledger import Receipt
+from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["Prepaid"]
 
@@ -24,14 +25,14 @@ class Prepaid:
     def __init__(self, price: Event, receipt: Receipt) -> None:
         self._account, self._receipt = Account(price), receipt
 
-    def expect(self, name: str, plan_hash: str, event: Event) -> None:
-        """Raise what `debit` would raise now; spends nothing. Parts bear no names of their own."""
-        del name, plan_hash
+    def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
+        """Raise what `debit` would raise now; spends nothing. Parts bear no names, and have the unit of the debit."""
+        del name, plan_hash, unit, table
         self._account.check(event)
 
-    def debit(self, name: str, plan_hash: str, event: Event) -> Receipt:
+    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
         """Spend the event's price. Raises BudgetExceeded where it does not fit, BudgetError in another process."""
-        del name, plan_hash
+        del name, plan_hash, unit, table
         self._account.spend(event)
         return self._receipt
 

@@ -35,7 +35,7 @@ def open_key_histogram(asked: Request) -> KeySession:
         price = plan.price
         account = Ledger.in_memory(Budget.pure(price.epsilon) if isinstance(price, PureEvent) else asked.budget)
     store = None if asked.store is None else Path(asked.store)
-    histogram, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account).histogram(
+    histogram, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).histogram(
         plan.noise,
         plan.price,
         name=asked.name,
@@ -67,7 +67,7 @@ def open_sparse(asked: Request) -> KeySession:
         alpha=asked.alpha,
     )
     store = None if asked.store is None else Path(asked.store)
-    conversation, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account).converse(
+    conversation, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).converse(
         plan.terms,
         plan.price,
         name=asked.name,

@@ -46,6 +46,7 @@ class Request:
     budget: Budget
     unit: PrivacyUnit
     ledger: Ledger | None
+    table: str | None
     name: str
     store: Place | None
     records: int | None
@@ -72,6 +73,7 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     ledger: Place | Ledger | None,
     records: int | None = None,
     mechanism: str = "pmw",
+    table: str | None = None,
     name: str = "session",
     store: Place | None = None,
     person: str | None = None,
@@ -98,7 +100,8 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     `span` bounds how far apart a question's coefficients are (1). Options of another mechanism are refused. With
     `store`, a path at which nothing is, the session is kept and `sf.resume_session` goes on with it, from any process;
     a file of "pmw" holds secret noise and is for the custodian alone. `ledger` is required; None is an
-    explicit one-shot account.
+    explicit one-shot account. `table` is the public name of the table, which the ledger fixes with the privacy unit at
+    its first spend; LedgerMismatch for another.
 
     Guarantee: everything the session ever gives out satisfies the budget, for the stated neighbours.
 
@@ -115,7 +118,7 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     account = _opened(ledger)
     limits = (records, beta, questions, span, updates, threshold, alpha, size)
-    return OPENERS[kind](Request(source, domain, budget, unit, account, name, store, *limits, about))
+    return OPENERS[kind](Request(source, domain, budget, unit, account, table, name, store, *limits, about))
 
 
 @overload
@@ -237,8 +240,8 @@ def _open_online(asked: Request) -> Session:
     store = None if asked.store is None else Path(asked.store)
     if store is not None and store.exists():
         raise InvalidInput(f"{store} exists; choose another path, or go on with it by sf.resume_session")
-    account.expect(asked.name, "0" * 64, price_of(asked.budget, account.currency))
-    curator = Curator(asked.source, asked.domain, unit, account)
+    account.expect(asked.name, "0" * 64, price_of(asked.budget, account.currency), unit, asked.table)
+    curator = Curator(asked.source, asked.domain, unit, account, table=asked.table)
     if public:
         found = _public_total(curator, account, asked)
         if records not in (None, found):
@@ -293,7 +296,7 @@ def _open_histogram(asked: Request) -> Session:
         if getattr(asked, name) is not None:
             raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram answers any number of any questions")
     plan = histogram_plan(asked.domain, asked.budget, asked.unit, asked.ledger, asked.records)
-    made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store)
+    made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store, table=asked.table)
     return _histogram(made, BETA if asked.beta is None else asked.beta)
 
 

@@ -327,6 +327,7 @@ _TEMPLATE = """\
 
 [data]
 source = {source}   # a table: .csv, .parquet, .json, or an address such as "duckdb:///file.db?table=people"
+# table = "people"  # its public name, which stays when its file moves: the ledger holds every spend to it
 
 # Each column is declared from public knowledge, never by looking at the rows:
 #   type = "integer"    min = 0, max = 99 and, for cells of several numbers, width = 5

@@ -21,11 +21,12 @@ import sfumato as sf
 from sfumato.curator import conversing, filed, minutes
 from sfumato.privacy import files
 from sfumato.privacy.accountant import ZcdpEvent
+from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.conversing import SparseVector, Terms
-from sfumato.privacy.ledger import chain
+from sfumato.privacy.ledger import entries
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from support.conversations import COST, HASH, TERMS, N, curator, high, lines, low, opened, question
+from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
 
@@ -78,9 +79,9 @@ def test_the_debit_stands_before_any_noise_and_names_the_file(
     assert seen == [(1, True)]
     (entry,) = ledger.entries()
     with closing(sqlite3.connect(store)) as connection:
-        notice, head = connection.execute("SELECT notice, hash FROM opening").fetchone()
+        first, head = connection.execute("SELECT body, hash FROM lines WHERE sequence = 0").fetchone()
     assert entry.plan_hash == f"{HASH}:{head[:32]}"
-    assert "secret noise" in notice
+    assert b"secret noise" in first.split(b"\n")[0]
     assert lines(store, "kind") == [("paid",)]
     assert asked.remaining == 3
 
@@ -232,29 +233,41 @@ def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkey
 
 def edit(store: Path, *statements: str) -> None:
     """Change the file as someone with a database tool would, and put the triggers back."""
+
+    def other(body: bytes, part: int, text: str) -> bytes:
+        parts = body.split(b"\n", 3)
+        parts[part] = text.encode()
+        return b"\n".join(parts)
+
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        for name in filed.SCHEMA:
+        connection.create_function("other", 3, other)
+        for name in SCHEMA:
             connection.execute(f"DROP TRIGGER IF EXISTS {name}")
         for statement in statements:
             connection.execute(statement)
-        for sql in filed.SCHEMA.values():
+        for sql in SCHEMA.values():
             if sql.startswith("CREATE TRIGGER"):
                 connection.execute(sql)
 
 
+def put(line: int, part: int, text: str) -> str:
+    """Other bytes for one part of a line, of those that a line break follows, or the last."""
+    return f"UPDATE lines SET body = other(body, {part}, '{text}') WHERE sequence = {line}"
+
+
 EDITS = {
-    **{f"line {c}": f"UPDATE lines SET {c} = {c} || 'x' WHERE sequence = 2" for c in ("kind", "answer", "threshold")},
-    "line previous": "UPDATE lines SET previous = hash WHERE sequence = 2",
-    "line hash": "UPDATE lines SET hash = previous WHERE sequence = 2",
+    **{f"line {name}": put(2, part, "x") for part, name in enumerate(("kind", "answer", "threshold", "question"))},
+    "line hash": "UPDATE lines SET hash = (SELECT hash FROM lines WHERE sequence = 1) WHERE sequence = 2",
     "line body": "UPDATE lines SET body = (SELECT body FROM lines WHERE sequence = 3) WHERE sequence = 2",
-    "another answer": "UPDATE lines SET answer = '+1                      ' WHERE sequence = 2",
-    "a positive undone": "UPDATE lines SET kind = 'below' WHERE sequence = 2",
+    "another answer": put(2, 1, f"{'+1':24}"),
+    "a positive undone": put(2, 0, "below"),
     "deleted": "DELETE FROM lines WHERE sequence = 2",
     "no receipt": "DELETE FROM lines WHERE sequence = 1",
-    "no opening": "DELETE FROM opening",
-    "another key": "UPDATE opening SET key = zeroblob(32)",
-    "another notice": "UPDATE opening SET notice = ''",
-    "another opening": "UPDATE opening SET body = (SELECT body FROM lines WHERE sequence = 2)",
+    "no opening": "DELETE FROM lines WHERE sequence = 0",
+    "another notice": put(0, 0, ""),
+    "another key": put(0, 1, "00" * 32),
+    "another time": put(0, 2, "2000-01-01"),
+    "another opening": put(0, 3, "x"),
     "another table": "CREATE TABLE more (x)",
 }
 
@@ -276,12 +289,12 @@ def test_the_tables_only_grow(ledger: sf.Ledger, store: Path) -> None:
     opened(ledger, store).ask(low)
     with closing(sqlite3.connect(store)) as connection:
         for statement in (
-            "UPDATE lines SET answer = ''",
+            "UPDATE lines SET body = x''",
             "DELETE FROM lines",
             "REPLACE INTO lines SELECT * FROM lines WHERE sequence = 1",
-            "UPDATE opening SET notice = ''",
-            "DELETE FROM opening",
-            "REPLACE INTO opening SELECT * FROM opening",
+            "UPDATE lines SET hash = '' WHERE sequence = 0",
+            "DELETE FROM lines WHERE sequence = 0",
+            "REPLACE INTO lines SELECT * FROM lines WHERE sequence = 0",
         ):
             with pytest.raises(sqlite3.IntegrityError, match="only grows"):
                 connection.execute(statement)
@@ -319,15 +332,18 @@ def test_a_file_put_back_is_found_by_an_anchor_and_by_those_who_saw_it_grow(ledg
 def test_an_anchor_tells_nothing_of_the_noise(ledger: sf.Ledger, store: Path) -> None:
     """Mutant: a chain without a key, whose hashes betray which of few thresholds they were made of."""
     asked = opened(ledger, store)
-    before, kinds = asked.anchor, []
+    before = asked.anchor
     asked.ask(low)
-    (row,) = lines(store, "sequence", "kind", "body", "answer", "threshold")[1:]
+    ((body,),) = lines(store, "body")[1:]
     assert before is not None
-    for key in (b"", before.encode(), HASH.encode()):
-        kinds.append(filed._digest(key, before.split(":")[1], row))
-    assert f"2:{filed._digest(asked._transcript.key, before.split(':')[1], row)}" == asked.anchor
-    assert not any(str(asked.anchor).endswith(k) for k in kinds)
-    assert hashlib.sha256("\n".join(map(str, row)).encode()).hexdigest() not in str(asked.anchor)
+
+    def digest(key: bytes) -> str:
+        return f"2:{filed.FORMAT.digest(key, before.split(':')[1], body)}"
+
+    assert digest(asked._transcript.key) == asked.anchor  # type: ignore[attr-defined]
+    assert asked.anchor not in {digest(key) for key in (b"", before.encode(), HASH.encode())}
+    joined = before.split(":")[1].encode() + b"\n" + body
+    assert hashlib.sha256(joined).hexdigest() not in str(asked.anchor)
 
 
 def test_a_ledger_that_was_put_back_does_not_pay(
@@ -341,8 +357,8 @@ def test_a_ledger_that_was_put_back_does_not_pay(
     another = sf.Ledger(tmp_path / "l.db")
     with pytest.raises(sf.LedgerError, match="never paid"):
         curator(another, Untouchable()).resume(store)
-    monkeypatch.setattr(chain, "_now", lambda: "2000-01-01T00:00:00+00:00")
-    another.debit("c", entry.plan_hash, COST)
+    monkeypatch.setattr(entries, "_now", lambda: "2000-01-01T00:00:00+00:00")
+    another.debit("c", entry.plan_hash, COST, UNIT)
     with pytest.raises(sf.LedgerCorrupted, match="made anew"):
         curator(another, Untouchable()).resume(store)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import sqlite3
@@ -12,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,13 +25,15 @@ from sfumato.errors import (
     LedgerError,
     NameTaken,
 )
-from sfumato.privacy import files
+from sfumato.privacy import chain, files
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.budget import Budget, Currency
-from sfumato.privacy.ledger import Ledger, chain, store
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 PLAN, RESULT = "a" * 64, "b" * 64
 ONE = PureEvent(Fraction(1))
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def test_a_release_from_quote_to_record(make: Callable[[Budget], Ledger]) -> Non
         True,
     )
     assert str(quote) == "costs 0.5 of rho; 1.5 is left; 1 would remain"
-    receipt = ledger.debit("2026-11", PLAN, GaussianEvent(Fraction(1)))
+    receipt = ledger.debit("2026-11", PLAN, GaussianEvent(Fraction(1)), UNIT)
     assert (receipt.sequence, receipt.price, receipt.currency) == (1, Fraction(1, 2), Currency.RHO)
     assert receipt.anchor == ledger.anchor
     assert (ledger.spent, ledger.remaining) == (Fraction(1, 2), Fraction(1))
@@ -75,9 +79,12 @@ def test_a_release_from_quote_to_record(make: Callable[[Budget], Ledger]) -> Non
     assert ledger.find("2026") is None
     check = ledger.verify(receipt.anchor)
     assert (check.entries, check.spent, check.remaining, check.unreleased) == (2, Fraction(1, 2), 1, ())
-    assert ledger.export() == (
-        {"name": "2026-11", "mechanism": "gaussian", "sensitivity": "1", "scale": "1", "guarantee": "1"},
-    )
+    (row,) = ledger.export()
+    assert tuple(row) == Ledger.EXPORTED
+    event = {"mechanism": "gaussian", "sensitivity": "1", "scale": "1", "guarantee": "1", "delta": ""}
+    whose = {"name": "2026-11", "unit": "one record added or removed", "table": ""}
+    price = {"price": "1/2", "currency": "rho", "paid": "epsilon 4.887 at delta 1e-6", "stored": "yes", "line": "1"}
+    assert row == event | whose | price | {"plan": PLAN, "time": spend.time}
     assert "1 of 1.5 rho left; 1 spends, 0 unreleased" in repr(ledger)
 
 
@@ -96,8 +103,8 @@ def test_an_epsilon_delta_total_can_be_kept_as_rho(path: Path) -> None:
         assert total.rho < total.mu_squared / 2
         assert 1 - Fraction(1, 10**12) <= ledger.epsilon_left() <= 1
         with pytest.raises(BudgetExceeded):
-            ledger.debit("a", PLAN, GaussianEvent(total.mu_squared))
-        ledger.debit("a", PLAN, ZcdpEvent(total.rho))
+            ledger.debit("a", PLAN, GaussianEvent(total.mu_squared), UNIT)
+        ledger.debit("a", PLAN, ZcdpEvent(total.rho), UNIT)
         assert ledger.remaining == ledger.epsilon_left() == ledger.delta_remaining == 0
     assert Ledger(path).currency is Currency.RHO
     for other in (Budget.pure(1), Budget.gdp(1)):
@@ -109,29 +116,29 @@ def test_ten_tenths_fit_one_and_nothing_more(make: Callable[[Budget], Ledger]) -
     """Mutant: prices kept as floats or REAL columns."""
     ledger = make(Budget.pure("1"))
     for number in range(10):
-        ledger.debit(f"n{number}", PLAN, PureEvent("0.1"))  # type: ignore[arg-type]
+        ledger.debit(f"n{number}", PLAN, PureEvent("0.1"), UNIT)  # type: ignore[arg-type]
     assert ledger.remaining == 0
     before = ledger.anchor
     for value in ("1e-300", "0.1", "1e18"):
         with pytest.raises(BudgetExceeded):
-            ledger.debit("more", PLAN, PureEvent(value))  # type: ignore[arg-type]
+            ledger.debit("more", PLAN, PureEvent(value), UNIT)  # type: ignore[arg-type]
     assert not ledger.quote(Plan(PureEvent("1e-300"))).fits  # type: ignore[arg-type]
     assert ledger.anchor == before
-    ledger.debit("free", PLAN, PureEvent(Fraction(0)))
+    ledger.debit("free", PLAN, PureEvent(Fraction(0)), UNIT)
 
 
 def test_a_refusal_names_the_numbers_and_harms_nothing(make: Callable[[Budget], Ledger]) -> None:
     """Mutants: `>=` for `>`; a debit before the check; a ledger that stays refused."""
     ledger = make(Budget.zcdp("0.5"))
     with pytest.raises(BudgetExceeded) as refusal:
-        ledger.debit("a", PLAN, ZcdpEvent(Fraction(1, 2) + Fraction(1, 10**30)))
+        ledger.debit("a", PLAN, ZcdpEvent(Fraction(1, 2) + Fraction(1, 10**30)), UNIT)
     assert (refusal.value.requested - refusal.value.remaining, refusal.value.remaining) == (
         Fraction(1, 10**30),
         Fraction(1, 2),
     )
     assert "difference 1e-30" in str(refusal.value)
     assert ledger.entries() == ()
-    ledger.debit("a", PLAN, ZcdpEvent(Fraction(1, 2)))
+    ledger.debit("a", PLAN, ZcdpEvent(Fraction(1, 2)), UNIT)
     assert ledger.remaining == 0
 
 
@@ -139,10 +146,10 @@ def test_a_thousand_spends_on_disk_reach_zero_exactly(path: Path) -> None:
     """Mutant: prices kept as floats."""
     ledger, event = Ledger.create(path, total=Budget.zcdp(1)), ZcdpEvent(Fraction(1, 1000))
     for number in range(1000):
-        ledger.debit(f"n{number}", PLAN, event)
+        ledger.debit(f"n{number}", PLAN, event, UNIT)
     assert ledger.remaining == 0
     with pytest.raises(BudgetExceeded):
-        ledger.debit("more", PLAN, ZcdpEvent(Fraction(1, 10**300)))
+        ledger.debit("more", PLAN, ZcdpEvent(Fraction(1, 10**300)), UNIT)
 
 
 def test_every_event_is_priced_in_the_ledgers_currency() -> None:
@@ -155,9 +162,9 @@ def test_every_event_is_priced_in_the_ledgers_currency() -> None:
                 cost = price(event, budget.currency)
             except BudgetError:
                 with pytest.raises(BudgetError, match="no price"):
-                    ledger.debit(type(event).__name__, PLAN, event)
+                    ledger.debit(type(event).__name__, PLAN, event, UNIT)
                 continue
-            assert ledger.debit(type(event).__name__, PLAN, event).price == cost
+            assert ledger.debit(type(event).__name__, PLAN, event, UNIT).price == cost
             spent += cost
             assert ledger.entries()[-1].event == event
         assert ledger.spent == spent > 0
@@ -166,22 +173,22 @@ def test_every_event_is_priced_in_the_ledgers_currency() -> None:
 def test_a_name_is_spent_once(make: Callable[[Budget], Ledger]) -> None:
     """Mutant: a replayed name that is debited, or released, again."""
     ledger = make(Budget.pure(10))
-    receipt = ledger.debit("a", PLAN, ONE)
+    receipt = ledger.debit("a", PLAN, ONE, UNIT)
     for plan in (PLAN, "c" * 64):
         with pytest.raises(NameTaken, match="line 1"):
-            ledger.debit("a", plan, ONE)
+            ledger.debit("a", plan, ONE, UNIT)
     ledger.mark_released(receipt, RESULT)
     with pytest.raises(LedgerError, match="already"):
         ledger.mark_released(receipt, RESULT)
     with pytest.raises(NameTaken):
-        ledger.debit("a", PLAN, ONE)
+        ledger.debit("a", PLAN, ONE, UNIT)
     assert ledger.spent == 1
 
 
 def test_receipts_of_other_ledgers_release_nothing(make: Callable[[Budget], Ledger]) -> None:
     ledger, other = make(Budget.pure(10)), Ledger.in_memory(Budget.pure(10))
-    receipt, foreign = ledger.debit("a", PLAN, ONE), other.debit("a", PLAN, ONE)
-    ledger.debit("b", PLAN, ONE)
+    receipt, foreign = ledger.debit("a", PLAN, ONE, UNIT), other.debit("a", PLAN, ONE, UNIT)
+    ledger.debit("b", PLAN, ONE, UNIT)
     for forged in (foreign, replace(receipt, name="b"), replace(receipt, name="z"), replace(receipt, sequence=2)):
         with pytest.raises(LedgerError):
             ledger.mark_released(forged, RESULT)
@@ -215,14 +222,14 @@ def test_receipts_of_other_ledgers_release_nothing(make: Callable[[Budget], Ledg
 def test_names_that_could_mislead_are_refused(name: str) -> None:
     ledger = Ledger.in_memory(Budget.pure(10))
     with pytest.raises(InvalidInput, match="name"):
-        ledger.debit(name, PLAN, ONE)
+        ledger.debit(name, PLAN, ONE, UNIT)
     assert ledger.entries() == ()
 
 
 @pytest.mark.parametrize("name", ["2026-11", "Übersicht Nr. 3", "x" * 128, "人口", "a:b", "'; DROP TABLE entries; --"])
 def test_ordinary_names_are_kept(name: str, make: Callable[[Budget], Ledger]) -> None:
     ledger = make(Budget.pure(10))
-    ledger.debit(name, PLAN, ONE)
+    ledger.debit(name, PLAN, ONE, UNIT)
     assert ledger.entries()[0].name == name
 
 
@@ -230,18 +237,18 @@ def test_ordinary_names_are_kept(name: str, make: Callable[[Budget], Ledger]) ->
 def test_hashes_are_plain_text(value: str) -> None:
     ledger = Ledger.in_memory(Budget.pure(10))
     with pytest.raises(InvalidInput, match="plan_hash"):
-        ledger.debit("a", value, ONE)
+        ledger.debit("a", value, ONE, UNIT)
     with pytest.raises(InvalidInput, match="result_hash"):
-        ledger.mark_released(ledger.debit("a", PLAN, ONE), value)
+        ledger.mark_released(ledger.debit("a", PLAN, ONE, UNIT), value)
 
 
 def test_sums_that_outgrow_the_file_are_refused() -> None:
     """Prices with ever new denominators would make every line longer than the last."""
     ledger = Ledger.in_memory(Budget.pure(10))
     for number in (1, 3):
-        ledger.debit(f"n{number}", PLAN, PureEvent(Fraction(1, 2**4000 - number)))
+        ledger.debit(f"n{number}", PLAN, PureEvent(Fraction(1, 2**4000 - number)), UNIT)
     with pytest.raises(BudgetError, match="round this price up"):
-        ledger.debit("n5", PLAN, PureEvent(Fraction(1, 2**4000 - 5)))
+        ledger.debit("n5", PLAN, PureEvent(Fraction(1, 2**4000 - 5)), UNIT)
     assert len(ledger.entries()) == 2
 
 
@@ -258,54 +265,54 @@ def test_a_debit_is_committed_and_synced_before_it_returns(path: Path, monkeypat
         connection.set_trace_callback(statements.append)
         return connection
 
-    monkeypatch.setattr(store.sqlite3, "connect", traced)
-    ledger.debit("a", PLAN, ONE)
+    monkeypatch.setattr(files.sqlite3, "connect", traced)
+    ledger.debit("a", PLAN, ONE, UNIT)
     kinds = [text.split()[0] for text in statements if text.split()[0] in ("BEGIN", "SELECT", "INSERT", "COMMIT")]
     begin = statements.index("BEGIN IMMEDIATE")
     assert statements.index("PRAGMA synchronous=EXTRA") < begin
-    assert begin < next(i for i, text in enumerate(statements) if "FROM entries" in text)
+    assert begin < next(i for i, text in enumerate(statements) if "FROM lines" in text)
     assert kinds[-2:] == ["INSERT", "COMMIT"]
     with closing(genuine(path)) as other:
-        assert other.execute("SELECT name FROM entries").fetchall() == [("a",)]
+        assert other.execute("SELECT count(*) FROM lines").fetchone() == (2,)
         assert other.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    with ledger._store.transaction(write=True) as connection:
+    with ledger._chain._file.transaction(write=True) as connection:  # type: ignore[attr-defined]
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
 def test_reading_never_writes(path: Path) -> None:
     ledger = Ledger.create(path, total=Budget.pure(10))
-    ledger.mark_released(ledger.debit("a", PLAN, ONE), RESULT)
+    ledger.mark_released(ledger.debit("a", PLAN, ONE, UNIT), RESULT)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     for read in (ledger.entries, ledger.verify, ledger.export, ledger.unreleased, lambda: repr(Ledger(path))):
         read()
     with pytest.raises(BudgetExceeded):
-        ledger.debit("b", PLAN, PureEvent(Fraction(100)))
+        ledger.debit("b", PLAN, PureEvent(Fraction(100)), UNIT)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     with (
-        ledger._store.transaction(write=False) as connection,
+        ledger._chain._file.transaction(write=False) as connection,  # type: ignore[attr-defined]
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
-        connection.execute("DELETE FROM entries")
+        connection.execute("DELETE FROM lines")
 
 
 def test_reopening_and_a_second_object_see_the_same(path: Path) -> None:
     first = Ledger.create(path, total=Budget.approx(1, "1e-6"))
     second = Ledger(str(path))
-    second.debit("a", PLAN, GaussianEvent(Fraction(1, 100)))
+    second.debit("a", PLAN, GaussianEvent(Fraction(1, 100)), UNIT)
     assert first.entries() == second.entries() == Ledger(path).entries()
     assert first.ledger_id == second.ledger_id
     assert first.total == second.total == Budget.approx(1, "1e-6")
     assert first.durable
-    copy = pickle.loads(pickle.dumps(first))
-    copy.debit("b", PLAN, GaussianEvent(Fraction(1, 100)))
+    again = pickle.loads(pickle.dumps(first))
+    again.debit("b", PLAN, GaussianEvent(Fraction(1, 100)), UNIT)
     assert first.find("b") is not None
 
 
 def test_odd_paths_are_only_paths(tmp_path: Path) -> None:
     for name in ("a b?mode=memory#x%20.db", "ünï.db", ":memory:", "file:x.db"):
         path = tmp_path / name
-        Ledger.create(path, total=Budget.pure(1)).debit("a", PLAN, ONE)
+        Ledger.create(path, total=Budget.pure(1)).debit("a", PLAN, ONE, UNIT)
         assert path.is_file()
         assert Ledger(path).remaining == 0
     link = tmp_path / "link.db"
@@ -340,11 +347,11 @@ def test_a_second_name_of_the_file_is_refused_for_spending(path: Path) -> None:
     path.with_name("other").hardlink_to(path)
     assert ledger.remaining == 1
     with pytest.raises(LedgerError, match="hard links"):
-        ledger.debit("a", PLAN, ONE)
+        ledger.debit("a", PLAN, ONE, UNIT)
 
 
 def test_an_interrupted_creation_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(store.SCHEMA, "entries", "CREATE TABLE no sense")
+    monkeypatch.setitem(chain.SCHEMA, "lines", "CREATE TABLE no sense")
     with pytest.raises(LedgerError):
         Ledger.create(path, total=Budget.pure(1))
     assert list(path.parent.iterdir()) == []
@@ -357,9 +364,9 @@ def test_a_busy_ledger_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         other.execute("BEGIN IMMEDIATE")
         assert ledger.remaining == 1
         with pytest.raises(LedgerError, match="busy"):
-            ledger.debit("a", PLAN, ONE)
+            ledger.debit("a", PLAN, ONE, UNIT)
         other.execute("ROLLBACK")
-    ledger.debit("a", PLAN, ONE)
+    ledger.debit("a", PLAN, ONE, UNIT)
 
 
 def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +382,7 @@ def test_threads_share_one_object(make: Callable[[Budget], Ledger]) -> None:
     def spend(who: int) -> None:
         try:
             for number in range(41):
-                granted.append(ledger.debit(f"{who}.{number}", PLAN, ONE).name)
+                granted.append(ledger.debit(f"{who}.{number}", PLAN, ONE, UNIT).name)
                 ledger.verify()
         except BudgetExceeded:
             return
@@ -393,14 +400,16 @@ def test_a_debit_between_reading_and_checking_is_no_alarm(path: Path, monkeypatc
     """Mutant: what was read is compared with what this object has seen only after the transaction has ended."""
     ledger, others = Ledger.create(path, total=Budget.pure(10)), list[threading.Thread]()
 
-    def replay_slowly(genesis: store.Row, rows: list[store.Row]) -> chain.State:
+    genuine = chain.FileChain._follow
+
+    def follow_slowly(*args: Any) -> Any:
         if not others:
-            others.append(threading.Thread(target=ledger.debit, args=("a", PLAN, ONE)))
+            others.append(threading.Thread(target=ledger.debit, args=("a", PLAN, ONE, UNIT)))
             others[0].start()
             others[0].join(timeout=0.3)
-        return chain.replay(genesis, rows)
+        return genuine(*args)
 
-    monkeypatch.setattr(sys.modules[Ledger.__module__], "replay", replay_slowly)
+    monkeypatch.setattr(chain.FileChain, "_follow", follow_slowly)
     assert ledger.remaining == 10
     others[0].join()
     assert ledger.remaining == 9
@@ -412,4 +421,27 @@ def test_an_account_in_memory_stays_in_its_process(monkeypatch: pytest.MonkeyPat
     assert not ledger.durable
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(LedgerError, match="belongs to the process"):
-        ledger.debit("a", PLAN, ONE)
+        ledger.debit("a", PLAN, ONE, UNIT)
+
+
+def test_an_account_in_memory_is_not_copied() -> None:
+    """Mutant: a copy that spends the same budget again."""
+    ledger = Ledger.in_memory(Budget.pure(1))
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError, match="copied"):
+            copied(ledger._chain)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError, match="copied"):
+            copied(ledger)
+
+
+def test_a_line_that_could_not_be_read_again_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a line that is committed before it is followed: the ledger would refuse itself for ever."""
+    ledger = Ledger.create(path, total=Budget.pure(1))
+    genuine = sys.modules[Ledger.__module__].spend_line  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[Ledger.__module__], "spend_line", lambda *a: genuine(*a) + b"\nmore")
+        with pytest.raises(ValueError, match="no spend"):
+            ledger.debit("a", PLAN, ONE, UNIT)
+    assert Ledger(path).entries() == ledger.entries() == ()
+    ledger.debit("a", PLAN, ONE, UNIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -13,10 +14,19 @@ import pytest
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger import Ledger, store
+from sfumato.privacy.chain import SCHEMA
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 PLAN, RESULT = "a" * 64, "b" * 64
 ONE = PureEvent(Fraction(1))
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+OPENING = ("ledger_id", "budget", "currency", "total", "created", "table")
+SPEND = (
+    *("sequence", "kind", "name", "plan_hash", "event", "price", "cumulative", "time", "about", "result_hash"),
+    *("unit", "table"),
+)
+Lines = dict[int, list[str]]
 
 
 @pytest.fixture
@@ -28,54 +38,89 @@ def path(tmp_path: Path) -> Path:
 def filled(path: Path) -> Ledger:
     ledger = Ledger.create(path, total=Budget.pure(100))
     for number in range(4):
-        receipt = ledger.debit(f"n{number}", PLAN, PureEvent(Fraction(number + 1, 7)))
+        receipt = ledger.debit(f"n{number}", PLAN, PureEvent(Fraction(number + 1, 7)), UNIT)
         if number % 2:
             ledger.mark_released(receipt, RESULT)
     return ledger
 
 
-def edit(path: Path, *statements: str) -> None:
-    """Change the file as someone with a database tool would, and put the triggers back."""
+def edit(path: Path, *statements: str, lines: Callable[[Lines], object] = lambda _: None) -> None:
+    """Change the file as someone with a database tool would, and put the triggers back; `lines` changes facts."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for name in store.SCHEMA:
+        for name in SCHEMA:
             connection.execute(f"DROP TRIGGER IF EXISTS {name}")
         for statement in statements:
             connection.execute(statement)
-        for sql in store.SCHEMA.values():
+        rows = connection.execute("SELECT sequence, body FROM lines").fetchall()
+        found = {number: body.decode().split("\n") for number, body in rows}
+        lines(found)
+        for number, facts in found.items():
+            connection.execute("UPDATE lines SET body = ? WHERE sequence = ?", ("\n".join(facts).encode(), number))
+        for sql in SCHEMA.values():
             if sql.startswith("CREATE TRIGGER"):
                 connection.execute(sql)
     with closing(sqlite3.connect(path)) as connection:
-        assert len(connection.execute("SELECT name FROM sqlite_schema").fetchall()) == len(store.SCHEMA)
+        assert len(connection.execute("SELECT name FROM sqlite_schema").fetchall()) == len(SCHEMA)
+
+
+def put(line: int, **facts: str) -> Callable[[Lines], None]:
+    """Other facts in a line."""
+
+    def change(lines: Lines) -> None:
+        for name, text in facts.items():
+            lines[line][(SPEND if line else OPENING).index(name)] = text
+
+    return change
+
+
+def more(line: int, fact: int) -> Callable[[Lines], None]:
+    """One more letter in a fact."""
+
+    def change(lines: Lines) -> None:
+        lines[line][fact] += "x"
+
+    return change
 
 
 def refuses_to_spend(path: Path, ledger: Ledger | None = None) -> None:
-    for use in (lambda: Ledger(path), lambda: (ledger or Ledger(path)).debit("new", PLAN, ONE)):
+    for use in (lambda: Ledger(path), lambda: (ledger or Ledger(path)).debit("new", PLAN, ONE, UNIT)):
         with pytest.raises(LedgerCorrupted):
             use()
 
 
-ROW = ", ".join(store.ENTRY_FIELDS[1:])
-EDITS = {
-    **{
-        f"entry {name}": f"UPDATE entries SET {name} = {name} || 'x' WHERE sequence = 3"
-        for name in store.ENTRY_FIELDS[1:]
-    },
-    **{f"genesis {name}": f"UPDATE genesis SET {name} = {name} || 'x'" for name in (*store.GENESIS_FIELDS, "hash")},
-    "entry spend": "UPDATE entries SET spend = spend + 1 WHERE sequence = 3",
-    "cheaper": "UPDATE entries SET price = '1/700', cumulative = '1/700' WHERE sequence = 1",
-    "same value, other text": "UPDATE entries SET price = '2/14' WHERE sequence = 1",
-    "larger total": "UPDATE genesis SET total = '1000'",
-    "deleted": "DELETE FROM entries WHERE sequence = 2",
-    "deleted first": "DELETE FROM entries WHERE sequence = 1",
-    "emptied": "DELETE FROM genesis",
-    "renumbered": "UPDATE entries SET sequence = 99 WHERE sequence = 6",
-    "added": f"INSERT INTO entries SELECT 7, {ROW} FROM entries WHERE sequence = 6",
+FACTS: dict[str, Callable[[Lines], object]] = {
+    **{f"line 3 {name}": more(3, i) for i, name in enumerate(SPEND[:10])},
+    **{f"line 1 {name}": more(1, i) for i, name in enumerate(SPEND)},
+    **{f"first line {name}": more(0, i) for i, name in enumerate(OPENING)},
+    "cheaper": put(1, price="1/700", cumulative="1/700"),
+    "same value, other text": put(1, price="2/14"),
+    "larger total": put(0, total="1000"),
+    "another unit": put(1, unit='["replace-one", null, 1]'),
+    "another table": put(1, table="people"),
 }
+EDITS = {
+    "a hash": "UPDATE lines SET hash = hash || 'x' WHERE sequence = 3",
+    "the first hash": "UPDATE lines SET hash = hash || 'x' WHERE sequence = 0",
+    "deleted": "DELETE FROM lines WHERE sequence = 2",
+    "deleted first": "DELETE FROM lines WHERE sequence = 1",
+    "emptied": "DELETE FROM lines",
+    "beheaded": "DELETE FROM lines WHERE sequence = 0",
+    "renumbered": "UPDATE lines SET sequence = 99 WHERE sequence = 6",
+    "added": "INSERT INTO lines SELECT 7, body, hash FROM lines WHERE sequence = 6",
+}
+
+
+@pytest.mark.parametrize("change", FACTS.values(), ids=FACTS.keys())
+def test_any_changed_fact_is_detected(filled: Ledger, path: Path, change: Callable[[Lines], object]) -> None:
+    """Mutants: a fact left out of the hash; prices that are not summed again."""
+    edit(path, lines=change)
+    refuses_to_spend(path)
+    refuses_to_spend(path, filled)
 
 
 @pytest.mark.parametrize("change", EDITS.values(), ids=EDITS.keys())
 def test_any_edit_is_detected(filled: Ledger, path: Path, change: str) -> None:
-    """Mutants: a column left out of the hash; prices that are not summed again."""
+    """Mutants: hashes read and not compared; numbers not counted."""
     edit(path, change)
     refuses_to_spend(path)
     refuses_to_spend(path, filled)
@@ -91,33 +136,33 @@ def test_an_untouched_edit_is_no_alarm(filled: Ledger, path: Path) -> None:
 def test_reordering_and_swapping_are_detected(filled: Ledger, path: Path) -> None:
     edit(
         path,
-        "UPDATE entries SET sequence = -1 WHERE sequence = 2",
-        "UPDATE entries SET sequence = 2 WHERE sequence = 1",
-        "UPDATE entries SET sequence = 1 WHERE sequence = -1",
+        "UPDATE lines SET sequence = -1 WHERE sequence = 2",
+        "UPDATE lines SET sequence = 2 WHERE sequence = 1",
+        "UPDATE lines SET sequence = 1 WHERE sequence = -1",
     )
     refuses_to_spend(path)
 
 
-def test_text_moved_between_columns_is_detected(filled: Ledger, path: Path) -> None:
-    """Mutant: columns hashed without a separator."""
-    edit(path, "UPDATE entries SET name = 'n0a', plan_hash = substr(plan_hash, 2) WHERE sequence = 1")
+def test_text_moved_between_facts_is_detected(filled: Ledger, path: Path) -> None:
+    """Mutant: facts hashed without a separator."""
+    edit(path, lines=put(1, name="n0a", plan_hash=PLAN[1:]))
     refuses_to_spend(path)
-    edit(path, "UPDATE entries SET name = name || char(10) || substr(plan_hash, 1, 3) WHERE sequence = 1")
+    edit(path, lines=put(1, name=f"n0\n{PLAN[:3]}", plan_hash=PLAN))
     refuses_to_spend(path)
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE entries SET price = '0'",
-        "DELETE FROM entries",
-        "DELETE FROM entries WHERE sequence = 6",
-        "UPDATE genesis SET total = '1000'",
-        "DELETE FROM genesis",
-        f"REPLACE INTO entries SELECT sequence, {ROW} FROM entries WHERE sequence = 2",
-        f"INSERT INTO entries SELECT 9, {ROW} FROM entries WHERE sequence = 6",
-        "INSERT INTO genesis SELECT 2, ledger_id, budget, currency, total, created, hash FROM genesis",
-        "REPLACE INTO genesis SELECT 1, ledger_id, budget, currency, '9', created, hash FROM genesis",
+        "UPDATE lines SET body = x'00'",
+        "DELETE FROM lines",
+        "DELETE FROM lines WHERE sequence = 6",
+        "UPDATE lines SET body = x'00' WHERE sequence = 0",
+        "DELETE FROM lines WHERE sequence = 0",
+        "REPLACE INTO lines SELECT sequence, body, hash FROM lines WHERE sequence = 2",
+        "INSERT INTO lines SELECT 9, body, hash FROM lines WHERE sequence = 6",
+        "INSERT INTO lines SELECT -1, body, hash FROM lines WHERE sequence = 0",
+        "REPLACE INTO lines SELECT 0, x'00', hash FROM lines WHERE sequence = 0",
     ],
 )
 def test_triggers_refuse_what_is_not_growth(filled: Ledger, path: Path, statement: str) -> None:
@@ -130,12 +175,12 @@ def test_triggers_refuse_what_is_not_growth(filled: Ledger, path: Path, statemen
 @pytest.mark.parametrize(
     "change",
     [
-        "DROP TRIGGER entries_update",
+        "DROP TRIGGER lines_update",
         "CREATE TABLE more (a)",
-        "CREATE INDEX more ON entries (name)",
+        "CREATE INDEX more ON lines (hash)",
         "CREATE VIEW more AS SELECT 1",
-        "CREATE TRIGGER more AFTER INSERT ON entries BEGIN DELETE FROM entries; END",
-        "ALTER TABLE entries ADD COLUMN more TEXT",
+        "CREATE TRIGGER more AFTER INSERT ON lines BEGIN DELETE FROM lines; END",
+        "ALTER TABLE lines ADD COLUMN more TEXT",
     ],
 )
 def test_other_tables_and_triggers_are_detected(filled: Ledger, path: Path, change: str) -> None:
@@ -146,14 +191,14 @@ def test_other_tables_and_triggers_are_detected(filled: Ledger, path: Path, chan
 
 def test_other_headers_are_refused(filled: Ledger, path: Path) -> None:
     for pragma, error in (
-        ("user_version=2", "upgrade"),
+        ("user_version=3", "upgrade sfumato"),
         ("application_id=0", "not a sfumato ledger"),
         ("journal_mode=WAL", None),
     ):
         content = path.read_bytes()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA {pragma}")
-        for use in (lambda: Ledger(path), lambda: filled.debit("new", PLAN, ONE)):
+        for use in (lambda: Ledger(path), lambda: filled.debit("new", PLAN, ONE, UNIT)):
             with pytest.raises(LedgerError, match=error):
                 use()
         for suffix in ("-wal", "-shm"):
@@ -171,56 +216,66 @@ def test_a_free_list_that_claims_used_pages_is_refused(filled: Ledger, path: Pat
     refuses_to_spend(path, filled)
 
 
-def rebuild(path: Path, *changes: str) -> None:
+def rebuild(path: Path, *statements: str, lines: Callable[[Lines], object] = lambda _: None) -> None:
     """Apply changes and compute every hash anew: a forger who knows the format."""
-    edit(path, *changes)
-
-    def digest(previous: str, facts: tuple[object, ...]) -> str:
-        return hashlib.sha256("\n".join([previous, *map(str, facts)]).encode()).hexdigest()
-
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        *facts, _ = connection.execute(f"SELECT {', '.join(store.GENESIS_FIELDS)}, hash FROM genesis").fetchone()
-        head = digest("sfumato ledger", tuple(facts))
-        rows = connection.execute(f"SELECT {', '.join(store.ENTRY_FIELDS)} FROM entries ORDER BY sequence").fetchall()
-    updates = [f"UPDATE genesis SET hash = '{head}'"]
-    for row in rows:
-        previous, head = head, digest(head, row[:-2])
-        updates.append(f"UPDATE entries SET previous = '{previous}', hash = '{head}' WHERE sequence = {row[0]}")
+    edit(path, *statements, lines=lines)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT sequence, body FROM lines ORDER BY sequence").fetchall()
+    head, updates = "sfumato ledger", list[str]()
+    for number, body in rows:
+        head = hashlib.sha256(head.encode() + b"\n" + body).hexdigest()
+        updates.append(f"UPDATE lines SET hash = '{head}' WHERE sequence = {number}")
     edit(path, *updates)
 
 
+def test_a_forger_who_changes_nothing_is_no_alarm(filled: Ledger, path: Path) -> None:
+    """The control: the hashes of `rebuild` are those of the ledger."""
+    rebuild(path)
+    assert Ledger(path).entries() == filled.entries()
+
+
 @pytest.mark.parametrize(
-    "changes",
+    "change",
     [
-        ["UPDATE entries SET price = '1/70' WHERE sequence = 1"],
-        ["UPDATE genesis SET total = '1'"],
-        ["DELETE FROM entries WHERE sequence = 1"],
-        ["UPDATE entries SET kind = 'refund' WHERE sequence = 1"],
-        ["UPDATE entries SET name = 'n0' WHERE sequence = 4"],
-        ["UPDATE entries SET spend = 1 WHERE sequence = 3"],
-        ["UPDATE entries SET kind = 'released' WHERE sequence = 1"],
-        ["UPDATE entries SET price = '-1/7', cumulative = '-1/7' WHERE sequence = 1"],
-        ["UPDATE entries SET price = '1e99999999' WHERE sequence = 1"],
-        ["UPDATE entries SET event = 'pure' WHERE sequence = 1"],
-        ["UPDATE genesis SET budget = '{}'"],
-        ["UPDATE genesis SET currency = 'euro'"],
+        put(1, price="1/70"),
+        put(0, total="1"),
+        put(1, kind="refund"),
+        put(4, name="n0"),
+        put(3, about="1"),
+        put(1, kind="released"),
+        put(1, price="-1/7", cumulative="-1/7"),
+        put(1, price="1e99999999"),
+        put(1, event="pure"),
+        put(0, budget="{}"),
+        put(0, currency="euro"),
+        put(1, unit='["replace-one", null, 1]'),
+        put(1, unit='["add-remove",null,1]'),
+        put(1, unit="{}"),
+        put(1, unit=""),
+        put(4, table="people"),
+        put(0, table="people"),
+        put(3, plan_hash="other"),
+        lambda lines: lines.update({5: lines[5][:10]}),
+        lambda lines: lines.update({6: ["6", "named", "", "2026"]}),
+        lambda lines: lines.update({6: ["6", "released"]}),
+        lambda lines: lines[1].append("more"),
     ],
 )
-def test_even_a_consistent_chain_must_make_sense(filled: Ledger, path: Path, changes: list[str]) -> None:
-    """Mutants: the sums trusted; kinds, names and releases unchecked."""
-    rebuild(path, *changes)
+def test_even_a_consistent_chain_must_make_sense(filled: Ledger, path: Path, change: Callable[[Lines], object]) -> None:
+    """Mutants: the sums trusted; kinds, names, units, tables and releases unchecked."""
+    rebuild(path, lines=change)
     refuses_to_spend(path)
 
 
 def test_only_an_anchor_finds_a_ledger_made_anew(filled: Ledger, path: Path) -> None:
     """Mutant: an anchor compared by its sequence only."""
     anchor, early = filled.anchor, f"0:{filled.verify().ledger_id}"
-    rebuild(path, "UPDATE entries SET plan_hash = 'other' WHERE sequence = 6")
+    rebuild(path, lines=put(1, time="2000-01-01T00:00:00+00:00"))
     assert Ledger(path).verify().entries == 6
     with pytest.raises(LedgerCorrupted, match="made anew"):
         Ledger(path).verify(anchor)
     with pytest.raises(LedgerCorrupted, match="made anew"):
-        filled.debit("new", PLAN, ONE)
+        filled.debit("new", PLAN, ONE, UNIT)
     for text in ("", "6", "6:abc", anchor.upper(), f" {anchor}", None, early):
         with pytest.raises(InvalidInput):
             Ledger(path).verify(text or "")
@@ -229,16 +284,16 @@ def test_only_an_anchor_finds_a_ledger_made_anew(filled: Ledger, path: Path) -> 
 def test_rollback_and_tail_cut_are_found_by_the_anchor(path: Path) -> None:
     """Mutant: an anchor that is checked only when its line exists."""
     ledger = Ledger.create(path, total=Budget.pure(10))
-    first = ledger.debit("a", PLAN, ONE).anchor
+    first = ledger.debit("a", PLAN, ONE, UNIT).anchor
     old = path.read_bytes()
-    second = ledger.debit("b", PLAN, ONE).anchor
+    second = ledger.debit("b", PLAN, ONE, UNIT).anchor
     assert Ledger(path).verify(first).anchor == second
     path.write_bytes(old)
     assert Ledger(path).verify(first).spent == 1
     with pytest.raises(LedgerCorrupted, match="rolled back or cut"):
         Ledger(path).verify(second)
     with pytest.raises(LedgerCorrupted, match="rolled back or cut"):
-        ledger.debit("c", PLAN, ONE)
+        ledger.debit("c", PLAN, ONE, UNIT)
     with pytest.raises(LedgerCorrupted):
         Ledger.in_memory(Budget.pure(10)).verify(first)
 
@@ -248,7 +303,7 @@ def test_a_replaced_ledger_is_noticed(path: Path, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "new.db", total=Budget.pure(1000))
     (tmp_path / "new.db").replace(path)
     with pytest.raises(LedgerCorrupted):
-        ledger.debit("a", PLAN, PureEvent(Fraction(500)))
+        ledger.debit("a", PLAN, PureEvent(Fraction(500)), UNIT)
     path.unlink()
     with pytest.raises(LedgerError):
         _ = ledger.remaining

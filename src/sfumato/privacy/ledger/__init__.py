@@ -1,6 +1,6 @@
-"""A durable privacy budget: `ledger` is its face, `chain` the meaning of its lines, `store` the file."""
+"""A durable privacy budget: `ledger` is its face, `entries` the meaning of its lines, `words` what people read."""
 
-from sfumato.privacy.ledger.chain import Entry
+from sfumato.privacy.ledger.entries import Entry
 from sfumato.privacy.ledger.ledger import Ledger, Priced, Quote, Receipt, Verification
 
 __all__ = ["Entry", "Ledger", "Priced", "Quote", "Receipt", "Verification"]

@@ -1,10 +1,10 @@
 """The ledger: a durable budget that many processes share and none can overspend.
 
 What it promises. A debit is on stable storage before `debit` returns, so noise drawn afterwards is paid for.
-The recorded spends never exceed the total. A crash may record a spend that was never released (listed by
-`unreleased`), never the reverse. Every change to a recorded fact breaks a chain of hashes and spending is refused;
-a file that was replaced by an older or re-made one is found by an anchor kept elsewhere. Reading needs no write
-access. Clocks are labels.
+The recorded spends never exceed the total, and all of them protect one privacy unit of one table. A crash may record a
+spend that was never released (listed by `unreleased`), never the reverse. Every change to a recorded fact breaks a
+chain of hashes and spending is refused; a file that was replaced by an older or re-made one is found by an anchor kept
+elsewhere. Reading needs no write access. Clocks are labels.
 """
 
 from __future__ import annotations
@@ -14,20 +14,60 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Protocol
 
-from sfumato.errors import InvalidInput, LedgerError, NameTaken
+from sfumato.errors import InvalidInput, LedgerError, LedgerMismatch, NameTaken, PlanError
 from sfumato.privacy.accountant import Event, delta_of, epsilon_left, events_export, price, refuse_overspending
 from sfumato.privacy.budget import Budget, Currency, Number, readable
-from sfumato.privacy.files import FileStore, check_anchor
-from sfumato.privacy.ledger.chain import Entry, State, first_row, next_row, replay
-from sfumato.privacy.ledger.store import FORMAT, MemoryStore, Row, Store, append, begin, read_tables
+from sfumato.privacy.chain import Chain, FileChain, Format, MemoryChain, Turn
+from sfumato.privacy.files import Wording
+from sfumato.privacy.ledger import words
+from sfumato.privacy.ledger.entries import (
+    Entry,
+    State,
+    advance,
+    named_line,
+    opening_line,
+    released_line,
+    spend_line,
+)
+from sfumato.privacy.ledger.old import OLD
+from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["Ledger", "Priced", "Quote", "Receipt", "Verification"]
+__all__ = ["FORMAT", "Ledger", "Priced", "Quote", "Receipt", "Verification"]
 
+FORMAT = Format(
+    words=Wording(
+        noun="ledger",
+        mode=0o644,
+        make="make one with Ledger.create",
+        undone="nothing was spent",
+        advice="nothing was released: make room or access, then look at the ledger's unreleased entries",
+    ),
+    application_id=0x53464D54,
+    label="sfumato ledger",
+    earlier="this ledger was written by sfumato 0.1, which recorded neither privacy unit nor table: it can be read, "
+    "verified and exported, not spent from. Write it anew in place, with every entry and anchor as it is, by: "
+    "sfumato ledger upgrade LEDGER, or sf.Ledger.upgrade(path)",
+    whole=True,
+    older=OLD,
+)
 _HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
 _MAX_NAME = 128
+_FILES = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".json",
+    ".ndjson",
+    ".jsonl",
+    ".arrow",
+    ".feather",
+    ".db",
+    ".duckdb",
+    ".gz",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +125,62 @@ class Ledger:
     Attributes: `total` (Budget), `currency`, `ledger_id` (random, public).
     """
 
-    def __init__(self, path: str | os.PathLike[str] | MemoryStore) -> None:
-        self._store: Store = path if isinstance(path, MemoryStore) else FileStore(Path(path), FORMAT)
-        self._seen: str | None = None
+    EXPORTED = (
+        *("line", "name", "table", "unit", "mechanism", "guarantee", "delta", "sensitivity", "scale"),
+        *("price", "currency", "paid", "time", "stored", "plan"),
+    )
+    """The fields of a row of `export`."""
+
+    def __init__(self, path: str | os.PathLike[str] | MemoryChain[State]) -> None:
+        self._chain: Chain[State] = path if isinstance(path, MemoryChain) else FileChain(path, FORMAT, advance)
         state = self._read()
         self.total = state.budget
         self.currency = state.currency
         self.ledger_id = state.ledger_id
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], *, total: Budget, currency: str | None = None) -> Ledger:
+    def create(
+        cls, path: str | os.PathLike[str], *, total: Budget, currency: str | None = None, table: str | None = None
+    ) -> Ledger:
         """Make a ledger in a new file. Raises LedgerError if the path exists or cannot be written.
 
         With currency="epsilon" an (epsilon, delta) total is kept as two sums, of epsilons and of deltas [DKMMN06], as
         mechanisms with a delta of their own need it; with currency="rho" as the rho of zCDP that implies it [CKS20], in
         which choices by the data are cheaper; without, in the mu^2 of Gaussian noise, in which Gaussian releases are.
+        `table` is the public name of the one table it is for; without, the first spend says which.
         """
-        genesis = first_row(total, currency)
-        FileStore.create(Path(path), FORMAT, lambda connection: begin(connection, genesis))
+        FileChain.create(path, FORMAT, advance, opening_line(total, currency, _table(table)))
         return cls(path)
 
     @classmethod
     def in_memory(cls, total: Budget, currency: str | None = None) -> Ledger:
         """An account that ends with this process: for one explicit release, not for a budget that must last."""
-        return cls(MemoryStore(first_row(total, currency)))
+        return cls(MemoryChain(FORMAT, advance, opening_line(total, currency)))
+
+    @classmethod
+    def upgrade(cls, path: str | os.PathLike[str]) -> Ledger:
+        """Write a ledger of 0.1 anew in the format of today, in place and in one transaction; or leave it as it is.
+
+        Entries and anchors stay as they are. The first spend afterwards fixes privacy unit and table. sfumato 0.1 can
+        read the ledger no more, nor can this version go on with a session that 0.1 keeps in a file.
+        """
+        FileChain(path, FORMAT, advance).upgrade()
+        return cls(path)
 
     @property
     def durable(self) -> bool:
         """Whether debits outlive this process."""
-        return isinstance(self._store, FileStore)
+        return isinstance(self._chain, FileChain)
+
+    @property
+    def unit(self) -> PrivacyUnit | None:
+        """Whose privacy all spends protect; None before the first, and where 0.1 wrote them all."""
+        return self._read().unit
+
+    @property
+    def table(self) -> str | None:
+        """The public name of the table of all spends; None where none was named."""
+        return self._read().table
 
     @property
     def remaining(self) -> Fraction:
@@ -133,7 +200,7 @@ class Ledger:
     @property
     def anchor(self) -> str:
         """The last sequence number and the hash over all lines so far, as "17:9f86d0..."."""
-        return self._read().anchor
+        return self._chain.read().anchor
 
     def entries(self) -> tuple[Entry, ...]:
         """All lines in order."""
@@ -143,15 +210,28 @@ class Ledger:
         """Spends without a stored release: paid for, and not to be refunded since noise may have been drawn."""
         return tuple(entry for entry in self._read().spends if not entry.released)
 
+    def state(self) -> State:
+        """All that it says, at one moment."""
+        return self._read()
+
     def find(self, name: str) -> Entry | None:
         """The spend of that name, or None."""
         return self._read().find(name)
 
     def export(self) -> tuple[dict[str, str], ...]:
-        """All spends as plain text fields for an outside accountant; see `accountant.events_export`."""
-        spends = self._read().spends
-        events = events_export(entry.event for entry in spends)
-        return tuple({"name": entry.name, **event} for entry, event in zip(spends, events, strict=True))
+        """All spends as plain text fields for an outside accountant: who paid for what, and `accountant.events_export`.
+
+        `unit` is in words, "" where 0.1 wrote the line; `table` is "" where none was named. `price` is exact, in
+        `currency`; `paid` is what the spend allows by itself, in words. Every row has the same fields.
+        """
+        return tuple(map(self._exported, self._read().spends))
+
+    def _exported(self, e: Entry) -> dict[str, str]:
+        (event,) = events_export((e.event,))
+        own = (e.price, self.currency, words.paid(e.event, self.total), e.time, "yes" if e.released else "no")
+        facts = (e.sequence, e.name, e.table or "", words.unit(e), event["mechanism"], event["guarantee"])
+        facts = (*facts, event.get("delta", ""), event["sensitivity"], event["scale"], *own, e.plan_hash)
+        return dict(zip(self.EXPORTED, map(str, facts), strict=True))
 
     def epsilon_left(self, delta: Number | None = None) -> Fraction:
         """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only."""
@@ -170,33 +250,65 @@ class Ledger:
 
         Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
         """
-        state = self._read()
-        if anchor is not None:
-            check_anchor(state.hashes, anchor, "ledger")
+        found = self._chain.read() if anchor is None else self._chain.check(anchor)
+        state = found.state
         unreleased = tuple(entry.name for entry in state.spends if not entry.released)
-        return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, state.anchor)
+        return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, found.anchor)
 
-    def expect(self, name: str, plan_hash: str, event: Event) -> None:
+    def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
         """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
-        self._spend(self._read(), name, plan_hash, event)
+        self._spend(self._chain.read(), name, plan_hash, event, unit, table)
 
-    def debit(self, name: str, plan_hash: str, event: Event) -> Receipt:
+    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
         """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
 
-        Raises NameTaken where the name was debited before, BudgetExceeded where the price does not fit, BudgetError
-        where it has no price in this currency; nothing is spent then.
+        `unit` is whose privacy the event protects, `table` the public name of the table it looks at, if that has one.
+        The first spend fixes both for good. Raises LedgerMismatch for another unit or table, NameTaken where the name
+        was debited before, BudgetExceeded where the price does not fit, BudgetError where it has no price in this
+        currency; nothing is spent then.
         """
-        with self._store.transaction(write=True) as connection:
-            state = self._checked(*read_tables(connection))
-            row, cost = self._spend(state, name, plan_hash, event)
-            append(connection, row)
-        self._seen = _anchor(row)
-        return Receipt(len(state.entries) + 1, self._seen, self.ledger_id, name, cost, self.currency)
+        with self._chain.turn(write=True) as turn:
+            line, cost = self._spend(turn, name, plan_hash, event, unit, table)
+            turn.append(line)
+        return Receipt(len(turn.state.entries), turn.anchor, self.ledger_id, name, cost, self.currency)
 
-    def _spend(self, state: State, name: str, plan_hash: str, event: Event) -> tuple[Row, Fraction]:
+    def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
+        """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
+        self._admit(self._read(), unit, table)
+
+    def name(self, table: str) -> None:
+        """Say that all spends so far, which named no table, were of the one of that public name; it stays so for good.
+
+        Raises LedgerMismatch where the ledger names another.
+        """
+        given = _table(table)
+        if given is None:
+            raise InvalidInput("a ledger is named after its table: a short public text, such as 'people'")
+        with self._chain.turn(write=True) as turn:
+            if turn.state.table not in (None, given):
+                raise LedgerMismatch(f"this ledger is of the table {turn.state.table!r}, and a name stays for good")
+            if turn.state.table is None:
+                turn.append(named_line(turn.state, given))
+
+    def _admit(self, state: State, unit: PrivacyUnit, table: str | None) -> tuple[PrivacyUnit, str | None]:
+        """Unit and table of the library's own types, if they are those of the ledger."""
+        if type(unit) is not PrivacyUnit:
+            raise PlanError(f"a spend says whose privacy it protects, as a PrivacyUnit; got {type(unit).__name__}")
+        table = _table(table)
+        problem = words.mismatch(state, unit, table)
+        if problem is not None:
+            raise LedgerMismatch(problem)
+        return unit, table
+
+    def _spend(
+        self, turn: Turn[State], name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None
+    ) -> tuple[bytes, Fraction]:
         """The line that spends an event's price, and that price; refused where it may not be spent."""
+        state = turn.state
+        turn.require_current()
         _check_name(name)
         _check_hash(plan_hash, "plan_hash")
+        whom = self._admit(state, unit, table)
         cost = price(event, self.currency)
         taken = state.find(name)
         if taken is not None:
@@ -204,9 +316,10 @@ class Ledger:
                 f"{name!r} was debited before (line {taken.sequence}, plan {taken.plan_hash}): "
                 "read that release back, or choose another name"
             )
-        refuse_overspending(cost, state.remaining, self.currency)
+        if cost > state.remaining:
+            raise words.overspent(event, cost, state)
         refuse_overspending(delta_of(event), state.delta_remaining, "delta")
-        return next_row(state, "spend", name, plan_hash, event, cost), cost
+        return spend_line(state, name, plan_hash, event, cost, *whom), cost
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:
         """Record that the release paid for by the receipt is stored. Costs nothing; possible once.
@@ -214,36 +327,21 @@ class Ledger:
         Raises LedgerError for a receipt of another ledger or a release already marked.
         """
         _check_hash(result_hash, "result_hash")
-        with self._store.transaction(write=True) as connection:
-            state = self._checked(*read_tables(connection))
+        with self._chain.turn(write=True) as turn:
+            state = turn.state
             spend = state.find(receipt.name)
             if receipt.ledger_id != self.ledger_id or spend is None or spend.sequence != receipt.sequence:
                 raise LedgerError(f"the receipt for {receipt.name!r} belongs to another ledger; open that one")
-            check_anchor(state.hashes, receipt.anchor, "ledger")
+            turn.check(receipt.anchor)
             if spend.released:
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
-            row = next_row(
-                state, "released", spend.name, spend.plan_hash, spend.event, Fraction(0), spend.sequence, result_hash
-            )
-            append(connection, row)
-        self._seen = _anchor(row)
+            turn.append(released_line(state, spend, result_hash))
 
     def _read(self) -> State:
-        # Checked inside the transaction: another thread could otherwise spend between reading and checking.
-        with self._store.transaction(write=False) as connection:
-            state = self._checked(*read_tables(connection))
-            self._seen = state.anchor
-        return state
-
-    def _checked(self, genesis: Row, rows: list[Row]) -> State:
-        """The state, which must continue everything that this object has seen."""
-        state = replay(genesis, rows)
-        if self._seen is not None:
-            check_anchor(state.hashes, self._seen, "ledger")
-        return state
+        return self._chain.read().state
 
     def __repr__(self) -> str:
-        where = str(self._store.path) if isinstance(self._store, FileStore) else "in memory"
+        where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"
         try:
             state = self._read()
         except LedgerError as error:
@@ -251,10 +349,6 @@ class Ledger:
         waiting = sum(not entry.released for entry in state.spends)
         left = f"{readable(state.remaining)} of {readable(state.total)} {self.currency} left"
         return f"<Ledger {where}: {self.total}; {left}; {len(state.spends)} spends, {waiting} unreleased>"
-
-
-def _anchor(row: Row) -> str:
-    return f"{row[0]}:{row[-1]}"
 
 
 def _check_name(name: str) -> None:
@@ -265,6 +359,24 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"a release's name has no slash, and no space or dot at its ends; got {name!r}")
     if unicodedata.normalize("NFC", name) != name:
         raise InvalidInput(f"a release's name must be in Unicode form NFC; got {name!r}")
+
+
+def _table(table: str | None) -> str | None:
+    """A public name of a table: a label that stays when files move. Raises InvalidInput."""
+    if table is None:
+        return None
+    if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
+        raise InvalidInput(
+            f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
+        )
+    table = "".join((table,))  # a text of a class that derives from str may compare as it likes
+    if table != table.strip() or any(part in table for part in "/\\") or table.lower().endswith(_FILES):
+        raise InvalidInput(
+            f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
+        )
+    if unicodedata.normalize("NFC", table) != table:
+        raise InvalidInput(f"the name of a table must be in Unicode form NFC; got {table!r}")
+    return table
 
 
 def _check_hash(value: str, what: str) -> None:

@@ -1,0 +1,397 @@
+"""The one chain of lines under ledgers, conversations and key stores: it only grows, and every change to it is found.
+
+A chain is a table `lines` in a SQLite file: a number, a body of bytes, and a hash over the body and the hash before it
+[HS91]. Line 0 says what the file is for. What bodies mean is the owner's: a pure function `advance(state, bodies)`
+that raises ValueError where they make no sense. So a file is read, checked, followed and added to in one place.
+
+With a key, which its line 0 holds, hashes are keyed (HMAC): one that is shown then tells nothing of its line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
+
+from sfumato.errors import BudgetError, InvalidInput, LedgerCorrupted, LedgerError
+from sfumato.privacy.files import FileStore, Wording
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Older", "Row", "Turn", "says_it_is"]
+
+S = TypeVar("S")
+Advance = Callable[[S | None, Sequence[bytes]], S]
+Row = tuple[object, object, object]
+"""The number of a line, its body and its hash, as a file has them: nothing is believed of their types."""
+
+VERSION = 2
+_OLD = 1
+_ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
+
+
+def refusal(table: str, action: str, condition: str = "") -> tuple[str, str]:
+    """A trigger that forbids an action on a table: its name and its text."""
+    name = f"{table}_{action.lower()}"
+    body = f"SELECT RAISE(ABORT, 'a chain only grows: {action} of {table} is refused')"
+    return name, f"CREATE TRIGGER {name} BEFORE {action} ON {table} {condition}BEGIN {body}; END"
+
+
+# The whole schema by name, compared word for word at every reading. REPLACE would delete without firing a delete
+# trigger, so an insert is refused unless it extends the table by one.
+SCHEMA: dict[str, str] = {
+    "lines": "CREATE TABLE lines (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL, hash TEXT NOT NULL) STRICT",
+    **dict(
+        (
+            refusal("lines", "UPDATE"),
+            refusal("lines", "DELETE"),
+            refusal("lines", "INSERT", "WHEN NEW.sequence IS NOT (SELECT coalesce(max(sequence), -1) + 1 FROM lines) "),
+        )
+    ),
+}
+_SELECT = "SELECT sequence, body, hash FROM lines WHERE sequence >= ? ORDER BY sequence"
+_INSERT = "INSERT INTO lines VALUES (?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """Files of format 1: their schema, and how they are read as the rows of a chain, with the very same hashes."""
+
+    schema: Mapping[str, str]
+    read: Callable[[Connection], list[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of chain: the header of its files, the words of its errors, the label that its first hash begins with.
+
+    `whole`: every reading checks every page and every line, not the new ones alone. `key` finds the key of keyed hashes
+    in line 0. `earlier` says what to do with a file of format 1, which `older` can read but not add to.
+    """
+
+    words: Wording
+    application_id: int
+    label: str
+    earlier: str
+    whole: bool = False
+    key: Callable[[bytes], bytes] | None = None
+    older: Older | None = None
+
+    def digest(self, key: bytes, previous: str, body: bytes) -> str:
+        """The hash of a line: over the one before it, which has one length, and the body; so joining is injective."""
+        joined = previous.encode() + b"\n" + body
+        return hmac.digest(key, joined, "sha256").hex() if self.key else hashlib.sha256(joined).hexdigest()
+
+
+class Turn(Generic[S]):
+    """One transaction: what the chain says now, and the right to add lines, which stand at its end or not at all."""
+
+    __slots__ = ("_add", "_chain", "hashes", "old", "state")
+
+    def __init__(self, chain: Chain[S], state: S, hashes: tuple[str, ...], add: Callable[[Row], object] | None) -> None:
+        self._chain, self._add, self.old = chain, add, False
+        self.state, self.hashes = state, hashes
+
+    @property
+    def anchor(self) -> str:
+        """The number of the last line and its hash, as "17:9f86d0..."."""
+        return f"{len(self.hashes) - 1}:{self.hashes[-1]}"
+
+    def check(self, anchor: str) -> None:
+        """Raise what `Chain.check` raises."""
+        _check_anchor(self.hashes, anchor, self._chain.form.words.noun)
+
+    def require_current(self) -> None:
+        """Raise LedgerError for a file of format 1, to which nothing can be added."""
+        if self.old:
+            raise LedgerError(self._chain.form.earlier)
+
+    def append(self, body: bytes) -> None:
+        """Add a line. What does not follow from the lines before is refused by `advance`, and nothing is added."""
+        self.require_current()
+        state, digest = self._chain.advance(self.state, (body,)), self._chain.digest(self.hashes[-1], body)
+        if self._add is not None:
+            self._add((len(self.hashes), body, digest))
+        self.state, self.hashes = state, (*self.hashes, digest)
+
+
+class Chain(Generic[S]):
+    """Lines and what they say; `FileChain` keeps them in a file, `MemoryChain` in this process.
+
+    An object remembers what it has seen and goes on with nothing else: whoever has seen a file grow refuses one that
+    was put back to an earlier state, or made anew.
+    """
+
+    __slots__ = ("_key", "_known", "advance", "form")
+
+    _known: tuple[S, tuple[str, ...]]
+
+    def __init__(self, form: Format, advance: Advance[S]) -> None:
+        self.form, self.advance, self._key = form, advance, b""
+
+    def turn(self, write: bool = False) -> AbstractContextManager[Turn[S]]:
+        """What the chain says now. Of turns that may write there is one at a time; any exception undoes it."""
+        raise NotImplementedError
+
+    def read(self) -> Turn[S]:
+        """What the chain says now, to look at alone."""
+        with self.turn() as found:
+            return found
+
+    def check(self, anchor: str) -> Turn[S]:
+        """What the chain says, if it goes on from an anchor: of a line, its number and its hash.
+
+        Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
+        """
+        found = self.read()
+        found.check(anchor)
+        return found
+
+    def digest(self, previous: str, body: bytes) -> str:
+        """The hash of a line of this chain."""
+        return self.form.digest(self._key, previous, body)
+
+    def _begin(self, opening: bytes) -> str:
+        """The hash of line 0, which holds the key of all others."""
+        self._key = b"" if self.form.key is None else self.form.key(opening)
+        return self.digest(self.form.label, opening)
+
+
+class MemoryChain(Chain[S]):
+    """A chain that ends with this process, and cannot be copied: two copies would spend twice."""
+
+    __slots__ = ("_lock", "_process")
+
+    def __init__(self, form: Format, advance: Advance[S], opening: bytes) -> None:
+        super().__init__(form, advance)
+        self._process, self._lock = os.getpid(), threading.RLock()
+        self._known = advance(None, (opening,)), (self._begin(opening),)
+
+    @contextmanager
+    def turn(self, write: bool = False) -> Generator[Turn[S]]:
+        """See `Chain`. Raises LedgerError in another process."""
+        if os.getpid() != self._process:  # before the lock, which a fork may have left closed
+            noun = self.form.words.noun
+            raise LedgerError(f"an in-memory {noun} belongs to the process that made it; share a budget through a file")
+        with self._lock:
+            found = Turn(self, *self._known, None)
+            yield found
+            if write:
+                self._known = found.state, found.hashes
+
+    def __reduce__(self) -> NoReturn:
+        raise BudgetError("what is kept in memory can be neither copied nor pickled: two copies would spend twice")
+
+
+class FileChain(Chain[S]):
+    """A chain in a file that threads and processes share; every turn reads on, and checks that what it knew is there.
+
+    Raises LedgerError for another file, LedgerCorrupted for one that was changed or put back to an earlier state.
+    """
+
+    __slots__ = ("_file",)
+
+    def __init__(self, path: str | os.PathLike[str], form: Format, advance: Advance[S]) -> None:
+        super().__init__(form, advance)
+        self._file = FileStore(Path(path), form.words)
+        with self._file.transaction(write=False) as connection:
+            self._catch_up(connection, pages=True)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], form: Format, advance: Advance[S], opening: bytes) -> FileChain[S]:
+        """Make the file, which must not exist, with its line 0. Raises LedgerError."""
+        head = form.digest(b"" if form.key is None else form.key(opening), form.label, opening)
+
+        def fill(connection: Connection) -> None:
+            _make(connection, form, [(0, opening, head)])
+
+        file = FileStore.create(Path(path), form.words, fill)
+        try:
+            return cls(path, form, advance)
+        except BaseException:
+            file.remove()
+            raise
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._file.path
+
+    def remove(self) -> None:
+        """Take away a file in which nothing was paid for."""
+        self._file.remove()
+
+    @property
+    def known(self) -> Turn[S]:
+        """What the chain said when it was last read; the file is not touched."""
+        return Turn(self, *self._known, None)
+
+    @contextmanager
+    def turn(self, write: bool = False) -> Generator[Turn[S]]:
+        """See `Chain`. What was added is on stable storage when the block has ended."""
+        done: list[Turn[S]] = []
+        # what the file has shown for good is known from then on: it cannot be put back unseen
+        with self._file.transaction(write, then=lambda: self._keep(done[0])) as connection:
+            done.append(self._catch_up(connection, pages=self.form.whole))
+            yield done[0]
+
+    def upgrade(self) -> bool:
+        """Write a file of format 1 in this format, with the same hashes, in one transaction; False if it was done."""
+        with self._file.transaction(write=True) as connection:
+            found = self._catch_up(connection, pages=True)
+            older = self.form.older
+            if not found.old or older is None:
+                return False
+            rows = older.read(connection)
+            for name, text in older.schema.items():
+                if text.startswith("CREATE TABLE"):
+                    connection.execute(f"DROP TABLE {name}")  # and its triggers
+            _make(connection, self.form, rows)
+        return True
+
+    def _keep(self, turn: Turn[S]) -> None:
+        self._known = turn.state, turn.hashes
+
+    def _catch_up(self, connection: Connection, pages: bool) -> Turn[S]:
+        """Read and check the lines since the last reading (or all), and that the last one read is still there."""
+        old = _check_header(connection, self.form)
+        if pages:
+            _check_pages(connection, self.form)
+        state, hashes = cast("tuple[S | None, tuple[str, ...]]", getattr(self, "_known", (None, ())))
+        known, start = len(hashes), 0 if self.form.whole or not hashes else len(hashes) - 1
+        older = self.form.older
+        rows: list[Row] = older.read(connection) if old and older else connection.execute(_SELECT, (start,)).fetchall()
+        if known and len(rows) <= known - 1 - start:
+            raise LedgerCorrupted(self._put_back(f"rolled back or cut: it ends before line {known - 1}"))
+        try:
+            found, bodies = self._follow(rows, start, hashes[:start])
+        except _UNREADABLE as error:
+            raise LedgerCorrupted(self._changed(error)) from error
+        if known and found[known - 1] != hashes[-1]:
+            raise LedgerCorrupted(self._put_back(f"line {known - 1} is another, or the file was made anew"))
+        fresh = bodies[known - start :]
+        try:
+            said = self.advance(state, fresh) if fresh or state is None else state
+        except _UNREADABLE as error:
+            raise LedgerCorrupted(self._changed(error)) from error
+        turn = Turn(self, said, found, lambda row: connection.execute(_INSERT, row))
+        turn.old = old
+        self._keep(turn)
+        return turn
+
+    def _follow(self, rows: Sequence[Row], start: int, before: tuple[str, ...]) -> tuple[tuple[str, ...], list[bytes]]:
+        """All hashes, and the bodies of the rows. The first row's hash is believed where others were checked before."""
+        hashes, bodies = [*before], list[bytes]()
+        for number, (sequence, body, digest) in enumerate(rows, start):
+            if type(sequence) is not int or sequence != number or type(body) is not bytes or type(digest) is not str:
+                raise ValueError(f"line {number} is out of place")
+            if not number:
+                right = self._begin(body)
+            elif number == start:
+                right = digest  # compared with the one that was seen
+            else:
+                right = self.digest(hashes[-1], body)
+            if right != digest:
+                raise ValueError(f"line {number} breaks the chain")
+            hashes.append(digest)
+            bodies.append(body)
+        if not hashes:
+            raise ValueError("its first line is missing")
+        return tuple(hashes), bodies
+
+    def _put_back(self, how: str) -> str:
+        noun = self.form.words.noun
+        return f"{self.path}: the {noun} was put back to an earlier state ({how}); restore the newest copy"
+
+    def _changed(self, error: Exception) -> str:
+        noun = self.form.words.noun
+        return (
+            f"{self.path}: the {noun} was changed ({error}) and is refused; restore a copy, and verify it with your "
+            "anchor"
+        )
+
+
+def says_it_is(path: Path, form: Format) -> bool:
+    """Whether a file says of itself that it is of a kind; nothing else is checked."""
+    try:
+        # by SQLite: to open and close it would give up the locks that this process has on it
+        with FileStore(path, form.words).transaction(write=False) as connection:
+            return connection.execute("PRAGMA application_id").fetchone()[0] == form.application_id
+    except LedgerError:
+        return False
+
+
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def _make(connection: Connection, form: Format, rows: Sequence[Row]) -> None:
+    """Write header, schema and first lines."""
+    connection.execute(f"PRAGMA application_id={form.application_id}")
+    connection.execute(f"PRAGMA user_version={VERSION}")
+    for statement in SCHEMA.values():
+        connection.execute(statement)
+    for row in rows:
+        connection.execute(_INSERT, row)
+
+
+def _check_header(connection: Connection, form: Format) -> bool:
+    """Check that the file is of this kind, with its own table and triggers; whether it is of format 1.
+
+    Raises LedgerError for a foreign or newer file, or an older one that cannot be read; LedgerCorrupted for a damaged.
+    """
+
+    def pragma(name: str) -> object:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    noun, version = form.words.noun, pragma("user_version")
+    if pragma("application_id") != form.application_id:
+        raise LedgerError(f"this file is not a sfumato {noun}, or its header is damaged; restore it or check the path")
+    if version == _OLD and form.older is None:
+        raise LedgerError(form.earlier)
+    if version not in (_OLD, VERSION):
+        raise LedgerError(
+            f"this {noun} has format {version} and this version of sfumato reads format {VERSION}; "
+            "upgrade sfumato, or restore the file if it was damaged"
+        )
+    if pragma("encoding") != "UTF-8" or pragma("journal_mode") != "delete":
+        raise LedgerCorrupted(f"the header of the {noun} was changed; restore the file")
+    schema = SCHEMA if version == VERSION or form.older is None else form.older.schema
+    if dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()) != schema:
+        raise LedgerCorrupted(f"the tables or triggers of the {noun} were changed; restore the file")
+    return version == _OLD
+
+
+def _check_pages(connection: Connection, form: Format) -> None:
+    """Every page of the file."""
+    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if problems != [("ok",)]:
+        raise LedgerCorrupted(f"the file of the {form.words.noun} is damaged ({problems[0][0]}); restore it")
+
+
+def _check_anchor(hashes: Sequence[str], anchor: str, noun: str) -> None:
+    """Check that a chain goes on from an anchor; hashes[i] closes line i.
+
+    Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
+    """
+    match = _ANCHOR.fullmatch(anchor) if isinstance(anchor, str) else None
+    if match is None:
+        raise InvalidInput(f"an anchor is a sequence number and a hash, '17:9f86d0...'; got {str(anchor)[:80]!r}")
+    sequence = int(match[1])
+    if sequence >= len(hashes):
+        raise LedgerCorrupted(
+            f"the {noun} ends at line {len(hashes) - 1} but the anchor is of line {sequence}: "
+            "it was rolled back or cut; restore the newest copy"
+        )
+    if hashes[sequence] != match[2]:
+        raise LedgerCorrupted(
+            f"line {sequence} is not the one the anchor was taken of: this is another {noun}, or it was made anew; "
+            "restore the right copy"
+        )

@@ -1,0 +1,245 @@
+"""What the lines of a ledger mean: who it is, what was spent on whom, what was stored.
+
+Pure functions from lines to facts and from facts to the next line; nothing here touches a file. A line is its facts,
+one a row of text: no genuine fact holds a line break.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+
+from sfumato.errors import BudgetError
+from sfumato.privacy.accountant import Event, PureEvent, delta_of, event_from_text, event_to_text
+from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["Entry", "State", "advance", "named_line", "opening_line", "released_line", "spend_line"]
+
+_RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
+_MAX_BITS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger, in its currency.
+
+    A line of kind "spend" says what was paid, for whom (`unit`) and of which table; its `released` and `result_hash`
+    show whether a line "released" follows, which says that what it paid for was stored and costs nothing. A line
+    "named" gives all spends before it, that named no table, the name of theirs. `unit` is None where 0.1 wrote the
+    line; `table` is None where none was named. `time` is a label.
+    """
+
+    sequence: int
+    kind: str
+    name: str
+    plan_hash: str
+    event: Event
+    price: Fraction
+    cumulative: Fraction
+    time: str
+    released: bool
+    result_hash: str | None
+    unit: PrivacyUnit | None = None
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything a ledger says, after its chain was checked.
+
+    `unit` is whose privacy its spends protect: None until the first spend that says so. `table` is None until the
+    first spend, and after one that named none. `delta_remaining` is what mechanisms with a delta of their own may
+    still add: a ledger of another currency has none for them.
+    """
+
+    ledger_id: str
+    budget: Budget
+    currency: Currency
+    total: Fraction
+    delta_remaining: Fraction
+    unit: PrivacyUnit | None
+    table: str | None
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def spent(self) -> Fraction:
+        return self.entries[-1].cumulative if self.entries else Fraction(0)
+
+    @property
+    def remaining(self) -> Fraction:
+        return self.total - self.spent
+
+    @property
+    def spends(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.kind == "spend")
+
+    def find(self, name: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.kind == "spend" and entry.name == name), None)
+
+
+# Lines to be written ------------------------------------------------------------------------------------------------
+
+
+def opening_line(total: Budget, currency: str | None = None, table: str | None = None) -> bytes:
+    """The line that a new ledger begins with: who it is, how much it may spend, in what, and of which table.
+
+    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total. Or in
+    "rho": the largest that implies it, rounded down.
+    """
+    if not isinstance(total, Budget):
+        raise BudgetError(f"a ledger's total must be a Budget; got {type(total).__name__}")
+    amounts = {total.currency: total.total}
+    if total.kind == "approx":
+        amounts |= {Currency.EPSILON: total.parameter, Currency.RHO: total.rho}
+    kept = next((c for c in amounts if currency is None or currency == c), None)
+    if kept is None:
+        raise BudgetError(
+            f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "
+            f"(epsilon, delta); got {str(currency)[:40]!r}"
+        )
+    return _line(os.urandom(16).hex(), json.dumps(total.to_json()), kept, amounts[kept], _now(), table or "")
+
+
+def spend_line(
+    state: State, name: str, plan_hash: str, event: Event, price: Fraction, unit: PrivacyUnit, table: str | None
+) -> bytes:
+    """The line that spends a price, for a unit, of a table or of one that is not named."""
+    cumulative = state.spent + price
+    if max(cumulative.numerator.bit_length(), cumulative.denominator.bit_length()) > _MAX_BITS:
+        raise BudgetError("the sum of all prices has thousands of digits; round this price up to a decimal")
+    facts = (_next(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, _now(), 0, "")
+    return _line(*facts, _unit_to_text(unit), table or "")
+
+
+def released_line(state: State, spend: Entry, result: str) -> bytes:
+    """The line that says that what a spend paid for is stored, and its hash."""
+    paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
+    return _line(_next(state), "released", *paid, _now(), spend.sequence, result)
+
+
+def named_line(state: State, table: str) -> bytes:
+    """The line that names the table of all that was spent so far."""
+    return _line(_next(state), "named", table, _now())
+
+
+def _line(*facts: object) -> bytes:
+    return "\n".join(map(str, facts)).encode()
+
+
+def _next(state: State) -> int:
+    return len(state.entries) + 1
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _unit_to_text(unit: PrivacyUnit) -> str:
+    return json.dumps([unit.neighbours.value, unit.person, unit.rows_per_person])
+
+
+# Lines that were read -----------------------------------------------------------------------------------------------
+
+
+def advance(state: State | None, bodies: Sequence[bytes]) -> State:
+    """The state after some more lines; ValueError at the first that does not follow from those before."""
+    texts = [body.decode() for body in bodies]
+    if state is None:
+        state = _opened(texts.pop(0))
+    unit, table, spent, delta = state.unit, state.table, state.spent, state.delta_remaining
+    entries = [*state.entries]
+    lines = {e.name: e.sequence for e in entries if e.kind == "spend"} if texts else {}
+    for number, text in enumerate(texts, start=len(entries) + 1):
+        facts = text.split("\n")
+        _require(len(facts) > 1 and facts[0] == str(number), f"line {number} has another number")
+        if facts[1] == "named":
+            _require(table is None, f"line {number} names a table that has a name")
+            entry, table = _named(facts, spent), facts[2]
+            entries = [replace(e, table=table) if e.kind == "spend" else e for e in entries]
+        elif facts[1] == "released":
+            entry, about = _released(facts)
+            _require(
+                entry.cumulative == spent and 0 < lines.get(entry.name, 0) == about, f"line {number} is no release"
+            )
+            paid = entries[about - 1]
+            same = (paid.plan_hash, paid.event) == (entry.plan_hash, entry.event)
+            _require(same and not paid.released, f"line {number} releases what was not spent")
+            entries[about - 1] = replace(paid, released=True, result_hash=entry.result_hash)
+        else:
+            entry = _spend(facts)
+            spent += entry.price
+            delta -= delta_of(entry.event)
+            _require(entry.cumulative == spent <= state.total and delta >= 0, f"line {number} does not add up")
+            _require(entry.name not in lines, f"line {number} spends under a taken name")
+            fits = unit is None or (entry.unit, entry.table) == (unit, table)
+            _require(fits and table in (None, entry.table), f"line {number} is of another unit or table")
+            unit, table, lines[entry.name] = entry.unit, table or entry.table, number
+        entries.append(entry)
+    return replace(state, unit=unit, table=table, delta_remaining=delta, entries=tuple(entries))
+
+
+def _opened(text: str) -> State:
+    # 0.1 wrote no table
+    ledger_id, document, currency, total, _, *table = text.split("\n")
+    _require(len(table) <= 1, "its first line is too long")
+    budget, kept = Budget.from_json(json.loads(document)), Currency(currency)
+    return State(ledger_id, budget, kept, _rational(total), _delta_total(budget, kept), None, "".join(table) or None)
+
+
+def _spend(facts: list[str]) -> Entry:
+    # 0.1 wrote neither unit nor table
+    number, kind, name, plan_hash, event, price, cumulative, time, about, result, *whom = facts
+    _require(kind == "spend" and len(whom) in (0, 2) and (about, result) == ("0", ""), f"line {number} is no spend")
+    unit, table = (_unit_from_text(whom[0]), whom[1] or None) if whom else (None, None)
+    paid = (_event(event), _rational(price), _rational(cumulative))
+    return Entry(int(number), kind, name, plan_hash, *paid, time, False, None, unit, table)
+
+
+def _released(facts: list[str]) -> tuple[Entry, int]:
+    """The line, and the number of the spend that it is about."""
+    number, kind, name, plan_hash, event, price, cumulative, time, about, result = facts
+    _require(price == "0" and result != "", f"line {number} is no release")
+    paid = (_event(event), Fraction(0), _rational(cumulative))
+    return Entry(int(number), kind, name, plan_hash, *paid, time, True, result), int(about)
+
+
+def _named(facts: list[str], spent: Fraction) -> Entry:
+    number, kind, table, time = facts
+    _require(table != "", f"line {number} names nothing")
+    return Entry(int(number), kind, "", "", PureEvent(Fraction(0)), Fraction(0), spent, time, True, None, None, table)
+
+
+def _delta_total(budget: Budget, currency: Currency) -> Fraction:
+    """The delta that spends may add up to: a total in another currency than epsilon has used its delta already."""
+    return budget.delta or Fraction(0) if currency is Currency.EPSILON else Fraction(0)
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise ValueError(problem)
+
+
+@lru_cache(maxsize=4096)
+def _rational(text: str) -> Fraction:
+    match = _RATIONAL.fullmatch(text)
+    if match is None:
+        raise ValueError("a price is not a rational number")
+    return Fraction(int(match[1]), int(match[2] or 1))
+
+
+_event = lru_cache(maxsize=4096)(event_from_text)
+
+
+@lru_cache(maxsize=256)
+def _unit_from_text(text: str) -> PrivacyUnit:
+    neighbours, person, rows = json.loads(text)
+    unit = PrivacyUnit(neighbours, person, rows)
+    _require(_unit_to_text(unit) == text, "a privacy unit is spelt in another way")
+    return unit

@@ -1,0 +1,153 @@
+"""What a ledger says to people: what was paid, what is left, why a spend is refused. Nothing rests on it."""
+
+from __future__ import annotations
+
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from sfumato.errors import BudgetError, BudgetExceeded
+from sfumato.privacy import conversions
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, PureEvent, compose, epsilon_left
+from sfumato.privacy.budget import Budget, Currency, readable
+from sfumato.privacy.ledger.entries import Entry, State
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["UNRELEASED", "left", "mismatch", "overspent", "paid", "total", "unit", "whom"]
+
+UNRELEASED = (
+    "paid for, but no stored release is known: the process ended, or failed, between the debit and the end of writing. "
+    "Noise may have been drawn, so there is no refund. If the release is on disk after all, the same command again "
+    "reads it back, free, and marks it here"
+)
+_DISPLAY_DELTA = Fraction(1, 10**6)
+
+
+def paid(event: Event, budget: Budget) -> str:
+    """What a spend allows by itself, as an epsilon: at the ledger's delta, or at 1e-6 where the total has none."""
+    if isinstance(event, ApproxEvent):
+        return f"epsilon {_near(event.epsilon)} and delta {readable(event.delta)}"
+    if isinstance(event, PureEvent | BoundedRangeEvent):
+        return f"epsilon {_near(event.epsilon)}"
+    delta = _delta(budget)
+    return f"epsilon {_near(_epsilon_of_rho_or_mu(event, delta))} at delta {readable(delta)}"
+
+
+def left(state: State) -> str:
+    """What is left in words, and the largest budget of a plan that the ledger still takes."""
+    if not state.remaining:
+        return f"nothing is left of {total(state.budget)}"
+    if state.currency is Currency.EPSILON:
+        return f"epsilon {_below(state.remaining)} is left; a plan may cost up to {_most(state)}"
+    delta = _delta(state.budget)
+    epsilon = _epsilon_left(state.budget, state.remaining, delta, state.currency)
+    return f"epsilon {_near(epsilon)} at delta {readable(delta)} is left; a plan may cost up to {_most(state)}"
+
+
+def total(budget: Budget) -> str:
+    """The total in one short text, such as "(1, 1e-6)-DP"."""
+    return str(budget).split(";", maxsplit=1)[0]
+
+
+def unit(entry: Entry) -> str:
+    """Whose privacy an entry protects; "" where 0.1 did not say."""
+    return "" if entry.unit is None else entry.unit.describe()
+
+
+def whom(state: State) -> tuple[str, str]:
+    """Whose privacy all spends protect, and of which table, in words."""
+    if state.unit is not None:
+        protects = f"{_spelt(state.unit)}, fixed by the first spend"
+    else:
+        protects = "not recorded by 0.1; fixed by the next spend" if state.entries else "fixed by the first spend"
+    if state.table is not None:
+        return protects, repr(state.table)
+    return protects, "no name was given" if state.unit is not None else "fixed by the next spend"
+
+
+def mismatch(state: State, given: PrivacyUnit, table: str | None) -> str | None:
+    """Why a spend for that unit and table is refused, and what to do; None where it is not."""
+    if state.unit is not None and state.unit != given:
+        return (
+            f"this ledger adds up what is spent on {_spelt(state.unit)}, as its first spend said; this one protects "
+            f"{_spelt(given)}, and prices of different units do not add up. Nothing was spent. Plan with the ledger's "
+            "unit (neighbours=, person=, rows_per_person=), or keep a ledger of its own for the other unit"
+        )
+    if (state.unit is None and state.table is None) or state.table == table:
+        return None
+    if state.table is None:
+        return (
+            f"this ledger was first used without the name of a table; this spend names {table!r}. Nothing was spent. "
+            f"If all that it paid for was {table!r}, say so once: sfumato ledger name LEDGER {table!r}, or "
+            f"ledger.name({table!r}). If it is the ledger of another table, pay from the one of {table!r}"
+        )
+    says = "this spend names no table" if table is None else f"this spend names {table!r}"
+    return (
+        f"this is the ledger of the table {state.table!r}; {says}. Nothing was spent. If it looks at the same table, "
+        f"say table={state.table!r} (--table, or table under [data] in a spec); if not, pay from that table's own "
+        "ledger: what is spent elsewhere would be missing there"
+    )
+
+
+def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded:
+    """The refusal of a price above what is left."""
+    share = f" ({_near(100 * requested / state.total)} % of the total)"
+    text = (
+        f"requested {readable(requested)} of {state.currency}{share}, remaining {readable(state.remaining)}, "
+        f"difference {readable(requested - state.remaining)}; nothing was spent. In words: {left(state)}; this needs "
+        f"{paid(event, state.budget)}. "
+    )
+    if state.remaining:
+        text += "Plan with a smaller budget"
+    else:
+        text += (
+            "What was released before stays free to read; for more about this table its custodian must grant a "
+            "further total, and what all its ledgers grant adds up"
+        )
+    return BudgetExceeded(text, requested, state.remaining)
+
+
+def _spelt(unit: PrivacyUnit) -> str:
+    return f"{unit.describe()} ({unit.neighbours.value})"
+
+
+def _most(state: State) -> str:
+    """The largest budget, as it is written, whose plan the ledger still takes."""
+    match state.currency:
+        case Currency.EPSILON:
+            return f"sf.pure({_below(state.remaining)!r})"
+        case Currency.RHO:
+            return f"sf.zcdp({_below(state.remaining)!r})"
+        case Currency.MU_SQUARED if state.budget.delta is not None:
+            epsilon = _epsilon_left(state.budget, state.remaining, state.budget.delta, state.currency)
+            return f"sf.approx({_below(epsilon)!r}, {readable(state.budget.delta)!r})"
+        case Currency.MU_SQUARED:
+            return f"sf.gdp({_below(conversions.sqrt_down(state.remaining))!r})"
+
+
+def _delta(budget: Budget) -> Fraction:
+    return budget.delta or _DISPLAY_DELTA
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_left(budget: Budget, amount: Fraction, delta: Fraction, currency: Currency) -> Fraction:
+    return epsilon_left(budget, amount, delta, currency)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_of_rho_or_mu(event: Event, delta: Fraction) -> Fraction:
+    try:
+        return conversions.epsilon_of_mu(conversions.sqrt_up(compose([event], Currency.MU_SQUARED)), delta)
+    except BudgetError:  # known to be zCDP and nothing more
+        return conversions.epsilon_of_rho(compose([event], Currency.RHO), delta)
+
+
+def _near(value: Fraction) -> str:
+    """Four digits."""
+    return f"{float(value):.4g}"
+
+
+def _below(value: Fraction) -> str:
+    """Four digits, rounded down, so that what is advised fits."""
+    down = Context(prec=4, rounding=ROUND_FLOOR, Emin=-(10**6), Emax=10**6)
+    return str(down.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(down))
