@@ -44,13 +44,38 @@ ROWS = [
 ]
 # class C: tables that cannot be loaded, in pairs of neighbours, each with a record that must not be quoted
 BROKEN = [
-    ("t.csv", f"x,y,who\n1,a,p\n2,{SECRET}\x00,q\n", f"x,y,who\n2,{SECRET}\x00,q\n"),
     ("t.csv", f'x,y,who\n1,a,p\n2,"{SECRET},q\n', f'x,y,who\n2,"{SECRET},q\n'),
-    ("t.csv", f"x,y,who\n1,a,p\n2,a,q,{SECRET}\n", f"x,y,who\n2,a,q,{SECRET}\n"),
-    ("t.csv", f"x,y,who\n1,a,p\n2,{SECRET}\xe9,q\n", f"x,y,who\n2,{SECRET}\xe9,q\n"),
+    ("t.csv", f'x,y,who\n1,a,p\n2,"{SECRET}\n7,"q,r\n', f'x,y,who\n2,"{SECRET}\n7,"q,r\n'),
     ("t.csv", f"{SECRET},y,who\n1,a,p\n", f"{SECRET},y,who\n"),
     ("t.json", f'[{{"x":1,"y":"a","who":"p"}},{{"x":{SECRET}', f'[{{"x":{SECRET}'),
-    ("t.json", f'[{{"x":1,"y":["{SECRET}"],"who":"p"}}]', f'[{{"x":1,"y":["{SECRET}"],"who":2}}]'),
+]
+# class T as well, bytes that stand in no text: each of these records is added to a table of its kind
+RAW = [
+    *(
+        "2,a\x00,p1",
+        "2,a,p1,5",
+        "2",
+        f"{SECRET}",
+        '2,a"b,p2',
+        '2,"a"b,p1',
+        "2,\xe9,p1",
+        "2,a,\xff",
+        "2,a\r,p3",
+        '"2","a"',
+    ),
+    *(f"{SECRET}," * 200, "#", "\xef\xbb\xbf2,b,p1", "\x00", "2,a,\x00p1"),
+]
+OBJECTS = [
+    *(
+        '{"x":1,"y":["a"],"who":"p1"}',
+        '{"x":{},"who":[2]}',
+        "null",
+        "5",
+        '{"x":01}',
+        '{"x":2,"y":"\xe9"}',
+        '{"x":"\x00"}',
+    ),
+    *(f'{{"{SECRET}":1}}', '{"x":2,"x":3}', '{"x":NaN,"y":"\\ud800"}', '{"x" 2}', "[[2],{}]", '{"who":"p1","y":"a"}'),
 ]
 
 
@@ -74,6 +99,14 @@ def cases() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         text = row.encode("utf-8").decode("latin-1")
         add(("mixed", "dropping", "persons")[number % 3], "t.csv", BASE, f"{BASE}{text}\n")
     add("persons", "t.csv", BASE, BASE + "".join(f"{i % 12},a,one\n" for i in range(30)))
+    for number, row in enumerate(RAW):
+        add(("mixed", "dropping", "persons")[number % 3], "t.csv", BASE, f"{BASE}{row}\n")
+    held = '{"x":3,"y":"b","who":"p2"}'
+    for number, record in enumerate(OBJECTS):
+        plan = ("mixed", "dropping", "persons")[number % 3]
+        add(plan, "t.json", f"[{held}]", f"[{held},{record}]")
+        add(plan, "t.ndjson", f"{held}\n", f"{record}\n{held}\n")
+    add("persons", "t.ndjson", held, f'{held}\n{{"x":"2\n')
     for file, one, other in BROKEN:
         add("persons", file, one, other)
     return left, right

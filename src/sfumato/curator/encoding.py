@@ -3,7 +3,9 @@
 Every rule is total: whatever a field holds, its row gets a cell or is dropped as declared, and nothing
 is raised or reported about it. What a field means does not depend on where it is stored:
 
-* Missing is NULL, an empty text and, for numbers, whatever is no number (NaN, "NULL", "abc").
+* Missing is NULL, an empty text, NaN stored as a number and, for numbers, whatever is no number ("NULL", "abc").
+* What cannot be read (bytes that are no UTF-8, a nested value, every field of a row with a field too many) is a text
+  that is no number and no code: missing for numbers, outside for others. It names no person and is no key.
 * A number is a number column's value, or a text that writes one in ASCII digits with an optional sign,
   point and exponent (or inf), blanks around it allowed, and no separators. It is read as the nearest
   double; 32-bit floats and decimals by their decimal text, so 0.1 is 0.1 everywhere.
@@ -14,6 +16,7 @@ is raised or reported about it. What a field means does not depend on where it i
 * `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
   written with zero decimals is that whole number ("1.0" is code 1). Other columns are read by their text.
 * `Hierarchy`: its finest codes, as categories are.
+* Persons and keys are told apart by their text; the text of a number is that of its value, so 1 and 1.0 are one name.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
 """
 
@@ -27,6 +30,7 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierar
 from sfumato.errors import DomainError, SourceError
 
 __all__ = [
+    "UNREADABLE",
     "Column",
     "Statement",
     "check_declared",
@@ -42,13 +46,19 @@ __all__ = [
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""
 
+UNREADABLE = "\uffff"
+"""Stands for what cannot be read as a text. It is no character, so no code, number or name can be called that."""
+
 _FAMILIES = (
     {"VARCHAR": "text", '"NULL"': "text", "BOOLEAN": "boolean", "FLOAT": "float", "DOUBLE": "double"}
     | dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "whole")
     | dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "whole")
     | dict.fromkeys(("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT"), "exact")
-    | dict.fromkeys(("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID"), "label")
+    | dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID"), "label")
 )
+# Years whose timestamps DuckDB can write. TIME is no label: one beyond a day, as arrow lets through, ends the database.
+_YEARS = {"TIMESTAMP_NS": ("1678", "2262")}
+_ALL_YEARS = ("0001", "10000")
 _NUMBERS = {"text", "whole", "exact", "decimal", "float", "double"}
 _FALSE = ("0", "f", "false", "n", "no")
 _TRUE = ("1", "t", "true", "y", "yes")
@@ -80,7 +90,15 @@ class Column:
         if self.family in ("float", "double"):
             whole = f"CASE WHEN {field} = trunc({field}) THEN CAST(TRY_CAST({field} AS HUGEINT) AS VARCHAR) END"
             return f"CASE WHEN NOT isnan({field}) THEN coalesce({whole}, {as_text}) END"
+        if self.type.startswith("TIMESTAMP"):
+            first, end = (f"CAST('{y}-01-01' AS {self.type})" for y in _YEARS.get(self.type, _ALL_YEARS))
+            other = f"CASE WHEN {field} IS NOT NULL THEN {literal(UNREADABLE)} END"
+            return f"CASE WHEN {field} >= {first} AND {field} < {end} THEN {as_text} ELSE {other} END"
         return as_text
+
+    def name(self, field: str) -> str:
+        """The field as the text that tells persons or keys apart, NULL where it is missing or cannot be read."""
+        return f"NULLIF({self.text(field)}, {literal(UNREADABLE)})"
 
     def number(self, field: str) -> str:
         """The field as a DOUBLE, NULL where there is no number."""
@@ -148,7 +166,7 @@ def encode(
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
-        fields.append(f"{columns[person].text('r')} AS person")
+        fields.append(f"{columns[person].name('r')} AS person")
         cells.append("person")
     kept = ", ".join(f"a{i}" for i in range(len(domain.attributes)))
     query = f"SELECT {', '.join(raw)} FROM {source}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.curator.elements import texts
 from sfumato.curator.encoding import Column, check_type, truncation
-from sfumato.curator.readers import Opened, attempt, open_table
+from sfumato.curator.readers import Opened, attempt, open_arrays, open_table
 from sfumato.errors import InvalidInput, SourceError
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
@@ -20,14 +22,17 @@ from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
 __all__ = ["KeyCounts", "KeyTable", "open_keys"]
 
 _MAX_RECORDS = 2**53
+_COUNTS = "counts\0"  # no name that a column of keys can have
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KeyCounts:
-    """Records by their keys: one whole number or text per record, or per key with `counts` (whole, not negative).
+    """Records by their keys: one key per record, or per distinct key with `counts` (whole, not negative).
 
-    Keys may repeat; their counts add up. Copied. Raises InvalidInput for other shapes and kinds and for totals from
-    2^53; no message and no repr shows a key or a count.
+    Keys are a list, array or column. Each is read by itself, by the rules for the fields of a table: 7, "7" and 7.0 are
+    one key, and what is no key (None, NaN, a list, a number too large) is a record that is not counted. Keys may
+    repeat; their counts add up. Copied. Raises InvalidInput for what is no list, for other counts and for totals from
+    2^53; never for what a key is. No message and no repr shows a key or a count.
     """
 
     keys: NDArray[Any] = field(repr=False)
@@ -36,14 +41,7 @@ class KeyCounts:
     def __init__(self, keys: ArrayLike, counts: ArrayLike | None = None) -> None:
         if isinstance(keys, np.ma.MaskedArray) or isinstance(counts, np.ma.MaskedArray):
             raise InvalidInput("keys and counts are plain arrays; leave masked entries out first")
-        try:
-            given = np.array(keys)
-            if given.dtype.kind not in "iuUO":
-                given = np.array(keys, dtype=object)
-        except (OverflowError, ValueError):  # ragged, or beyond any integer type
-            given = np.asarray(None)
-        if given.ndim != 1 or (given.dtype.kind == "O" and given.size and not any(isinstance(k, str) for k in given)):
-            raise InvalidInput("keys are a one-dimensional array of whole numbers, or of texts; convert others first")
+        given = _listed(keys)
         object.__setattr__(self, "keys", given)
         object.__setattr__(self, "counts", _whole(counts, len(given)))
         for array in (self.keys, self.counts):
@@ -51,6 +49,22 @@ class KeyCounts:
 
     def __repr__(self) -> str:
         return "KeyCounts(...)"
+
+
+def _listed(keys: Any) -> NDArray[Any]:
+    """Whole numbers as numpy holds them, or the text of every element; numpy never chooses a type for the elements."""
+    if isinstance(keys, np.ndarray) and keys.ndim != 1:
+        raise InvalidInput("keys are a list or a one-dimensional array, one key per record")
+    if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
+        return np.array(keys, dtype=keys.dtype.newbyteorder("="))
+    if isinstance(keys, (str, bytes, Mapping)) or not isinstance(keys, Iterable):
+        raise InvalidInput("keys are a list or a one-dimensional array, one key per record")
+    # columns of arrow give wrapped scalars one by one
+    whole: Any = keys
+    elements = whole.to_pylist() if hasattr(whole, "to_pylist") else list(keys)
+    if elements and all(type(k) is int and 0 <= k < UNIVERSE for k in elements):
+        return np.array(elements, dtype=np.int64)
+    return texts(elements)
 
 
 def _whole(counts: ArrayLike | None, size: int) -> NDArray[np.int64]:
@@ -116,25 +130,28 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
 
     Guarantee: what a record counts for depends on that record alone, or on those of its person alone.
 
-    Raises InvalidInput for what is no source of such keys, SourceError for a table that cannot be loaded; messages
+    Raises InvalidInput for what is no source of keys, SourceError for a table that cannot be loaded; messages
     name columns and files, never a key.
     """
     if isinstance(source, KeyCounts):
         if unit.person is not None:
             raise InvalidInput(f"key counts have no column {unit.person!r}; give a table, or count persons beforehand")
-        elements, found = keys.elements(source.keys)
-        return KeyTable.of(elements, source.counts[found])
-    opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
+        if keys.kind == "integer" and source.keys.dtype.kind != "O":
+            elements, found = keys.elements(source.keys)
+            return KeyTable.of(elements, source.counts[found])
+        opened, records = open_arrays("the list of keys", {keys.column: source.keys, _COUNTS: source.counts}), _COUNTS
+    else:
+        opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
+        records = None
     try:
         column = opened.columns[keys.column]
         readable = {"text", "whole", "exact", "decimal", "float", "double"}
         if column.family not in (readable if keys.kind == "integer" else readable | {"boolean", "label"}):
             kind = column.type.partition("(")[0].removesuffix("[]")
             raise SourceError(f"column {keys.column!r} is of type {kind}, which holds no keys; convert the column")
-        grouped = _grouped(opened, column, keys.kind, unit)
+        grouped = _grouped(opened, column, keys.kind, unit, records)
         message = (
-            f"{opened.label} could not be read for its column {keys.column!r}: "
-            "it is damaged, a row does not fit the header, or memory or disk ran out"
+            f"{opened.label} could not be read for its column {keys.column!r}: it is damaged, or memory or disk ran out"
         )
         fetched = attempt(message, lambda: opened.session.connection.execute(grouped).fetchnumpy())
         return attempt(message, lambda: _counted(fetched, keys))
@@ -142,22 +159,24 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         opened.session.close()
 
 
-def _grouped(opened: Opened, column: Column, kind: str, unit: PrivacyUnit) -> str:
-    """SQL of every key that is counted and its number of records."""
+def _grouped(opened: Opened, column: Column, kind: str, unit: PrivacyUnit, records: str | None) -> str:
+    """SQL of every key that is counted and its number of records: of rows, or as the column `records` says."""
     if unit.person is None:
-        kept = f"SELECT {_key(column, kind)} AS k FROM (SELECT {column.sql} AS r FROM {opened.sql})"
-        return f"SELECT k, count(*) AS n FROM ({kept}) WHERE k IS NOT NULL GROUP BY k"
+        size = "1" if records is None else opened.columns[records].sql
+        kept = f"SELECT {_key(column, kind)} AS k, n FROM (SELECT {column.sql} AS r, {size} AS n FROM {opened.sql})"
+        size = "count(*)" if records is None else "CAST(sum(n) AS BIGINT)"
+        return f"SELECT k, {size} AS n FROM ({kept}) WHERE k IS NOT NULL GROUP BY k"
     who = opened.columns[unit.person]
     check_type(unit.person, None, who)
     raw = f"SELECT {column.sql} AS r, {who.sql} AS p FROM {opened.sql}"
-    named = f"SELECT {_key(column, kind)} AS k, {who.text('p')} AS person FROM ({raw})"
+    named = f"SELECT {_key(column, kind)} AS k, {who.name('p')} AS person FROM ({raw})"
     kept = f"SELECT k FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL{truncation('k', unit.rows_per_person)}"
     return f"SELECT k, count(*) AS n FROM ({kept}) GROUP BY k"
 
 
 def _key(column: Column, kind: str) -> str:
     """SQL of a record's key, NULL where it is not counted."""
-    text = column.text("r")
+    text = column.name("r")
     if kind == "text":
         return f"CASE WHEN strlen({text}) BETWEEN 1 AND {MAX_TEXT} THEN {text} END"
     # a number is read from its text: doubles would merge keys above 2^53, and casts round fractions

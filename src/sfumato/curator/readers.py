@@ -1,15 +1,13 @@
 """How each kind of table is opened in DuckDB.
 
-Text files are read with every field as text, so that no type is guessed from the data. DuckDB runs
-walled in: no extensions, no network, no file but the one that was named. Its own error texts quote the
-table, so none of them is passed on.
+Nothing is guessed from the data: text files and frames without types of their own are read with every field as text,
+and a record that is not well formed is mended by itself (csvfile.py, jsonfile.py, elements.py). DuckDB runs walled in:
+no extensions, no network, no file but the one that was named and its mended copy. Its own error texts quote the table,
+so none of them is passed on.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import os
 import shutil
 import stat
@@ -21,13 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sfumato.curator.encoding import Column, identifier, literal
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.curator import csvfile, jsonfile
+from sfumato.curator.elements import plain_column
+from sfumato.curator.encoding import UNREADABLE, Column, identifier, literal
 from sfumato.errors import InvalidInput, SourceError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MAX_ROWS", "Opened", "Session", "attempt", "open_table"]
+__all__ = ["MAX_ROWS", "Opened", "Session", "attempt", "open_arrays", "open_table"]
 
 T = TypeVar("T")
 
@@ -38,8 +41,6 @@ _ALLOWED = (
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
 MAX_BYTES = 2**40
-_BLOCK_BYTES = 2**22
-_HEADER_BYTES = 2**20
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -47,24 +48,38 @@ _SETTINGS = {
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
     "preserve_insertion_order": "false",
-    # A pandas column of objects is text, whatever its first thousand rows happen to hold.
+    # A column of objects is text, whatever its first thousand rows happen to hold.
     "pandas_analyze_sample": "0",
 }
+# What the optimizer may do; the rest is switched off. Much of it rests on statistics of the whole table, and those of a
+# Parquet file leave NaN out: what became of a NaN would hang on the other records.
+_OPTIMIZERS = ("expression_rewriter", "common_subexpressions", "unused_columns", "column_lifetime")
+# A mended record is at most eight times as long: every field quoted, every quote doubled.
+_CSV = (
+    f"auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false, "
+    f"max_line_size = {8 * csvfile.MAX_RECORD}, buffer_size = {16 * csvfile.MAX_RECORD}"
+)
 
 
 class Session:
     """A private DuckDB in memory that may read the given files and write only to a folder of its own."""
 
     connection: DuckDBPyConnection
+    copy: str
+    """Where a copy of a text file may be written; gone when the session is closed."""
 
     def __init__(self, files: Sequence[str] = ()) -> None:
         import duckdb  # noqa: PLC0415
 
         folder = tempfile.mkdtemp(prefix="sfumato-")
+        self.copy = f"{folder}/copy"
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{folder}/spill"})
         self.close = weakref.finalize(self, _clean_up, self.connection, folder)
         self.connection.execute("SET enable_progress_bar = false")
-        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
+        known = self.rows("SELECT name FROM duckdb_optimizers()")
+        off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
+        self.connection.execute(f"SET disabled_optimizers = {literal(off)}")
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, [*files, self.copy]))}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
 
@@ -115,8 +130,10 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
     elif isinstance(source, (str, Path)) and Path(source).suffix.lower() in _OPENERS:
         opener = _OPENERS[Path(source).suffix.lower()]
         opened = _open_file(str(source), lambda s, p: opener(s, p, needed))
-    elif not isinstance(source, (str, Path)) and (_is_pandas(source) or hasattr(source, "__arrow_c_stream__")):
-        opened = _keep(Session(), lambda s: _open_frame(s, source, needed))
+    elif _is_pandas(source):
+        opened = _keep(Session(), lambda s: _open_pandas(s, source, needed))
+    elif hasattr(source, "__arrow_c_stream__"):
+        opened = _keep(Session(), lambda s: _open_stream(s, source))
     else:
         shown = repr(str(source)) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
         raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
@@ -136,7 +153,8 @@ def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequ
     status = attempt(f"{path!r} cannot be found or read", lambda: os.stat(path))
     if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path!r} is not a regular file; folders, pipes and devices are not read")
-    if status.st_size == 0:
+    # of newline-delimited JSON no lines are no records; any other table has at least a beginning
+    if status.st_size == 0 and not path.lower().endswith((".ndjson", ".jsonl")):
         raise SourceError(f"{path!r} is empty; a table without rows still has a header")
     _check_extent(path, status.st_size, 0)
     whole = os.path.abspath(path)
@@ -157,72 +175,43 @@ def _check_extent(path: str, size: int, rows: int) -> None:
         raise SourceError(f"{os.path.basename(path)} holds more than {MAX_BYTES:,} bytes or {MAX_ROWS:,} rows")
 
 
-def _scan_text(path: str, *, quotes: bool) -> str:
-    """Read a text file through once: it must be UTF-8 without NUL, its quotes in pairs. Returns its beginning."""
-    label = os.path.basename(path)
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    beginning = ""
-    odd = False
-    with open(path, "rb") as handle:
-        while block := handle.read(_BLOCK_BYTES):
-            text = attempt(f"{label} is not UTF-8; save it in that encoding", lambda b=block: decoder.decode(b))
-            if b"\0" in block:
-                raise SourceError(f"{label} holds NUL bytes; it is not a text file")
-            odd ^= block.count(b'"') % 2 == 1
-            beginning = beginning or text
-    attempt(f"{label} is not UTF-8; save it in that encoding", lambda: decoder.decode(b"", final=True))
-    if quotes and odd:
-        raise SourceError(f'{label} has an unbalanced quote (") somewhere')
-    return beginning.removeprefix("\ufeff")
-
-
 def _open_csv(session: Session, path: str, needed: Sequence[str]) -> Opened:
-    # RFC 4180 with a header line. The delimiter is the first with which the header has every needed column.
     label = os.path.basename(path)
-    beginning = _scan_text(path, quotes=True)[:_HEADER_BYTES]
-    headers = {d: _header(beginning, d) for d in (",", ";", "\t", "|")}
-    delimiter = min(headers, key=lambda d: sum(n not in headers[d] for n in needed))
-    names = headers[delimiter]
+    found = attempt(f"{label} cannot be read", lambda: csvfile.layout(path, needed))
     for name in needed:
-        if names.count(name) > 1:
+        if found.names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
-        if name not in names:
+        if name not in found.names:
             raise _lacks(label, name)
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-    options = "header = true, auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false"
-    dialect = f"delim = {literal(delimiter)}, quote = '\"', escape = '\"'"
-    sql = f"read_csv({literal(path)}, {options}, {dialect}, columns = {{{columns}}})"
-    return Opened(session, label, sql, {name: Column(f"c{i}", "VARCHAR") for i, name in enumerate(names)})
-
-
-def _header(beginning: str, delimiter: str) -> list[str]:
-    try:
-        return next(csv.reader(io.StringIO(beginning, newline=""), delimiter=delimiter, strict=True), [])
-    except csv.Error:
-        return []
+    plain = attempt(f"{label} cannot be read", lambda: csvfile.readable(path, session.copy, found))
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
+    dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
+    sql = f"read_csv({literal(plain)}, {dialect}, columns = {{{columns}}}, {_CSV})"
+    return Opened(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in needed})
 
 
 def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
-    """An array of objects, or objects one after another."""
+    """Records on lines of their own, or, in a file called .json, an array of objects or objects one after another."""
     label = os.path.basename(path)
-    first = _scan_text(path, quotes=False).lstrip()[:1]
-    if first not in ("[", "{"):
-        raise SourceError(f"{label} is neither a JSON array of objects nor objects one after another")
-    layout = "array" if first == "[" else "unstructured"
-    sql = f"read_json_objects({literal(path)}, format = '{layout}')"
-    pointers = {name: literal("/" + name.replace("~", "~0").replace("/", "~1")) for name in needed}
-    nested = " OR ".join(f"json_type(json, {p}) IN ('ARRAY', 'OBJECT')" for p in pointers.values())
-    present = ", ".join(f"count(json_type(json, {p}))" for p in pointers.values())
-    query = f"SELECT count(*), count(*) FILTER (json_type(json) <> 'OBJECT' OR {nested}), {present} FROM {sql}"
-    (rows, odd, *counts), *_ = attempt(f"{label} is not valid JSON", lambda: session.rows(query))
-    if odd:
-        raise SourceError(
-            f"{label} is no table: its records must be objects, their fields texts, numbers or true/false"
-        )
-    for name, count in zip(needed, counts, strict=True):
-        if rows and not count:
-            raise _lacks(label, name)
-    return Opened(session, label, sql, {name: Column(f"(json ->> {p})", "VARCHAR") for name, p in pointers.items()})
+    by_line = not path.lower().endswith(".json")
+    plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
+    dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
+    lines = f"read_csv({literal(plain)}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
+    sql = f"(SELECT TRY_CAST(line AS JSON) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
+    unreadable = literal(UNREADABLE)
+    columns: dict[str, Column] = {}
+    for name in needed:
+        pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+        kind, text = f"json_type(record, {pointer})", f"(record ->> {pointer})"
+        # equal numbers have one text, NaN none; digits beyond a double's stay as they are
+        number = f"TRY_CAST({text} AS DOUBLE)"
+        whole = f"CASE WHEN {number} = trunc({number}) AND abs({number}) < {2**53} THEN CAST({number} AS BIGINT) END"
+        double = f"CASE WHEN NOT isnan({number}) THEN coalesce(CAST({whole} AS VARCHAR), {text}) END"
+        # a field that is not there is missing; a record that is no object has no field that could be read
+        field = f"WHEN 'DOUBLE' THEN {double} WHEN 'ARRAY' THEN {unreadable} WHEN 'OBJECT' THEN {unreadable}"
+        field = f"CASE {kind} {field} ELSE {text} END"
+        columns[name] = Column(f"(CASE json_type(record) WHEN 'OBJECT' THEN {field} ELSE {unreadable} END)", "VARCHAR")
+    return Opened(session, label, sql, columns)
 
 
 def _open_parquet(session: Session, path: str, needed: Sequence[str]) -> Opened:
@@ -254,32 +243,76 @@ def _open_database(session: Session, path: str, table: str) -> Opened:
     attempt(message, lambda: session.rows(f"ATTACH {literal(path)} AS source (READ_ONLY)"))
     sql = "source." + ".".join(map(identifier, table.split(".") if "." in table else ("main", table)))
     message = f"{os.path.basename(path)} has no table {table!r} that can be read by itself"
-    return Opened(session, label, sql, attempt(message, lambda: session.columns(sql)))
+    return Opened(session, label, sql, _own_texts(attempt(message, lambda: session.columns(sql))))
 
 
 def _is_pandas(source: object) -> bool:
     return any(c.__name__ == "DataFrame" and c.__module__.split(".")[0] == "pandas" for c in type(source).__mro__)
 
 
-def _open_frame(session: Session, source: Any, needed: Sequence[str]) -> Opened:
+def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened:
+    """Its columns hold what they hold, whatever pandas says of them: see `elements`."""
+    label = "the pandas table"
+    names = [name if isinstance(name, str) else "" for name in source.columns]
+    columns = {name: Column("NULL", "") for name in names if name}
+    held: dict[str, tuple[NDArray[Any], NDArray[np.bool_] | None]] = {}
+    for name in needed:
+        if names.count(name) > 1:
+            raise SourceError(f"{label} has more than one column called {name!r}")
+        if name not in names:
+            raise _lacks(label, name)
+        message = f"{label} cannot be read for its column {name!r}"
+        held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)]))
+    return Opened(session, label, "source", columns | _register(session, held))
+
+
+def open_arrays(label: str, columns: Mapping[str, NDArray[Any]]) -> Opened:
+    """A table of arrays of numbers, or of objects that are texts or None."""
+    held = {name: (values, None) for name, values in columns.items()}
+    return _keep(Session(), lambda s: Opened(s, label, "source", _register(s, held)))
+
+
+def _register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]) -> dict[str, Column]:
+    """Columns of numbers or texts, the latter of objects, and which of them are missing besides."""
+    arrays: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Column] = {}
+    for i, (name, (values, missing)) in enumerate(held.items()):
+        # under names of our own: DuckDB renames columns that differ in capitals alone
+        arrays[f"c{i}"] = values
+        kind = {"O": "VARCHAR", "f": "FLOAT" if values.itemsize == 4 else "DOUBLE"}.get(values.dtype.kind, "BIGINT")
+        columns[name] = Column(f"c{i}", kind)
+        if missing is not None:
+            arrays[f"m{i}"] = missing
+            columns[name] = Column(f"(CASE WHEN NOT m{i} THEN c{i} END)", kind)
+    if arrays:
+        session.connection.register("source", arrays)
+    return columns
+
+
+def _open_stream(session: Session, source: Any) -> Opened:
     package = type(source).__module__.split(".")[0].lstrip("_")
     label = f"the {package} table"
     message = f"{label} cannot be read: a column has a type that DuckDB does not know; select the columns declared"
 
     def register() -> dict[str, Column]:
-        if not _is_pandas(source):
-            # The bare stream: it can be read only once, and DuckDB needs no other package to read it.
-            session.connection.register("source", source.__arrow_c_stream__())
-            return session.columns("source")
-        session.connection.register("source", source)
-        # By position: DuckDB renames columns that differ in capitals alone.
-        names = [name if isinstance(name, str) else "" for name in source.columns]
-        for name in needed:
-            if names.count(name) > 1:
-                raise SourceError(f"{label} has more than one column called {name!r}")
-        return dict(zip(names, session.columns("source").values(), strict=True))
+        # The bare stream: it can be read only once, and DuckDB needs no other package to read it.
+        session.connection.register("source", source.__arrow_c_stream__())
+        return session.columns("source")
 
-    return Opened(session, label, "source", attempt(message, register))
+    columns = attempt(message, register)
+    # texts of polars and DuckDB are UTF-8, and a collation does not come along
+    return Opened(session, label, "source", columns if package in ("polars", "duckdb") else _own_texts(columns))
+
+
+def _own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Columns of texts compared by their bytes, whatever their collation, and read also where they are no UTF-8."""
+    found = dict(columns)
+    for name, column in columns.items():
+        if column.type == "VARCHAR":
+            # a bare arrow array may hold any bytes; under a collation "a" and "A" would be one key or person
+            other = f"CASE WHEN {column.sql} IS NOT NULL THEN {literal(UNREADABLE)} END"
+            found[name] = Column(f"coalesce(TRY(decode(encode({column.sql}))), {other})", "VARCHAR")
+    return found
 
 
 _OPENERS: dict[str, Callable[[Session, str, Sequence[str]], Opened]] = {

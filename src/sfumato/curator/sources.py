@@ -85,7 +85,7 @@ def open_source(source: object, domain: Domain, *, person: str | None = None, ro
         statements = encode(domain, opened.columns, opened.sql, person, rows_per_person)
         message = (
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
-            "it is damaged, a row does not fit the header, or memory or disk ran out"
+            "it is damaged, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
         return _collect(opened, domain)

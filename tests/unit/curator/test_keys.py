@@ -64,7 +64,7 @@ def test_texts_are_taken_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "counts"),
-    [(5, None), ([[1]], None), ([1.5], None), ([None], None), ([2**70], None), ([True], None), (b"x", None)]
+    [(5, None), (None, None), (np.array([[1]]), None), ("7", None), (b"x", None), ({1: 2}, None)]
     + [([1, 2], c) for c in ([1], [1, -1], [1, 0.5], [1, np.nan], ["a", "b"], [2**52, 2**52], [1, 2**80])]
     + [(np.ma.masked_array([1, 2], [0, 1]), None), ([1, 2], np.ma.masked_array([1, 2], [0, 1]))],
 )
@@ -74,17 +74,61 @@ def test_what_is_no_source_is_refused(keys: Any, counts: Any) -> None:
     assert not any(t in str(failure.value) for t in ("0.5", "4503599627370496", "-1"))
 
 
+def test_a_key_is_read_by_itself() -> None:
+    """The breach: numpy took 1,000 numbers for texts because of one, so one record added 1,001 to the counts.
+
+    Mutants: one type for the whole list; a list refused for one of its elements.
+    """
+    numbers = list(range(1000))
+    odd: list[Any] = ["zz", None, 1.5, 2**70, True, [1], b"1", float("nan"), -1, "", "\ud800", object()]
+    for keys, counts in ((NUMBERS, False), (TEXTS, True)):
+        plain = counted(sf.KeyCounts(numbers), keys)
+        assert sum(plain.values()) == 1000
+        for element in odd:
+            found = counted(sf.KeyCounts([*numbers, element]), keys)
+            moved = {k: found.get(k, 0) - plain.get(k, 0) for k in {*found, *plain}}
+            # texts of numbers, and of true, are texts
+            alone = counts and isinstance(element, (str, bool, int, float)) and element not in ("", "\ud800")
+            assert sum(map(abs, moved.values())) == (alone and element == element), element
+    assert counted(sf.KeyCounts([7, "7", 7.0, np.int8(7), " +7.0 "])) == {7: 5}
+    assert len(counted(sf.KeyCounts([7, "7", 7.0, np.int8(7)]), TEXTS)) == 1
+    assert counted(sf.KeyCounts(np.array(["7", "zz"]))) == counted(sf.KeyCounts(["7", "zz"])) == {7: 1}
+
+
+def test_columns_of_frames_are_lists_too() -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    big = [2**59 + 1, None, 2**59 + 1]
+    for column in (pd.Series(big, dtype="Int64"), pl.Series(big), pa.array(big), pa.chunked_array([big])):
+        assert counted(sf.KeyCounts(column)) == {2**59 + 1: 2}
+
+
+def test_texts_under_a_collation_are_told_apart(tmp_path: Path) -> None:
+    """Mutant: keys grouped as the database compares them, where "a" is "A": one record then renames the others."""
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "f.db")) as connection:
+        connection.execute("CREATE TABLE t (id VARCHAR COLLATE nocase, who VARCHAR COLLATE nocase)")
+        connection.execute("INSERT INTO t VALUES ('a', 'p'), ('a', 'P'), ('A', 'p'), ('b', 'p')")
+    url = f"duckdb:///{tmp_path}/f.db?table=t"
+    expected = counted(sf.KeyCounts(["a", "a", "A", "b"]), TEXTS)
+    assert sorted(expected.values()) == [1, 1, 2]
+    assert counted(url, TEXTS) == expected
+    assert sum(counted(url, TEXTS, PrivacyUnit(sf.Neighbours.ADD_REMOVE, "who", 1)).values()) == 2
+
+
 def test_other_columns_and_sources_are_refused(tmp_path: Path) -> None:
     import pandas as pd
+    import pyarrow as pa
 
     with pytest.raises(sf.InvalidInput, match="not a source"):
         open_keys([1, 2], NUMBERS, RECORDS)
-    with pytest.raises(sf.InvalidInput):
-        open_keys(sf.KeyCounts(["a"]), NUMBERS, RECORDS)
     with pytest.raises(sf.SourceError, match="no column"):
         open_keys(pd.DataFrame({"key": [1]}), NUMBERS, RECORDS)
     with pytest.raises(sf.SourceError, match="holds no keys"):
-        open_keys(pd.DataFrame({"id": [True]}), NUMBERS, RECORDS)
+        open_keys(pa.table({"id": [True]}), NUMBERS, RECORDS)
     (tmp_path / "t.csv").write_text('id\n"4321\n', encoding="utf-8")
     with pytest.raises(sf.SourceError) as failure:
         open_keys(tmp_path / "t.csv", NUMBERS, RECORDS)
