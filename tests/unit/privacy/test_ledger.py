@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sqlite3
@@ -413,3 +414,13 @@ def test_an_account_in_memory_stays_in_its_process(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(LedgerError, match="belongs to the process"):
         ledger.debit("a", PLAN, ONE)
+
+
+def test_an_account_in_memory_is_closed_when_it_is_dropped() -> None:
+    """Python 3.13 warns of databases left open, and a test fails wherever they happen to be collected."""
+    ledger = Ledger.in_memory(Budget.pure(1))
+    connection = ledger._store._connection  # type: ignore[attr-defined]
+    del ledger
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

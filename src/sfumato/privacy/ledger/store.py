@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
@@ -82,6 +83,7 @@ class MemoryStore:
     def __init__(self, genesis: Row) -> None:
         self._process = os.getpid()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._connection.close)  # from Python 3.13 on what is left open is warned of
         with self.transaction(write=True) as connection:
             make_tables(connection, FORMAT)
             begin(connection, genesis)
