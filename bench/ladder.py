@@ -190,7 +190,7 @@ def compare(table: str, epsilon: str, given: argparse.Namespace) -> None:
     truth = np.concatenate([marginalise(counts.of(q.attributes), q.attributes, q.block) for q in work.blocks])
     total = len(next(iter(held.values()))) if plan.unit.total_is_public else None
     small = math.prod(work.domain.shape) <= BEFORE_CONE
-    old = ("cone" if total is None else "hull") if small else "local"
+    old = given.old or (("cone" if total is None else "hull") if small else "local")
     squares = np.zeros((4, len(work)))  # before, after, and on some draws after in the old norm and by the ladder
     seconds, gaps = [], []
     for draw in range(given.draws):
@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("--epsilons", default="0.1,1,10")
     parser.add_argument("--draws", type=int, default=25)
     parser.add_argument("--today", type=int, default=3, help="draws projected in the norm of the answers too")
+    parser.add_argument("--old", default="", help="the body of that, where it should be another than auto took")
     parser.add_argument("--objective", default="tables", choices=["tables", "cells"])
     parser.add_argument("--neighbours", default="add-remove")
     parser.add_argument("--records", type=int, default=0)

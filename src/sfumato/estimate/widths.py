@@ -143,7 +143,9 @@ def forecast_of_hull(
     at_once = max(1, min(count, 2**24 // max(k, m)))
     for start in range(0, count, at_once):
         noise = draws(min(at_once, count - start))
-        pulls.append(np.asarray(operator.rmatvec(noise), dtype=np.float64))
+        pulled = np.asarray(operator.rmatvec(noise), dtype=np.float64)
+        # of many cells the largest alone are needed, and all would fill the memory
+        pulls.append(pulled if m <= _SOLVED else pulled.max(axis=0, keepdims=True))
     pull = np.concatenate(pulls, axis=1)
     if m > _SOLVED:
         if not total_known:

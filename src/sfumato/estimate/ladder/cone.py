@@ -25,8 +25,8 @@ from sfumato.operators.base import FloatArray
 __all__ = ["JointCells", "joint_cells"]
 
 _MEMORY = 6
-_CHECK = 10
-_MOST = 200
+_CHECK = 40
+_MOST = 240
 _SCALE = 0.5  # of the splitting, in units of the typical precision
 _ROUNDS = 1
 _TOUCH = 1e-9
@@ -56,7 +56,7 @@ def joint_cells(
 
     tables: per set of attributes its noisy cells, and the variance of what they have beyond their means. held: tables
     that stay, the total and every attribute among them; groups: named counts that stay, where the held tables allow
-    them. Stops where the gap is `tolerance`^2 of the squared distance moved, or after 200 steps: the gap says which.
+    them. Stops where the gap is `tolerance`^2 of the squared distance moved, or after 240 steps: the gap says which.
     """
     margins = [Sums(s, t) for s, t in held.items() if s]
     even = np.asarray(held[()], dtype=np.float64)

@@ -14,7 +14,7 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Sums", "rake"]
 
 _SWEEPS = 200
-_EXACT = 1e-10
+_EXACT = 1e-9
 _PATIENCE = 40  # sweeps before values that exclude each other are moved towards what is possible
 _YIELD = 0.2
 
