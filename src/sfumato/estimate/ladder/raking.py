@@ -15,8 +15,11 @@ __all__ = ["Sums", "rake"]
 
 _SWEEPS = 200
 _EXACT = 1e-9
-_PATIENCE = 40  # sweeps before values that exclude each other are moved towards what is possible
+_PATIENCE = 80  # sweeps before values that exclude each other are moved towards what is possible
 _YIELD = 0.2
+_SLOW = 0.5  # share of what was missing that is left after a sweep
+_FASTEST = 100.0
+_LEAP = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +56,8 @@ def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> F
     out = cells
     wanted = [s.wanted for s in sums]
     mass = max((float(w.sum()) for w in wanted), default=0.0)
+    gain, most = [1.0] * len(sums), [_FASTEST] * len(sums)
+    last: list[FloatArray | None] = [None] * len(sums)
     for sweep in range(sweeps):
         worst = 0.0
         for i, s in enumerate(sums):
@@ -61,8 +66,25 @@ def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> F
             if not s.firm and sweep >= _PATIENCE:
                 wanted[i] = wanted[i] + _YIELD * (now - wanted[i])
             ratio = np.divide(wanted[i], now, out=np.zeros_like(now), where=now > 0)
+            if s.groups is not None:
+                gain[i], most[i] = _hastened(gain[i], most[i], last[i], wanted[i] - now)
+                last[i] = wanted[i] - now
+                steps = np.log(ratio, out=np.zeros_like(ratio), where=ratio > 0) * gain[i]
+                ratio = np.where(ratio > 0, np.exp(np.clip(steps, -_LEAP, _LEAP)), 0.0)
             each = ratio if s.groups is None else ratio[s.groups]
             out = out * each.reshape([n if a in s.axes else 1 for a, n in enumerate(cells.shape)])
         if worst <= _EXACT * mass or math.isnan(worst):
             break
     return out
+
+
+def _hastened(gain: float, most: float, last: FloatArray | None, missing: FloatArray) -> tuple[float, float]:
+    """(exponent of the next step, the largest from now on): later sums undo most of a step where a group nearly
+    fills a row. A step too far is never taken again."""
+    if last is None:
+        return gain, most
+    along = float(np.vdot(last, missing))
+    if along < 0 or float(np.vdot(missing, missing)) > float(np.vdot(last, last)):
+        least = max(gain / 4, 1.0)
+        return least, least
+    return (min(gain * 1.5, most), most) if along > _SLOW * float(np.vdot(last, last)) else (gain, most)
