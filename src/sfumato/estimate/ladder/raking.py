@@ -84,7 +84,7 @@ def _hastened(gain: float, most: float, last: FloatArray | None, missing: FloatA
     if last is None:
         return gain, most
     along = float(np.vdot(last, missing))
-    if along < 0 or float(np.vdot(missing, missing)) > float(np.vdot(last, last)):
-        least = max(gain / 4, 1.0)
+    if along < 0:
+        least = max(gain / 2, 1.0)
         return least, least
     return (min(gain * 1.5, most), most) if along > _SLOW * float(np.vdot(last, last)) else (gain, most)
