@@ -76,7 +76,7 @@ def test_sums_that_exclude_each_other_are_met_halfway_and_the_firm_ones_exactly(
 
 
 def test_a_group_that_nearly_fills_its_row_is_met() -> None:
-    """Plain raking takes hundreds of sweeps here: every row undoes the group's step. Mutant: no hastening."""
+    """Plain raking takes hundreds of sweeps here: every row undoes the group's step."""
     cells = np.outer([5390.0, 44_600.0], [0.014, 0.986])
     groups = np.array([[1, 0], [1, 1]])
     asked = Sums((0, 1), np.array([5380.0, 44_610.0]), groups, firm=False)
@@ -199,7 +199,7 @@ def test_a_total_below_zero_is_no_one() -> None:
 
 
 def test_over_many_draws_no_order_gets_worse() -> None:
-    """Sixty draws over 120 cells, most of them empty. Mutant: attributes left free in the last step."""
+    """Sixty draws over 120 cells, most of them empty."""
     before, after = np.zeros(4), np.zeros(4)
     for seed in range(60):
         exact, told = drawn(100 + seed, (6, 5, 4), 3, 6.0, people=150)
