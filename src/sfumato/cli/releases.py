@@ -145,7 +145,9 @@ def project(
     folder: Folder,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the projected release.")],
     body: Annotated[str, typer.Option(help="What answers must lie in; auto takes the one that fits.")] = "auto",
-    space: Annotated[str | None, typer.Option(help="The norm: answers or measurements.")] = None,
+    space: Annotated[
+        str | None, typer.Option(help="What is near: ladder (the default for tables), answers, measurements.")
+    ] = None,
     total: Annotated[int | None, typer.Option(help="The number of records, where that is known.")] = None,
     integer: Annotated[bool, typer.Option("--integer", help="Round to whole counts.")] = False,
     as_json: Json = False,

@@ -30,7 +30,8 @@ __all__ = ["BODIES", "project", "suits"]
 
 BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+local", "exact", "mixtures")
 """What `body=` accepts."""
-_HULL_CELLS = 2**14
+_HULL_CELLS = 2**20
+_HULL_WORK = 2**22  # cells times tables: what one step of the search reads and writes
 _HULL_TABLES = 200
 _MAX_CELLS = 2**24
 _ALIKE = 1e-9
@@ -95,7 +96,7 @@ def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
         return "isotonic"
     names = joint_attributes(work)
     cells = math.prod(work.domain.sizes(names))
-    if cells <= _HULL_CELLS and work.tables <= _HULL_TABLES:
+    if cells <= _HULL_CELLS and work.tables <= _HULL_TABLES and cells * work.tables <= _HULL_WORK:
         return "hull"
     if all(i.is_marginal for i in work.items):
         small = all(work.domain[a].size == 2 for a in names)

@@ -26,7 +26,7 @@ from sfumato.estimate.margins import Incidence, Layout
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.residual.incidence import Sets, closure, distinct, locate
 
-__all__ = ["LocalSolution", "ResidualNoise", "local"]
+__all__ = ["Given", "LocalSolution", "Problem", "ResidualNoise", "Step", "lift", "local"]
 
 _MEMORY = 8
 _FIRST_CHECK, _CHECK = 8, 8
@@ -84,7 +84,7 @@ def local(
     Formal guarantee: for every consistent nonnegative truth (with that total) the exact projection is no farther
     from it in the norm than `values` are; the result is within sqrt(gap) of the exact projection.
     """
-    given = _Given.read(sizes, sets, values, total)
+    given = Given.read(sizes, sets, values, total)
     problem = _problem(given, variances, total)
     r, gap, iterations = _solve(problem, tolerance, progress)
     fitted = given.tables(r)
@@ -97,7 +97,7 @@ def local(
     return LocalSolution(fitted, gap, True, moved, iterations, float(r[0]))
 
 
-class _Given:
+class Given:
     """The given tables along ascending sizes, the same set once for each time it is given."""
 
     def __init__(self, sizes: NDArray[np.int64], axes: list[tuple[int, ...]], values: list[FloatArray]) -> None:
@@ -125,7 +125,7 @@ class _Given:
     @classmethod
     def read(
         cls, sizes: Sequence[int], sets: Sequence[Sequence[int]], values: Sequence[ArrayLike], total: float | None
-    ) -> _Given:
+    ) -> Given:
         """Raises InvalidInput."""
         cells = np.asarray(sizes, dtype=np.int64)
         axes = [tuple(int(a) for a in s) for s in sets]
@@ -160,7 +160,7 @@ class _Given:
 
     def tables(self, r: FloatArray) -> list[FloatArray]:
         """The tables with these components, as the given ones are ordered and shaped."""
-        flat = np.maximum(_lift(self.incidence, r), 0.0)
+        flat = np.maximum(lift(self.incidence, r), 0.0)
         out: list[FloatArray] = []
         for table, turn, start in zip(self.values, self.turned, self.start.tolist(), strict=True):
             shape = tuple(table.shape[a] for a in turn)
@@ -177,17 +177,17 @@ def _down(inc: Incidence, cells: FloatArray, weights: FloatArray) -> FloatArray:
     return out
 
 
-def _lift(inc: Incidence, r: FloatArray) -> FloatArray:
+def lift(inc: Incidence, r: FloatArray) -> FloatArray:
     """The tables with components r, flat."""
     out = r[inc.own]
     inc.spread(r[inc.index] * inc.rest, out)
     return out
 
 
-class _Problem:
+class Problem:
     """minimise sum p |r - target|^2 over components r whose largest tables are nonnegative."""
 
-    def __init__(self, given: _Given, precision: FloatArray, target: FloatArray, total: float | None) -> None:
+    def __init__(self, given: Given, precision: FloatArray, target: FloatArray, total: float | None) -> None:
         attributes = len(given.sizes)
         largest: list[Sets] = []
         for k, rows in enumerate(given.layout.sets):
@@ -212,7 +212,7 @@ class _Problem:
         return math.sqrt(float(np.einsum("i,i,i->", self.precision, r, r)))
 
     def collect(self, tables: FloatArray) -> FloatArray:
-        """The transpose of `_lift`, centred."""
+        """The transpose of `lift`, centred."""
         out = np.zeros(self.closure.size)
         out[self.inc.own] = tables
         out[: self.inc.low] += self.inc.gather(self.inc.shares(tables) * self.inc.rest)
@@ -220,10 +220,10 @@ class _Problem:
         return out
 
 
-class _Step:
+class Step:
     """tables -> tables of the components (p target + s * collected)/ (p + s k), s the splitting's weight."""
 
-    def __init__(self, problem: _Problem, scale: float) -> None:
+    def __init__(self, problem: Problem, scale: float) -> None:
         inc, low = problem.inc, problem.inc.low
         self._problem, self.scale = problem, scale
         weights = scale * problem.each
@@ -232,7 +232,7 @@ class _Step:
         self._share = problem.precision / (problem.precision + self._bound)
         self.gain = problem.free / (problem.precision + self._bound)
         self.fixed = np.where(problem.free > 0, self._share, 1.0) * problem.target
-        self._offset = _lift(inc, self.fixed)
+        self._offset = lift(inc, self.fixed)
         self._low = self.gain[:low]
         self._in = weights[inc.owner] * inc.rest
         top = self.gain[inc.own] * self.weight
@@ -263,19 +263,19 @@ class _Step:
         return self.fixed + self.gain * self._problem.collect(self.weight * tables)
 
 
-def _problem(given: _Given, variances: ArrayLike | ResidualNoise, total: float | None) -> _Problem:
+def _problem(given: Given, variances: ArrayLike | ResidualNoise, total: float | None) -> Problem:
     count = len(given.values)
     if not isinstance(variances, ResidualNoise):
         spread = np.asarray(variances, dtype=np.float64)
         if spread.shape not in ((), (count,)) or not np.all((spread > 0) & np.isfinite(spread)):
             raise InvalidInput(f"variances are positive numbers, one for each of the {count} tables or one for all")
         precision, collected = given.sums(np.broadcast_to(1 / spread, (count,)))
-        return _Problem(given, precision, collected / precision, total)
+        return Problem(given, precision, collected / precision, total)
     weights, collected = given.sums(np.ones(count))
-    return _Problem(given, _residual_precision(given, variances, total), collected / weights, total)
+    return Problem(given, _residual_precision(given, variances, total), collected / weights, total)
 
 
-def _residual_precision(given: _Given, noise: ResidualNoise, total: float | None) -> FloatArray:
+def _residual_precision(given: Given, noise: ResidualNoise, total: float | None) -> FloatArray:
     """Per cell of every component. Raises InvalidInput where a residual's variance is missing."""
     place = np.argsort(given.rank, kind="stable").astype(np.int32)
     found: list[FloatArray] = []
@@ -303,13 +303,13 @@ def _residual_precision(given: _Given, noise: ResidualNoise, total: float | None
 
 
 def _solve(
-    problem: _Problem, tolerance: float, progress: Callable[[int, float], None] | None
+    problem: Problem, tolerance: float, progress: Callable[[int, float], None] | None
 ) -> tuple[FloatArray, float, int]:
     """(components, gap, iterations)"""
-    start = _lift(problem.inc, problem.target)
+    start = lift(problem.inc, problem.target)
     if not len(start) or float(start.min()) >= 0:
         return problem.target, 0.0, 0
-    step = _Step(problem, 1.0)
+    step = Step(problem, 1.0)
     rounding = _ROUNDING * problem.length(problem.target) ** 2
     faster = Anderson(len(start), _MEMORY)
     root = np.sqrt(problem.own)
@@ -330,7 +330,7 @@ def _solve(
     raise AssertionError
 
 
-def _certify(problem: _Problem, step: _Step, v: FloatArray) -> tuple[float, FloatArray]:
+def _certify(problem: Problem, step: Step, v: FloatArray) -> tuple[float, FloatArray]:
     """(bound on the squared distance, feasible components)"""
     multipliers = step.weight * np.maximum(-v, 0.0)
     pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
@@ -344,9 +344,9 @@ def _certify(problem: _Problem, step: _Step, v: FloatArray) -> tuple[float, Floa
     return best
 
 
-def _feasible(problem: _Problem, r: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+def _feasible(problem: Problem, r: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
     """Components near r of nonnegative tables, with these: mixtures with positive tables that agree."""
-    inc, tables = problem.inc, _lift(problem.inc, r)
+    inc, tables = problem.inc, lift(problem.inc, r)
     total = max(float(r[0]), 0.0) if problem.total is None else problem.total
     zero = np.zeros(len(r)), np.zeros(len(tables))
     if total == 0:
@@ -355,7 +355,7 @@ def _feasible(problem: _Problem, r: FloatArray) -> list[tuple[FloatArray, FloatA
     even[0] = total
     out: list[tuple[FloatArray, FloatArray]] = [zero] if problem.total is None else []
     for e in (even,):
-        flat = _lift(inc, e)
+        flat = lift(inc, e)
         low = tables < 0
         share = float((-tables[low] / (flat[low] - tables[low])).max()) if low.any() else 0.0
         out.append(((1 - share) * r + share * e, (1 - share) * tables + share * flat))

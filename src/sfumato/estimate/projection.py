@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.codec import storable
 from sfumato.errors import InvalidInput
+from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
 from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
@@ -24,6 +25,7 @@ __all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator
 Progress = Callable[[int, float], None]
 
 _FEW = 12
+_HELD = 0.01  # standard errors
 
 _LARGER = {
     "mixtures": "tables agree, are not negative and are near what models say that the data bear out",
@@ -44,7 +46,9 @@ class Projection:
     `realisable`: a table of nonnegative (fractional) counts with exactly these answers was found; the local and
     "sdp" bodies are larger than that, and whether there is one is not known then. `rounded`: where the counts were
     made whole afterwards, the root mean squared change of the answers by that; `gap` and `moved` are those before.
-    `norm`: that of the distances, "answers" (all weigh the same) or "noise" (weighted by a covariance).
+    `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
+    `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
+    which tables over several attributes move, each in units of the noise of what it has beyond its margins.
     """
 
     answers: FloatArray
@@ -57,6 +61,7 @@ class Projection:
     realisable: bool
     rounded: float | None = None
     norm: str = "answers"
+    rungs: tuple[Rung, ...] = ()
 
     @property
     def cells(self) -> FloatArray | None:
@@ -75,6 +80,12 @@ class Projection:
         whole = (
             "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
         )
+        if self.norm == "ladder":
+            share = math.sqrt(max(self.gap, 0.0)) / self.moved if self.moved > 0 else 0.0
+            missed = max((r.gap for r in self.rungs), default=0.0)
+            held = "all held" if missed < _HELD else f"held to within {missed:.2g} standard errors"
+            last = f"last step within {share:.0%} of what it moved of the nearest"
+            return f"onto {self.body!r} ({kind}) by the ladder: {len(self.rungs)} coarser rungs {held}, {last}{whole}"
         return f"onto {self.body!r} ({kind}), moved by {self.moved:,.4g}, {proof}{whole}"
 
     def __repr__(self) -> str:

@@ -140,10 +140,15 @@ class Cells:
     def __init__(self, operator: LinearOperator, *, total_known: bool) -> None:
         self.operator, self.total_known = operator, total_known
 
+    @property
+    def solved(self) -> bool:
+        """Whether the cells are few enough for the span."""
+        return self.operator.shape[1] <= _SOLVED
+
     @functools.cached_property
     def _inverse(self) -> tuple[FloatArray, FloatArray] | None:
         """(values, vectors) of the Gram matrix of the directions of the body, those of no length left out."""
-        if self.operator.shape[1] > _SOLVED:
+        if not self.solved:
             return None
         gram = np.asarray(self.operator.gram().dense(), dtype=np.float64)
         if self.total_known:
@@ -185,7 +190,9 @@ def forecast_of_hull(
     at_once = max(1, min(count, 2**24 // max(k, m)))
     for start in range(0, count, at_once):
         noise = draws(min(at_once, count - start))
-        pulls.append(np.asarray(cells.operator.rmatvec(noise), dtype=np.float64))
+        pulled = np.asarray(cells.operator.rmatvec(noise), dtype=np.float64)
+        # of many cells the largest alone are needed, and all would fill the memory
+        pulls.append(pulled if cells.solved else pulled.max(axis=0, keepdims=True))
     pull = np.concatenate(pulls, axis=1)
     inside = cells.inside(pull)
     span = None if inside is None else _span(inside, k, raw)

@@ -354,9 +354,11 @@ class Release:
     ) -> Release:
         """The same release with answers that some table could have given; see sf.project for the bodies.
 
-        `space` is the norm in which they never get farther from the truth: "answers" the plain one over the
-        answers, "measurements" that of the measured values with their noise, better where the table is sparse.
-        By default "measurements" for "sdp", where it is far better, else "answers". `total` is the known number
+        `space` says what counts as near. "ladder", the default of "auto", "local", "cone" and "hull": the total, every
+        attribute, and what was asked for itself are held before finer tables move, so that what is read first is not
+        made worse; it needs whole tables to have been measured. In the other two answers never get farther from the
+        truth in that norm, but coarse ones may, much: "answers" the plain one over all answers, "measurements" that
+        of the measured values with their noise, the default of "sdp". `total` is the known number
         of records, which under replace-one is public anyway. `integer` rounds to whole numbers.
         Answers, tables and questions are then those of the possible table, without standard errors; intervals
         stay valid, and `raw` is the release as it was.

@@ -168,6 +168,7 @@ def _projected(found: Projection) -> dict[str, Any]:
         "realisable": found.realisable,
         "rounded": found.rounded,
         "iterations": found.iterations,
+        "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
     }
 
 

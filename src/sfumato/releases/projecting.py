@@ -13,11 +13,13 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.bodies import project as project_answers
 from sfumato.estimate.bodies import suits
 from sfumato.estimate.integers import to_integers
+from sfumato.estimate.ladder.climb import allowed
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
 from sfumato.operators import Block, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases.laddering import laddered
 from sfumato.strategies.residual.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["project"]
 
 Progress = Callable[[int, float], None]
+
+_LADDER = ("local", "cone", "hull")
 
 
 def project(
@@ -40,8 +44,8 @@ def project(
     integer: bool,
 ) -> Release:
     """See `Release.project`."""
-    if space not in (None, "answers", "measurements"):
-        raise PlanError(f"space must be 'answers' or 'measurements', not {space!r}")
+    if space not in (None, "ladder", "answers", "measurements"):
+        raise PlanError(f"space must be 'ladder', 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
     known = _total(whole.measurement.total, total)
     if not isinstance(integer, bool):
@@ -50,8 +54,13 @@ def project(
         raise PlanError(f"whole counts do not sum to {known!r}; give a whole total=")
     if body == "cone" and known is not None:
         raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
+    if space == "ladder" and body not in ("auto", *_LADDER):
+        raise PlanError(f"space='ladder' is for body='auto', 'local', 'cone' and 'hull', not {body!r}")
+    found = _climbed(whole, body, known, progress, asked=space == "ladder") if space in (None, "ladder") else None
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
-    if chosen == "mixtures":
+    if found is not None:
+        pass
+    elif chosen == "mixtures":
         found = _denoised(whole, known, space, progress)
     elif chosen == "local":
         found = _tables(whole, known, progress, weighted=space == "measurements")
@@ -66,8 +75,33 @@ def project(
     return replace(whole, projection=found, part=release.part)
 
 
+def _climbed(
+    whole: Release, body: str, total: float | None, progress: Progress | None, *, asked: bool
+) -> Projection | None:
+    """The projection by the ladder; None where another body fits better, or what it needs was not measured."""
+    work = whole.plan.workload
+    if body == "auto" and suits(work, total, tables=True) in ("sdp", "isotonic") and not asked:
+        return None
+    if body not in ("auto", *_LADDER):
+        return None
+    joint = body != "local"
+    small = allowed(work.domain.sizes(joint_attributes(work)))
+    if body == "auto" and not small:
+        joint = False
+    elif joint and not small:
+        return None
+    try:
+        return laddered(whole, total, progress, joint=joint)
+    except NotAnswerable:
+        if asked:
+            raise
+        return None
+
+
 def _total(public: int | None, given: float | None) -> float | None:
     if given is not None and (isinstance(given, bool) or not isinstance(given, (int, float))):
+        raise PlanError(f"total is the known number of records, not {given!r}")
+    if given is not None and not (math.isfinite(given) and given >= 0):
         raise PlanError(f"total is the known number of records, not {given!r}")
     if given is None or public is None:
         return public if given is None else given

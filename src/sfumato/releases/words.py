@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.explain import error_text
 from sfumato.releases.cautions import caution_lines
+from sfumato.releases.shifts import before_and_after
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -35,6 +36,7 @@ def explain_release(release: Release) -> str:
             _unbiased(release)
             if release.projection is None
             else f"  answers are projected: {release.projection.describe()}",
+            *([] if release.projection is None else before_and_after(release)),
         ]
     )
 

@@ -15,6 +15,7 @@ from sfumato.estimate.projection import Projection
 from sfumato.frames import safe_text
 from sfumato.operators.base import FloatArray
 from sfumato.releases import Release
+from sfumato.releases.shifts import Shift, shifts
 from sfumato.releases.tables import reach
 from sfumato.report.words import rounded, share, show
 from sfumato.workloads import RECORDS
@@ -50,6 +51,8 @@ _LARGER = (
 _NORMS = {
     "answers": "All answers counted alike.",
     "noise": "Deviations counted in units of the noise: what was measured precisely moved least.",
+    "ladder": "Coarse counts came first: the total, then every attribute by itself, then what was asked for itself; "
+    "each was held while finer tables moved, in units of their noise.",
 }
 
 
@@ -79,8 +82,12 @@ def before_and_after(release: Release) -> Moved | None:
     noise = float(np.sqrt(np.mean(errors[known] ** 2))) if known.any() else 0.0
     labels = [safe_text(t) for t in release.labels()] if len(raw) <= _LABELLED else [f"{i:,}" for i in range(len(raw))]
     rows = _dots(labels, raw, release.answers, units)
+    by_kind = shifts(release)
     texts = [_done(found), _errors(many=len(raw) > 1)]
+    if any(s.many for s in by_kind):
+        texts.insert(1, _left(by_kind))
     facts = [
+        *((f"Before and after: {s.name}", s.describe()) for s in by_kind),
         *_distance(release, found, raw, units, noise),
         *_constraints(release, raw, noise),
         ("Certificate", _proof(found)),
@@ -100,6 +107,15 @@ def _done(found: Projection) -> str:
     if found.rounded is not None:
         text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
     return text
+
+
+def _left(found: list[Shift]) -> str:
+    """A warning, where more answers left their intervals than noise and constraints explain."""
+    most = ", ".join(f"{s.name} ({share(s.outside / s.queries)})" for s in found if s.many)
+    return (
+        f"Careful: more than one in a hundred answers left the 95 % interval that they had before: {most}. Constraints "
+        "bind hard there, or the declaration does not fit the data; read the unprojected answers beside them."
+    )
 
 
 def _errors(*, many: bool) -> str:
@@ -180,6 +196,8 @@ def _disagreement(release: Release) -> float | None:
 def _proof(found: Projection) -> str:
     if not found.certified:
         return "none: the search ended without a proof of how near to the nearest it came"
+    if found.norm == "ladder":
+        return f"{found.describe()}. A rung that cannot be held exactly with those before it states its gap"
     near = math.sqrt(max(found.gap, 0.0))
     ratio = near / found.moved if found.moved > 0 else 0.0
     text = f"proved to be within {show(near)} of the nearest point of the body, in the distance that was minimised"

@@ -1,0 +1,207 @@
+"""The last rung over many tables: the tables that agree, nearest to what each says beyond its margins.
+
+As `local`, with the components of the held tables kept as they are. What comes of it is raked order by order: pairs to
+single attributes, tables of three to their pairs. So every table is held to what is coarser, whatever is left of the
+gap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sfumato.estimate.elliptope.anderson import Anderson
+from sfumato.estimate.ladder.raking import Sums, rake
+from sfumato.estimate.ladder.told import Axes
+from sfumato.estimate.local import Given, Problem, Step, lift
+from sfumato.operators.base import FloatArray
+from sfumato.strategies.residual.incidence import locate
+
+__all__ = ["AgreeingTables", "agreeing_tables"]
+
+_MEMORY = 6
+_CHECK = 20
+_MOST = 120
+_TOUCH = 1e-9
+_NOTHING = 1e-300
+_SWEEPS = 60
+_SETTLED = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreeingTables:
+    """Nonnegative tables by their attributes; `gap` bounds the squared distance from the nearest ones that agree.
+
+    apart: the largest difference that raking left between a table's sums and the coarser table, in records.
+    """
+
+    tables: dict[Axes, FloatArray]
+    gap: float
+    moved: float
+    iterations: int
+    apart: float
+
+
+def agreeing_tables(
+    sizes: Sequence[int],
+    tables: Mapping[Axes, tuple[FloatArray, float]],
+    held: Mapping[Axes, FloatArray],
+    groups: Sequence[Sums],
+    *,
+    progress: Callable[[int, float], None] | None = None,
+) -> AgreeingTables:
+    """Tables over all sets of `tables` and `held`, which hold every set below them.
+
+    sizes, tables, held, groups: as `joint_cells` takes them. Stops where the proved bound has settled, or after 120
+    steps: the gap says how much is left. The bound holds for tables that agree, so up to `apart`.
+    """
+    every = sorted({*tables, *held}, key=lambda s: (len(s), s))
+    largest = [s for s in every if not any(set(s) < set(t) for t in every if len(t) == len(s) + 1)]
+    given, problem = _problem(sizes, tables, held, largest)
+    v = lift(problem.inc, problem.target)
+    step = Step(problem, 1.0)
+    root = np.sqrt(problem.own)
+    faster = Anderson(len(v), _MEMORY)
+    least = -math.inf
+    done = 0
+    for done in range(1, _MOST + 1):
+        q = step(np.abs(v))
+        if done % _CHECK == 0:
+            bound = _dual(problem, step, v)
+            settled = bound - least <= _SETTLED * max(bound, 0.0)
+            least = max(least, bound)
+            if progress is not None:
+                progress(done, math.nan)
+            if settled:
+                break
+        v = faster.next(root * v, root * (q - np.maximum(v, 0.0))) / root
+    found = _read(given, problem, step.components(np.abs(v)), sizes, every, largest)
+    found, apart = _raked(found, held, groups)
+    away = np.zeros(given.closure.size)
+    for axes, cells in found.items():
+        away[_place(given, axes)] = _turned(given, axes, cells)
+    given.closure.centre(away)
+    away = np.where(problem.free > 0, away - problem.target, 0.0)
+    squared = problem.length(away) ** 2
+    return AgreeingTables(found, min(max(squared - least, 0.0), squared), math.sqrt(squared), done, apart)
+
+
+def _problem(
+    sizes: Sequence[int],
+    tables: Mapping[Axes, tuple[FloatArray, float]],
+    held: Mapping[Axes, FloatArray],
+    largest: Sequence[Axes],
+) -> tuple[Given, Problem]:
+    """Where tables are, and what is minimised."""
+    shapes = [tuple(sizes[i] for i in s) for s in largest]
+    given = Given.read(sizes, largest, [np.zeros(n) for n in shapes], None)
+    target, precision = np.zeros(given.closure.size), np.ones(given.closure.size)
+    free = np.ones(given.closure.size)
+    for axes in {*tables, *held}:
+        place = _place(given, axes)
+        fixed = axes in held
+        cells, spread = (held[axes], 1.0) if fixed else tables[axes]
+        target[place] = _turned(given, axes, cells)
+        precision[place] = 1 / spread
+        free[place] = 0.0 if fixed else 1.0
+    given.closure.centre(target)
+    problem = Problem(given, precision, target, None)
+    problem.free = free
+    return given, problem
+
+
+def _place(given: Given, axes: Axes) -> slice:
+    """Where the component of a set is among all."""
+    place = np.argsort(given.rank, kind="stable")
+    row = np.sort(place[list(axes)]).astype(np.int32).reshape(1, len(axes))
+    at = int(locate(given.closure.sets[len(axes)], row, len(given.sizes))[0])
+    first = int(given.closure.starts[len(axes)][at])
+    return slice(first, first + math.prod(int(n) for n in given.sizes[row[0]]))
+
+
+def _turned(given: Given, axes: Axes, cells: FloatArray) -> FloatArray:
+    """A table's cells in the order of its component."""
+    place = np.argsort(given.rank, kind="stable")
+    return np.asarray(cells).transpose(np.argsort(place[list(axes)], kind="stable")).reshape(-1)
+
+
+def _product(axes: Sequence[int], held: Mapping[Axes, FloatArray]) -> FloatArray:
+    total = float(held[()])
+    product = np.array(total)
+    for i in axes:
+        product = np.multiply.outer(product, held[i,] / max(total, _NOTHING))
+    return product
+
+
+def _dual(problem: Problem, step: Step, v: FloatArray) -> float:
+    """A bound from below on the squared distance of any nonnegative tables, by the multipliers of the state.
+
+    Any such x is at the squared distance |x - x*|^2 <= f(x) - f(x*) from the nearest x*, so what this bound leaves of
+    f(x) is a gap.
+    """
+    multipliers = step.weight * np.maximum(-v, 0.0)
+    pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
+    away = problem.length(pulled - problem.target)
+    return away**2 - 2 * float(multipliers @ lift(problem.inc, pulled))
+
+
+def _read(
+    given: Given,
+    problem: Problem,
+    components: FloatArray,
+    sizes: Sequence[int],
+    every: Sequence[Axes],
+    largest: Sequence[Axes],
+) -> dict[Axes, FloatArray]:
+    """The tables with these components: they agree, and may still be a little negative."""
+    flat = lift(problem.inc, components)
+    place = np.argsort(given.rank, kind="stable")
+    out: dict[Axes, FloatArray] = {}
+    for axes in largest:
+        turn = np.argsort(place[list(axes)], kind="stable")
+        row = np.sort(place[list(axes)]).astype(np.int32).reshape(1, len(axes))
+        at = int(locate(problem.layout.sets[len(axes)], row, len(given.sizes))[0])
+        first = int(problem.layout.starts[len(axes)][at])
+        shape = [sizes[axes[i]] for i in turn]
+        out[axes] = flat[first : first + math.prod(shape)].reshape(shape).transpose(np.argsort(turn))
+    for axes in sorted(every, key=len, reverse=True):
+        for i in range(len(axes)):
+            below = axes[:i] + axes[i + 1 :]
+            if axes in out and below not in out:
+                out[below] = out[axes].sum(axis=i)
+    return out
+
+
+def _raked(
+    found: Mapping[Axes, FloatArray], held: Mapping[Axes, FloatArray], groups: Sequence[Sums]
+) -> tuple[dict[Axes, FloatArray], float]:
+    """Nonnegative tables, every one with the sums of those below it, and the largest difference that was left.
+
+    Tables in which counts were named come first, and what they say of fewer attributes is held by all others.
+    """
+    out: dict[Axes, FloatArray] = dict(held)
+    apart = 0.0
+    waiting = list(groups)
+    named = sorted({g.axes for g in groups}, key=lambda s: (-len(s), s))
+    for axes in [*named, *sorted(found, key=lambda s: (len(s), s))]:
+        if axes in out:
+            continue
+        asked = [g for g in waiting if set(g.axes) <= set(axes)]
+        waiting = [g for g in waiting if not set(g.axes) <= set(axes)]
+        below = [Sums(s, out[s]) for r in range(1, len(axes)) for s in itertools.combinations(axes, r) if s in out]
+        below = [s for s in below if not any(set(s.axes) < set(t.axes) for t in below)]
+        start = np.maximum(found[axes], 0.0) + _TOUCH * _product(axes, held)
+        inner = [replace(s, axes=tuple(axes.index(i) for i in s.axes)) for s in [*asked, *below]]
+        out[axes] = rake(start, inner, sweeps=_SWEEPS)
+        apart = max([apart, *(float(np.abs(s.of(out[axes]) - s.wanted).max()) for s in inner[len(asked) :])])
+        for s in _margins(axes) if asked else ():
+            out.setdefault(s, out[axes].sum(axis=tuple(k for k, i in enumerate(axes) if i not in s)))
+    return out, apart
+
+
+def _margins(axes: Axes) -> list[Axes]:
+    return [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r)]
