@@ -11,7 +11,6 @@ import codecs
 import csv
 import io
 import os
-import shutil
 import stat
 import tempfile
 import weakref
@@ -23,6 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from sfumato.curator.encoding import Column, identifier, literal
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.scratch import Place
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,9 +60,10 @@ class Session:
     def __init__(self, files: Sequence[str] = ()) -> None:
         import duckdb  # noqa: PLC0415
 
-        folder = tempfile.mkdtemp(prefix="sfumato-")
-        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{folder}/spill"})
-        self.close = weakref.finalize(self, _clean_up, self.connection, folder)
+        # it may hold records; what a killed process left of them goes now
+        place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{place.path}/spill"})
+        self.close = weakref.finalize(self, _clean_up, self.connection, place)
         self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
         self.connection.execute("SET enable_external_access = false")
@@ -78,9 +79,9 @@ class Session:
         return {str(name): Column(identifier(str(name)), str(kind)) for name, kind, *_ in described}
 
 
-def _clean_up(connection: DuckDBPyConnection, folder: str) -> None:
+def _clean_up(connection: DuckDBPyConnection, place: Place) -> None:
     connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    place.remove()
 
 
 @dataclass(frozen=True, slots=True)
