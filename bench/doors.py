@@ -1,4 +1,4 @@
-"""What the doors `select` and `converse` cost: CPU seconds of one selection, and questions a second.
+"""What the doors `select` and `converse` cost: CPU time of one selection, whatever the scores, and questions a second.
 
 python bench/doors.py
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sfumato.curator import Curator
 from sfumato.operators import Block, Dense, Identity
 from sfumato.privacy.accountant import BoundedRangeEvent, ZcdpEvent
 from sfumato.privacy.conversing import Terms
+from sfumato.privacy.exponential import exponential
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -46,6 +48,43 @@ def selection() -> None:
         for i in range(5):
             opened.select(given, BoundedRangeEvent(Fraction(1, 10)), name=f"n{i}", plan_hash=HASH)
         print(f"select {name:8} {rows:6,} candidates  {(time.process_time() - start) / 5:.3f} CPU-s")
+
+
+def channel() -> None:
+    """131,072 candidates, all cells of 128 ten-way tables: by public estimates flat scores, one that dominates, random.
+
+    In turns, 21 of each; medians.
+    """
+    rng = np.random.default_rng(0)
+    domain = sf.Domain({f"a{i}": sf.Integers(0, 1) for i in range(13)})
+    sets = itertools.islice(itertools.combinations(range(13), 10), 128)
+    blocks = tuple(Block(tuple((f"a{i}",) for i in s), (Identity(2),) * 10) for s in sets)
+    counts = rng.integers(0, 20, (2,) * 13)
+    tables = [counts.sum(axis=tuple(i for i in range(13) if f"a{i}" not in b.attributes)).reshape(-1) for b in blocks]
+    answers = np.concatenate(tables)
+    off = {"flat": np.zeros_like(answers), "dominating": np.zeros_like(answers)}
+    off["dominating"][len(answers) // 3] = 10**6
+    off["random"] = rng.integers(0, 10**4, len(answers))
+    ones, zeros = np.ones_like(answers), np.zeros_like(answers)
+    for epsilon in (Fraction(1, 10), Fraction(1)):
+        opened = _curator(counts, domain)
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in off}
+        for i in range(21):
+            for name, by in off.items():
+                given, whole = Candidates(blocks, answers + by, ones, zeros), time.process_time()
+                opened.select(given, BoundedRangeEvent(epsilon), name=f"{name}{i}", plan_hash=HASH)
+                start = time.process_time()
+                exponential(given.lags(answers), epsilon / 2)
+                times[name].append((start - whole, time.process_time() - start))
+        found = {name: np.median(t, axis=0) * 1000 for name, t in times.items()}
+        for name, (door, draw) in found.items():
+            door_ratio, draw_ratio = door / found["flat"][0], draw / found["flat"][1]
+            print(f"select {name:10} epsilon {epsilon!s:4}  {door:5.1f} CPU-ms, / flat {door_ratio:.3f};", end=" ")
+            print(f"scores and draw alone {draw:4.1f}, / flat {draw_ratio:.3f}")
+    tracemalloc.start()
+    exponential(Candidates(blocks, answers, ones, zeros).lags(answers), Fraction(1, 20))
+    print(f"memory above the candidates and their answers: {tracemalloc.get_traced_memory()[1] / 2**20:.1f} MiB")
+    tracemalloc.stop()
 
 
 def conversations() -> None:
@@ -80,4 +119,5 @@ def conversations() -> None:
 
 if __name__ == "__main__":
     selection()
+    channel()
     conversations()

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
+from sfumato.scratch import place
 from sfumato.spool import forget
 
 __all__ = [
@@ -51,6 +52,13 @@ _MAX_DEPTH = 64
 _HASHED = 2**23
 _MAX_JSON_BYTES = 256 * 2**20
 _MAX_ARRAY_BYTES = 4 * 2**30
+# What a file may unpack to, whatever its size, and as a multiple of it. Parsed text takes some forty times its size.
+# What is larger is not written packed, so all that is written can be read.
+_FREE_TEXT_BYTES = 16 * 2**20
+_FREE_ARRAY_BYTES = 64 * 2**20
+_UNPACKED = 8
+_PIECE = 2**20
+_HEADER_BYTES = 2**16 + 10  # of an array in version 1.0 of numpy's format, at most
 _DOCUMENT = "document.json"
 _OUTSIDE = "~outside"
 _BESIDE = re.compile(r"values-[0-9]{1,6}\.npy")
@@ -137,9 +145,12 @@ def _encode_integer(value: int) -> int | dict[str, str]:
 
 
 def decode(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The value that `encode` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
+    """The value that `encode` was given; sequences come back as tuples. Raises InvalidInput for anything else.
+
+    An array is used once, as `encode` does: a value that names it a thousand times could copy it a thousand times.
+    """
     try:
-        return _decode(tree, arrays, 0)
+        return _decode(tree, dict(arrays), 0)
     except InvalidInput:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -147,7 +158,7 @@ def decode(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         raise InvalidInput(f"what was stored cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _decode(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
+def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH + 1:
         raise InvalidInput("what was stored is nested too deeply")
     if isinstance(tree, list):
@@ -162,7 +173,7 @@ def _decode(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
         numerator, denominator = _decode(tree["~fraction"], arrays, depth + 1)
         return Fraction(operator.index(numerator), operator.index(denominator))
     if "~array" in tree:
-        array = arrays[tree["~array"]].view()
+        array = arrays.pop(tree["~array"]).view()
         array.flags.writeable = False
         return array
     if "~map" in tree:
@@ -200,15 +211,13 @@ def fingerprint(value: object) -> str:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write to a neighbour, sync it, then rename it into place and sync the folder."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    """Write in a place of its own, sync it, then rename it to `path` and sync the folder."""
+    with place(path) as folder:
+        partial = folder / path.name
         write(partial)
         with partial.open("rb") as handle:
             os.fsync(handle.fileno())
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
@@ -241,15 +250,19 @@ def _bundled(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO
     """What writes a zip of one JSON document and plain arrays. Raises InvalidInput at once for what is too large."""
     inside = {k: _plain(a) for k, a in arrays.items()}
     document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
-    if len(document) > _MAX_JSON_BYTES or sum(a.nbytes for a in inside.values()) > _MAX_ARRAY_BYTES:
+    size = sum(a.nbytes for a in inside.values())
+    if len(document) > _MAX_JSON_BYTES or size > _MAX_ARRAY_BYTES:
         raise InvalidInput(
             f"at most {_MAX_JSON_BYTES:,} bytes of text and {_MAX_ARRAY_BYTES:,} of arrays can be stored"
         )
+    # what is large is not packed: a reader could not tell it from a bomb
+    text = zipfile.ZIP_DEFLATED if len(document) <= _FREE_TEXT_BYTES else zipfile.ZIP_STORED
+    how = how if size + 1024 * len(inside) <= _FREE_ARRAY_BYTES else zipfile.ZIP_STORED
 
     def write(target: Path | io.BytesIO) -> None:
         with zipfile.ZipFile(target, "w", how, compresslevel=1) as bundle:
             # an entry made by hand bears no time: equal values are equal files
-            bundle.writestr(zipfile.ZipInfo(_DOCUMENT), document, zipfile.ZIP_DEFLATED, 6)
+            bundle.writestr(zipfile.ZipInfo(_DOCUMENT), document, text, 6)
             for key, array in inside.items():
                 with bundle.open(f"{key}.npy", "w", force_zip64=True) as handle:
                     np.lib.format.write_array(handle, array, allow_pickle=False)
@@ -321,18 +334,21 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
 
 
 def _unbundled(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
+    size = source.getbuffer().nbytes if isinstance(source, io.BytesIO) else source.stat().st_size
     with zipfile.ZipFile(source) as bundle:
         members = bundle.infolist()
-        _check_members(members)
-        tree = json.loads(bundle.read(_DOCUMENT), parse_constant=_no_constant)
+        _check_members(members, size)
+        tree = json.loads(_unpacked(bundle, bundle.getinfo(_DOCUMENT)), parse_constant=_no_constant)
         arrays = {
-            m.filename.removesuffix(".npy"): _read_array(bundle.read(m)) for m in members if m.filename != _DOCUMENT
+            m.filename.removesuffix(".npy"): _read_array(_unpacked(bundle, m))
+            for m in members
+            if m.filename != _DOCUMENT
         }
     return tree, arrays
 
 
-def _check_members(members: list[zipfile.ZipInfo]) -> None:
-    """Refuse, before anything is unpacked, what `write_document` never writes."""
+def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
+    """Refuse, before anything is unpacked, what `write_document` never writes, in a file of `size` bytes."""
     names = [m.filename for m in members]
     if len(set(names)) != len(names):
         raise InvalidInput("it holds two parts of one name")
@@ -342,21 +358,38 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
         if not known or not plain:
             raise InvalidInput(f"it holds the foreign part {member.filename!r}")
     text = sum(m.file_size for m in members if m.filename == _DOCUMENT)
-    if text > _MAX_JSON_BYTES or sum(m.file_size for m in members) - text > _MAX_ARRAY_BYTES + 1024 * len(members):
-        raise InvalidInput(f"it holds more than {_MAX_JSON_BYTES:,} bytes of text or {_MAX_ARRAY_BYTES:,} of arrays")
+    arrays = sum(m.file_size for m in members) - text
+    most = min(_MAX_JSON_BYTES, max(_FREE_TEXT_BYTES, _UNPACKED * size))
+    room = min(_MAX_ARRAY_BYTES + 1024 * len(members), max(_FREE_ARRAY_BYTES, _UNPACKED * size))
+    if text > most or arrays > room:
+        raise InvalidInput(f"of its {size:,} bytes it would unpack more than {most:,} of text or {room:,} of arrays")
+
+
+def _unpacked(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
+    """A part, unpacked piece by piece and no further than its entry says, whatever there is."""
+    content = bytearray(member.file_size)
+    with bundle.open(member) as packed:
+        filled = 0
+        while filled < len(content):
+            piece = packed.read(min(_PIECE, len(content) - filled))
+            if not piece:
+                raise InvalidInput(f"its part {member.filename!r} is shorter than it says")
+            content[filled : filled + len(piece)] = piece
+            filled += len(piece)
+    return content
 
 
 def _no_constant(text: str) -> None:
     raise InvalidInput(f"{text} is no number")
 
 
-def _read_array(member: bytes) -> NDArray[Any]:
+def _read_array(member: bytearray) -> NDArray[Any]:
     """A plain array of numbers, as long as its header says; nothing is allocated for what a header merely claims."""
-    handle = io.BytesIO(member)
+    handle = io.BytesIO(member[:_HEADER_BYTES])
     if np.lib.format.read_magic(handle) != (1, 0):
         raise InvalidInput("an array is not in version 1.0 of numpy's format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
     length = len(member) - handle.tell()
     if dtype.kind not in "biuf" or dtype.itemsize > 8 or fortran or math.prod(shape) * dtype.itemsize != length:
         raise InvalidInput("an array is not of plain numbers, or is shorter or longer than it says")
-    return np.frombuffer(member, dtype=dtype, offset=handle.tell()).reshape(shape)
+    return np.frombuffer(memoryview(member).toreadonly(), dtype=dtype, offset=handle.tell()).reshape(shape)

@@ -224,7 +224,8 @@ def test_keys_are_shown_from_the_threshold_on(monkeypatch: pytest.MonkeyPatch) -
     top = made.stability.threshold
     source = sf.KeyCounts([1, 2, 3, 4], [top - 2, top - 1, top, top + 1])
     for shift, shown in ((0, [3, 4]), (1, [2, 3, 4]), (-2, [])):
-        monkeypatch.setattr(NoiseLaw, "sample", lambda _, size, shift=shift: np.full(size, shift))
+        for draw in ("sample", "saturated"):
+            monkeypatch.setattr(NoiseLaw, draw, lambda _, size, __=None, shift=shift: np.full(size, shift))
         found = sf.sketch(made, source, ledger=None).measurement
         assert found.heavy.tolist() == shown
         assert found.heavy_counts.tolist() == [top - 3 + k + shift for k in shown]

@@ -18,8 +18,9 @@ import sfumato as sf
 from sfumato.operators import Block, Dense
 from sfumato.privacy.accountant import BoundedRangeEvent
 from sfumato.privacy.certified import exp_bounds
+from sfumato.privacy.exponential import exponential
 from sfumato.privacy.misses import Misses
-from sfumato.privacy.selection import exponential, score_sensitivity, selection_rate
+from sfumato.privacy.selection import score_sensitivity, selection_rate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.doors import differs, exponential_law, neighbours
 
@@ -37,6 +38,19 @@ def test_a_score_adds_up_clipped_misses() -> None:
     given = misses([[0, 0, 0], [9, -1, 5], [-9, 1, 2]], 1, 4)
     assert given.scores([3, 0, 7]) == [2 + 4 + 4, 0, 4 + 1 + 4]
     assert misses([[-(2**62)] * 3], 0, 2**63).scores([2**62] * 3) == [2**63] * 3
+
+
+def test_what_is_behind_the_best_is_exact_for_any_public_numbers() -> None:
+    """Against Python integers. Mutants: the carry of a sum lost; a floor or ceiling beyond 2^64 taken modulo 2^64."""
+    rng = np.random.default_rng(2)
+    ends = [-(2**63), -1, 0, 5, 2**62, 2**63 - 1]
+    for floor in (0, 7, 2**63, 2**64 + 3):
+        for ceiling in (1, 2**40, 2**64 - 1, 2**64 + 3):
+            answers = np.where(rng.random(90) < 0.5, rng.choice(ends, 90), rng.integers(-(2**63), 2**63, 90))
+            estimates = np.where(rng.random((5, 90)) < 0.5, rng.choice(ends, (5, 90)), answers)
+            given = misses(estimates.tolist(), floor, ceiling, np.ones((90, 2), dtype=np.int64))
+            found = given.scores(answers.tolist())
+            assert given.lags(answers).integers() == [max(found) - f for f in found]
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -91,7 +105,7 @@ def test_draws_have_the_distribution_of_boosting() -> None:
         weights.append(math.exp(-alpha * a))
     exact = exponential_law(given.scores(answers), exp_bounds(-rate, 64)[0])
     assert np.allclose([float(p) for p in exact], np.array(weights) / sum(weights), rtol=1e-9)
-    drawn = Counter(exponential(given.scores(answers), rate) for _ in range(4000))
+    drawn = Counter(exponential(given.lags(np.array(answers)), rate) for _ in range(4000))
     assert not differs(drawn, dict(enumerate(exact)))
 
 

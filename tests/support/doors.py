@@ -13,7 +13,9 @@ from typing import Any
 
 from scipy.stats import chi2
 
-__all__ = ["above_chance", "above_law", "differs", "exponential_law", "neighbours", "tables"]
+from sfumato.privacy.wide import Wide
+
+__all__ = ["above_chance", "above_law", "behind", "differs", "exponential_law", "neighbours", "tables"]
 
 ALPHA = 1e-10
 
@@ -22,6 +24,11 @@ def exponential_law(scores: Sequence[int], base: Fraction) -> list[Fraction]:
     """P(i) proportional to base^-score_i."""
     weights = [base ** (max(scores) - s) for s in scores]
     return [w / sum(weights) for w in weights]
+
+
+def behind(scores: Sequence[int]) -> Wide:
+    """How far each score is behind the best, in Python integers."""
+    return Wide.of([max(scores) - s for s in scores])
 
 
 def tables(cells: int, most: int) -> list[tuple[int, ...]]:

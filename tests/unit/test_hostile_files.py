@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato import codec
-from sfumato.codec import fingerprint, read_document, write_document
+from sfumato.codec import fingerprint, pack, read_document, unpack, write_document
 from sfumato.errors import InvalidInput
 from sfumato.operators import Dense
 
@@ -140,6 +141,95 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch:
     with pytest.raises(InvalidInput, match="more than"):
         read_document(bundle(tmp_path / "y", {"document.json": b" " * 11}), object)
     assert not (tmp_path / "x").exists()
+
+
+def peak(run: Callable[[], object]) -> int:
+    """The most memory that Python's allocators held while something ran."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def refused(path: Path, match: str) -> Callable[[], None]:
+    def run() -> None:
+        with pytest.raises(InvalidInput, match=match):
+            read_document(path, object)
+
+    return run
+
+
+def test_a_small_file_unpacks_to_little(tmp_path: Path) -> None:
+    """200 MB of zeros in 200 kB, text that would parse to 5 GB in 300 kB. Mutant: a bound that is the same for all."""
+    zeros = npy(np.zeros(25_000_000))
+    path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": zeros})
+    assert path.stat().st_size < 300_000
+    assert peak(refused(path, "unpack")) < 2**20
+    with pytest.raises(InvalidInput, match="unpack"):
+        unpack(path.read_bytes())
+    halves = bundle(tmp_path / "w", {"document.json": ARRAY, **{f"a{i}.npy": zeros[: 2**26 - 2**20] for i in range(2)}})
+    assert peak(refused(halves, "unpack")) < 2**20
+    text = bundle(tmp_path / "x", {"document.json": b"[" + b"[]," * (40 * 2**20) + b"[]]"})
+    assert text.stat().st_size < 300_000
+    assert peak(refused(text, "unpack")) < 2**20
+
+
+def test_an_entry_that_lies_about_its_length_unpacks_no_further(tmp_path: Path) -> None:
+    """Its 200 MB are declared as 1,000 bytes. Mutant: the part read whole and cut off."""
+    path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": npy(np.zeros(25_000_000))})
+    with zipfile.ZipFile(path) as opened:
+        true = opened.getinfo("a0.npy").file_size
+    content = path.read_bytes()
+    for claimed in (1000, 2**20):
+        path.write_bytes(content.replace(true.to_bytes(4, "little"), claimed.to_bytes(4, "little")))
+        with zipfile.ZipFile(path) as opened:
+            assert opened.getinfo("a0.npy").file_size == claimed
+        assert peak(refused(path, "not a file that sfumato wrote")) < 2**23
+
+
+def test_an_entry_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    """Mutant: zeros for what is missing."""
+    path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": npy(np.ones(1000))}, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(path) as opened:
+        true = opened.getinfo("a0.npy").file_size
+    path.write_bytes(path.read_bytes().replace(true.to_bytes(4, "little"), (true + 800).to_bytes(4, "little")))
+    with pytest.raises(InvalidInput):
+        read_document(path, object)
+
+
+def test_an_array_is_used_once(tmp_path: Path) -> None:
+    """A thousand operators of one array would be a thousand copies of it. Mutant: an array found as often as named."""
+    one = b'{"~class": "Dense", "matrix": {"~array": "a0"}}'
+    parts = {"a0.npy": npy(np.ones((1000, 1000)))}
+    assert read_document(bundle(tmp_path / "v", {"document.json": one, **parts}), Dense).shape == (1000, 1000)
+    many = bundle(tmp_path / "w", {"document.json": b"[" + b", ".join([one] * 50) + b"]", **parts})
+    assert peak(refused(many, "a0")) < 2**25
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_whatever_is_written_can_be_read(packed: bool, tmp_path: Path) -> None:
+    """Zeros and repeated text, far more than a packed file may unpack to. Mutant: they are packed all the same."""
+    for value in (
+        np.zeros(2**23 - 2**10),
+        np.zeros(2**23 + 1),
+        np.ones((3, 2**22)),
+        "x" * (17 * 2**20),
+    ):
+        if packed:
+            back = unpack(pack(value))
+        else:
+            write_document(tmp_path / "v", value)
+            back = read_document(tmp_path / "v", object)
+        assert np.array_equal(back, value) if isinstance(value, np.ndarray) else back == value
+        assert not isinstance(back, np.ndarray) or not back.flags.writeable
+
+
+def test_small_values_are_packed() -> None:
+    """The control of the test above: questions of conversations are kept by the thousand."""
+    assert len(pack(np.zeros(10**6))) < 10**5
+    assert len(pack(["ab"] * 10**5)) < 10**4
 
 
 @settings(deadline=None, max_examples=200)

@@ -29,18 +29,14 @@ from sfumato.measurements import Measurement
 from sfumato.operators import Block, Family
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.conversing import Terms
+from sfumato.privacy.exponential import exponential
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
-from sfumato.privacy.selection import (
-    Candidates,
-    exponential,
-    score_sensitivity,
-    selection_rate,
-)
+from sfumato.privacy.selection import Candidates, score_sensitivity, selection_rate
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.spool import forget, room
@@ -148,7 +144,7 @@ class Curator:
         receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._table)
         chosen: int | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            chosen = exponential(candidates.scores(answers(counts, candidates)), rate, self._bits)
+            chosen = exponential(candidates.lags(answers(counts, candidates)), rate, self._bits)
         if chosen is None:
             raise NotWritten(f"the budget is spent (entry {receipt.sequence}) but selecting failed; there is no refund")
         return chosen, receipt

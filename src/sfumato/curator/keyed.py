@@ -29,6 +29,7 @@ from sfumato.privacy.keyed import KeyQuestion, Stability, costs_at_most, histogr
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.pricing import fits, power_of
+from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.field import Words
@@ -201,13 +202,16 @@ class KeyCurator:
         return f"<KeyCurator of column {self._keys.column!r}>"
 
 
-def _heavy(table: KeyTable, stability: Stability | None) -> tuple[Words, Integers]:
-    """Keys whose noisy count reaches the threshold, sorted, and that count. Only keys that occur can be shown."""
+def _heavy(table: KeyTable, stability: Stability | None, source: BitSource | None = None) -> tuple[Words, Integers]:
+    """Keys whose noisy count reaches the threshold, sorted, and that count, at most 2^62. Only keys that occur can be.
+
+    No noisy count wraps before it is compared: what is shown is the exact one, clipped, and so post-processing of it.
+    """
     if stability is None:
         return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
-    noisy = table.counts + stability.noise.sample(len(table.counts))
+    noisy = table.counts + stability.noise.saturated(len(table.counts), source)
     shown = noisy >= stability.threshold
-    return table.elements[shown], noisy[shown]
+    return table.elements[shown], np.minimum(noisy[shown], 2**62)
 
 
 def _rest(table: KeyTable, heavy: Words, shown: Integers) -> tuple[Words, Integers]:

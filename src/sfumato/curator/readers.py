@@ -9,7 +9,6 @@ so none of them is passed on.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import tempfile
 import weakref
@@ -26,6 +25,7 @@ from sfumato.curator import csvfile, jsonfile
 from sfumato.curator.elements import plain_column
 from sfumato.curator.encoding import UNREADABLE, Column, identifier, literal
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.scratch import Place
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -71,10 +71,11 @@ class Session:
     def __init__(self, files: Sequence[str] = ()) -> None:
         import duckdb  # noqa: PLC0415
 
-        folder = tempfile.mkdtemp(prefix="sfumato-")
-        self.copy = f"{folder}/copy"
-        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{folder}/spill"})
-        self.close = weakref.finalize(self, _clean_up, self.connection, folder)
+        # it may hold records; what a killed process left of them goes now
+        place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        self.copy = f"{place.path}/copy"
+        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{place.path}/spill"})
+        self.close = weakref.finalize(self, _clean_up, self.connection, place)
         self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
@@ -93,9 +94,9 @@ class Session:
         return {str(name): Column(identifier(str(name)), str(kind)) for name, kind, *_ in described}
 
 
-def _clean_up(connection: DuckDBPyConnection, folder: str) -> None:
+def _clean_up(connection: DuckDBPyConnection, place: Place) -> None:
     connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    place.remove()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.codec import fingerprint
 from sfumato.curator.counting import MAX_CELLS, Counts, check_countable
@@ -32,13 +33,10 @@ def check_candidates(domain: Domain, blocks: Sequence[Block]) -> None:
         block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
 
 
-def answers(counts: Counts, candidates: Candidates | Misses) -> list[int]:
-    """One exact integer per candidate."""
+def answers(counts: Counts, candidates: Candidates | Misses) -> NDArray[np.int64]:
+    """(candidates,) exact integers: coefficients below 2^10 times fewer than 2^53 records fit int64."""
     tables = counts.count(list(dict.fromkeys(b.attributes for b in candidates.blocks)))
-    found: list[int] = []
-    for block in candidates.blocks:
-        found += block.operator.matvec(tables[block.attributes].reshape(-1)).tolist()
-    return found
+    return np.concatenate([b.operator.matvec(tables[b.attributes].reshape(-1)) for b in candidates.blocks])
 
 
 def _joint(domain: Domain) -> list[tuple[str, ...]]:
@@ -107,5 +105,4 @@ class TableHolder:
 
     def exact(self, question: Candidates) -> int:
         """The exact answer to an admitted question."""
-        (found,) = answers(self.counts(), question)
-        return found
+        return int(answers(self.counts(), question)[0])

@@ -18,7 +18,7 @@ from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEven
 from sfumato.privacy.budget import Currency
 from sfumato.privacy.conversions import mu_squared_of_pures
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sampling import BitSource, SystemBits
+from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.selection import Epochs
 
 __all__ = ["Question", "SparseVector", "Step", "Terms"]
@@ -141,7 +141,7 @@ class SparseVector:
     @classmethod
     def begin(cls, terms: Terms, source: BitSource | None = None) -> SparseVector:
         """Before the first question."""
-        return cls(terms, _draw(terms.epochs.threshold_noise, source), terms.epochs.count)
+        return cls(terms, terms.epochs.threshold_noise.integer(source), terms.epochs.count)
 
     def check_open(self) -> None:
         """Raise BudgetExceeded once the last positive answer was given."""
@@ -158,15 +158,12 @@ class SparseVector:
     ) -> tuple[tuple[bool, int | None], SparseVector]:
         """The reply (above, answer) to one score, and where it leaves the vector. Raises BudgetExceeded once closed."""
         self.check_open()
-        if score + _draw(self.terms.epochs.query_noise, source) < self.threshold:
+        # Python integers throughout: a number that wrapped before it is compared would be on the wrong side
+        if score + self.terms.epochs.query_noise.integer(source) < self.threshold:
             return (False, None), self
-        answer = None if self.terms.answer is None else exact + _draw(self.terms.answer, source)
-        threshold = _draw(self.terms.epochs.threshold_noise, source)
+        answer = None if self.terms.answer is None else exact + self.terms.answer.integer(source)
+        threshold = self.terms.epochs.threshold_noise.integer(source)
         return (True, answer), replace(self, threshold=threshold, remaining=self.remaining - 1)
 
     def __repr__(self) -> str:
         return f"<SparseVector: {self.remaining} of {self.terms.epochs.count} positive answers left>"
-
-
-def _draw(noise: NoiseLaw, source: BitSource | None) -> int:
-    return int(noise.sample(1, SystemBits() if source is None else source)[0])

@@ -17,6 +17,7 @@ from sfumato.codec import storable
 from sfumato.errors import PlanError
 from sfumato.operators import Block
 from sfumato.privacy.selection import check_rows
+from sfumato.privacy.wide import WORD, Wide, distances
 
 __all__ = ["Misses"]
 
@@ -60,6 +61,17 @@ class Misses:
             sum(min(max(abs(q - e) - self.floor, 0), most) for e in column)
             for q, column in zip(answers, columns, strict=True)
         ]
+
+    def lags(self, answers: NDArray[np.int64]) -> Wide:
+        """How far each of `scores` is behind the best; exact as they are, by work that does not depend on them."""
+        # no miss is above 2^64 - 1, so neither floor nor ceiling matters beyond
+        floor, most = (np.uint64(min(v, WORD - 1)) for v in (self.floor, self.ceiling))
+        nothing = np.zeros(len(self), dtype=np.uint64)
+        total = Wide(nothing, nothing)
+        for estimates in self.estimates:
+            missed = distances(answers, estimates)
+            total = total.plus(np.minimum(missed - np.minimum(missed, floor), most))
+        return total.behind()
 
     def furthest(self, moves: Sequence[int]) -> int:
         """How far a score moves at most where answers move so far: every term no further than that, nor the ceiling."""

@@ -28,6 +28,7 @@ __all__ = ["DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "RoundedGaussian"]
 
 LEAST_SCALE = Fraction(1, 1 << 10)
 GREATEST_SCALE = Fraction(1 << 55)
+_END = 2**63 - 2**54
 # From here on lattice effects of Gaussian laws are below one double rounding: exp(-2 pi^2 sigma^2).
 SMOOTH = 4
 # Up to here the discrete Gaussian's distribution function is summed.
@@ -53,6 +54,19 @@ class NoiseLaw(ABC):
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
             raise InvalidInput(f"the number of draws must be a nonnegative int, got {size!r}")
         return sampler(self).draw(int(size), SystemBits() if source is None else source)
+
+    def integer(self, source: BitSource | None = None) -> int:
+        """One draw as a Python integer, also where int64 is too small for it: for numbers that are then compared."""
+        return sampler(self).integer(SystemBits() if source is None else source)
+
+    def saturated(self, size: int, source: BitSource | None = None) -> NDArray[np.int64]:
+        """`sample`, but draws beyond +-(2^63 - 2^54) are those ends in place of what they are modulo 2^64.
+
+        With counts below 2^53 added to them nothing wraps, and a sum is on the right side of any number below 2^62.
+        """
+        bits = SystemBits() if source is None else source
+        found = sampler(self).draw(size, bits, lambda value: _END if value > 0 else -_END)
+        return found.clip(-_END, _END)
 
     def quantile(self, probability: float) -> float:
         """The least integer k with P(noise <= k) >= probability.

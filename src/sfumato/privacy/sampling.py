@@ -30,6 +30,7 @@ few draws that need more bits.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -56,6 +57,14 @@ BLOCK_BITS = 7  # a block is at most scale / 2^7 wide
 POSITION_BITS = 16  # resolution of the place inside a block
 LINE_BITS = 60  # lines hold acceptance probabilities in units of 2^-60
 OPEN = np.iinfo(np.int32).min  # guide entry of words whose leading bits do not settle the block
+
+
+INT64 = 1 << 63
+
+
+def _wrapped(value: int) -> int:
+    """An integer modulo 2^64, in int64."""
+    return (value + INT64) % (2 * INT64) - INT64
 
 
 class BitSource(Protocol):
@@ -117,23 +126,35 @@ class Sampler:
     lines: Integers
     sure: int
 
-    def draw(self, size: int, source: BitSource) -> Integers:
+    def draw(self, size: int, source: BitSource, fit: Callable[[int], int] = _wrapped) -> Integers:
         """`size` independent draws, int64, shape (size,).
 
-        Values beyond int64 (probability below e^-256 at the largest scale) wrap modulo 2^64.
+        Values beyond int64 (probability below e^-256 at the largest scale) wrap modulo 2^64, or become what `fit` makes
+        of them.
         """
         out = np.empty(size, dtype=np.int64)
         filled = 0
         while filled < size:
-            filled += self._fill(out[filled : filled + ROUND], source)
+            filled += self._fill(out[filled : filled + ROUND], source, fit)
         return out
+
+    def integer(self, source: BitSource) -> int:
+        """One draw, whatever its size."""
+        beyond: list[int] = []
+
+        def keep(value: int) -> int:
+            beyond.append(value)
+            return 0
+
+        found = self.draw(1, source, keep)
+        return beyond[0] if beyond else int(found[0])
 
     def height(self, i: int) -> int:
         """h of block i (or of the tail), in words."""
         last = i + 1 == self.starts.size
         return (1 << self.bits if last else int(self.starts[i + 1])) - int(self.starts[i])
 
-    def _fill(self, out: Integers, source: BitSource) -> int:
+    def _fill(self, out: Integers, source: BitSource, fit: Callable[[int], int] = _wrapped) -> int:
         """One round: propose out.size draws, pack the accepted ones to the front, return their number."""
         words = source.words(out.size)
         if self.bits < 64:
@@ -159,7 +180,7 @@ class Sampler:
             if value is None:
                 refused.append(place)
             else:
-                out[place] = value
+                out[place] = value if -INT64 <= value < INT64 else fit(value)
         if not refused:
             return out.size
         kept = np.delete(out, refused)
@@ -203,7 +224,7 @@ class Sampler:
         factor = self.unit * (1 << (step + 2 + self.tail_shift)) / self.height(2 * self.half)
         if not self._below(0, 0, factor, value, source):
             return None
-        return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+        return value
 
     def _below(self, prefix: int, bits: int, factor: Fraction, k: int, source: BitSource) -> bool:
         """Whether (prefix + V) / 2^bits < factor * f(k), V uniform in [0, 1) and drawn as far as needed."""

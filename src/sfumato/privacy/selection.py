@@ -1,4 +1,4 @@
-"""Choosing by the data: public candidates, their exact sensitivity, the exponential mechanism, epochs of thresholds.
+"""Choosing by the data: public candidates, their exact sensitivity and rate, epochs of thresholds.
 
 Scores are integers. A candidate is one query q with a public integer estimate e, weight w and penalty p; its score
 on a table is w |q(table) - e| - p. Nothing here sees a table.
@@ -16,26 +16,25 @@ from numpy.typing import NDArray
 
 from sfumato.codec import storable
 from sfumato.errors import PlanError
-from sfumato.operators import Block
+from sfumato.operators import Block, Kronecker, LinearOperator
 from sfumato.privacy.accountant import BoundedRangeEvent, Event
-from sfumato.privacy.certified import ball
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampling import BitSource, SystemBits
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.privacy.wide import Wide, distances
 
 __all__ = [
     "Candidates",
     "Epochs",
-    "accepts",
     "below",
     "check_rows",
-    "exponential",
     "score_sensitivity",
     "selection_rate",
 ]
 
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
 _MAX_WORK = 2**28
+_TOP = 2**63 - 1
 _CHUNK = 2**22
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
 
@@ -87,6 +86,12 @@ class Candidates:
         public = zip(self.estimates.tolist(), self.weights.tolist(), self.penalties.tolist(), strict=True)
         return [w * abs(q - e) - p for q, (e, w, p) in zip(answers, public, strict=True)]
 
+    def lags(self, answers: NDArray[np.int64]) -> Wide:
+        """How far each of `scores` is behind the best; exact as they are, by work that does not depend on them."""
+        misses = Wide.products(self.weights.view(np.uint64), distances(answers, self.estimates))
+        # every score raised by 2^63 - 1, so that none is negative
+        return misses.plus((np.int64(_TOP) - self.penalties).view(np.uint64)).behind()
+
     def furthest(self, moves: Sequence[int]) -> int:
         """How far a score moves at most where answers move so far: |q - e| moves by no more than q."""
         return max(w * m for w, m in zip(self.weights.tolist(), moves, strict=True))
@@ -97,6 +102,8 @@ class Scored(Protocol):
 
     @property
     def blocks(self) -> tuple[Block, ...]: ...
+
+    def lags(self, answers: NDArray[np.int64]) -> Wide: ...
 
     def furthest(self, moves: Sequence[int]) -> int: ...
 
@@ -118,29 +125,40 @@ def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: Privac
 
 def _moves(block: Block, unit: PrivacyUnit) -> NDArray[np.int64]:
     """(rows,) how far one record can move each row of a block."""
-    operator = block.operator
-    out = np.empty(block.rows, dtype=np.int64)
+    high, low = _extremes(block.operator)
+    if unit.neighbours is Neighbours.ADD_REMOVE:
+        return np.maximum(np.abs(high), np.abs(low))
+    if unit.total_is_public:
+        return high - low
+    return np.maximum(high, 0) - np.minimum(low, 0)
+
+
+def _extremes(operator: LinearOperator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(rows,) the largest and the smallest entry of each row."""
+    rows = operator.shape[0]
+    if isinstance(operator, Kronecker):
+        # the entries of a row are all products of one entry from a row of each factor
+        high = low = np.ones(1, dtype=np.int64)
+        for factor in operator.factors:
+            ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _extremes(factor)]
+            high, low = np.maximum.reduce(ends), np.minimum.reduce(ends)
+        return high, low
+    high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
     step = max(1, _CHUNK // max(operator.shape))
-    for start in range(0, block.rows, step):
-        stop = min(start + step, block.rows)
-        units = np.zeros((block.rows, stop - start), dtype=np.int64)
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        units = np.zeros((rows, stop - start), dtype=np.int64)
         units[np.arange(start, stop), np.arange(stop - start)] = 1
         entries = operator.rmatvec(units)
-        high, low = entries.max(axis=0), entries.min(axis=0)
-        if unit.neighbours is Neighbours.ADD_REMOVE:
-            out[start:stop] = np.maximum(np.abs(high), np.abs(low))
-        elif unit.total_is_public:
-            out[start:stop] = high - low
-        else:
-            out[start:stop] = np.maximum(high, 0) - np.minimum(low, 0)
-    return out
+        high[start:stop], low[start:stop] = entries.max(axis=0), entries.min(axis=0)
+    return high, low
 
 
-# ---- the exponential mechanism -----------------------------------------------------------------------------
+# ---- choosing ----------------------------------------------------------------------------------------------
 
 
 def selection_rate(sensitivity: int, price: Event) -> Fraction:
-    """epsilon / (2 sensitivity), at which `exponential` is an epsilon-bounded-range mechanism.
+    """epsilon / (2 sensitivity), at which `exponential.exponential` is an epsilon-bounded-range mechanism.
 
     Raises PlanError for a price that is not a BoundedRangeEvent, and where no score depends on any record.
     """
@@ -151,24 +169,6 @@ def selection_rate(sensitivity: int, price: Event) -> Fraction:
     return price.epsilon / (2 * sensitivity)
 
 
-def exponential(scores: Sequence[int], rate: Fraction, source: BitSource | None = None) -> int:
-    """The index i with probability proportional to exp(rate score_i), exactly [MT07].
-
-    A uniform candidate is accepted with probability exp(-rate (best - score)), again until one is; expected rounds
-    are at most the number of candidates.
-
-    Guarantee: if no score moves by more than D between neighbours, log P(i) moves by rate (change of score i) less a
-    term common to all i; its range over i is at most 2 rate D = epsilon. That is epsilon-bounded range [DR19], hence
-    epsilon-DP and epsilon^2/8-zCDP [CR21].
-    """
-    bits = SystemBits() if source is None else source
-    best = max(scores)
-    while True:
-        i = below(len(scores), bits)
-        if accepts(rate * (best - scores[i]), bits):
-            return i
-
-
 def below(count: int, source: BitSource | None = None) -> int:
     """Uniform on 0 to count - 1."""
     bits = SystemBits() if source is None else source
@@ -177,22 +177,6 @@ def below(count: int, source: BitSource | None = None) -> int:
         found = int(bits.words(1)[0]) & mask
         if found < count:
             return found
-
-
-def accepts(x: Fraction, source: BitSource) -> bool:
-    """True with probability exp(-x), x >= 0: a uniform number, drawn as far as a certified bound needs to part them."""
-    from flint import ctx  # noqa: PLC0415  (heavy)
-
-    prefix, bits = int(source.words(1)[0]), 64
-    while True:
-        with ctx.workprec(2 * bits + 64):
-            bound = ball(-x).exp() * (1 << bits)
-            # comparisons of a ball are true only if they hold for all of it
-            if bound >= prefix + 1:
-                return True
-            if bound <= prefix:
-                return False
-        prefix, bits = prefix << 64 | int(source.words(1)[0]), bits + 64
 
 
 # ---- thresholds -------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from sfumato.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
 from sfumato.releases.writing import write_answers, write_measurements, write_parts, write_tables
+from sfumato.scratch import Place
 from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
@@ -67,20 +66,22 @@ class Draft:
     """A folder beside the wanted one, which takes that name once it is complete or goes without a trace.
 
     Making it proves that the place can be written to, before a budget is spent on what goes there. Two
-    drafts of one name are two folders; the second to be published is refused by the file system.
+    drafts of one name are two folders; the second to be published is refused by the file system. What a killed
+    process left goes when the next draft of that name is made.
     Used in a `with` statement, at whose end it is published or gone. Raises InvalidInput where no release
     could be written.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = check_folder(folder)
-        self.partial = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.partial")
         self._made = [p for p in self.folder.parents if not p.exists()]
         try:
-            self.partial.mkdir(parents=True)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self._place = Place(self.folder)
         except (OSError, ValueError) as error:
-            self.discard()
+            self._leave()
             raise InvalidInput(f"{self.folder} cannot be written: {error}") from error
+        self.partial = self._place.path
 
     def publish(self) -> None:
         """Give the folder its name, durably. Raises OSError where the name was taken in the meantime."""
@@ -96,7 +97,10 @@ class Draft:
 
     def discard(self) -> None:
         """Remove what was not published, and the folders made for it."""
-        shutil.rmtree(self.partial, ignore_errors=True)
+        self._place.remove()
+        self._leave()
+
+    def _leave(self) -> None:
         for parent in self._made:
             with suppress(OSError):  # not empty: something was published there
                 parent.rmdir()

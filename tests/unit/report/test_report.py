@@ -135,6 +135,7 @@ def test_nothing_is_loaded_from_elsewhere(kind: str, plan: Plan, release: Releas
 
 
 def test_only_the_pages_own_programs_may_run(release: Release) -> None:
+    """Mutants: 'unsafe-eval' in the policy; expressions compiled, which the policy then stops in every chart."""
     page = Page(render(release))
     data, *programs = page.scripts
     assert len(programs) == 2
@@ -144,6 +145,8 @@ def test_only_the_pages_own_programs_may_run(release: Release) -> None:
         assert base64.b64encode(hashlib.sha256(program.encode()).digest()).decode() in policy
     assert "http" not in policy
     assert "unsafe-inline" not in policy.split(";")[1]
+    assert "unsafe-eval" not in policy
+    assert "ast: true" in programs[1]
     assert json.loads(data)["specs"]
 
 

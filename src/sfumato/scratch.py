@@ -1,0 +1,99 @@
+"""Places for what is not finished, which vanish: at the end of their work, or by the next process after a crash.
+
+A place is a folder, hidden beside what it is for, and locked (flock) for as long as its process works in it. The kernel
+gives the lock up when that process dies, however it dies; so whoever gets the lock of a place that is there knows that
+nobody works in it, and takes it away. A file system that locks no folders has nothing taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no POSIX: nothing is locked, so nothing is taken away
+    fcntl = None
+
+__all__ = ["Place", "place"]
+
+_TRIES = 8
+
+
+class Place:
+    """A new empty folder beside `target`, of this process alone; what killed processes left beside `target` goes.
+
+    `path` may be filled, and renamed. Raises OSError where no folder can be made.
+    """
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self, target: Path, mode: int = 0o777) -> None:
+        _clear(target)
+        for _ in range(_TRIES):
+            self.path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+            self.path.mkdir(mode)
+            try:
+                self._lock = _locked(self.path)
+            except (BlockingIOError, FileNotFoundError):
+                continue  # one who cleared took it for a leftover, in the moment before it was locked
+            return
+        raise OSError(f"no folder can be kept beside {target}: others take it away")
+
+    def remove(self) -> None:
+        """Take away what is still there under the name of the place, and give up the lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+@contextmanager
+def place(target: Path) -> Generator[Path]:
+    """A `Place` for the time of a block."""
+    made = Place(target)
+    try:
+        yield made.path
+    finally:
+        made.remove()
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that holds the lock of a folder, or None where folders cannot be locked.
+
+    Raises BlockingIOError where another has it, FileNotFoundError where the folder is gone.
+    """
+    if fcntl is None:
+        return None
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # the name may be gone since, and the lock then is worth nothing
+        os.stat(path, follow_symlinks=False)
+    except (BlockingIOError, FileNotFoundError):
+        os.close(folder)
+        raise
+    except OSError:
+        os.close(folder)
+        return None
+    return folder
+
+
+def _clear(target: Path) -> None:
+    """Take away the places of this user's killed processes for the same target."""
+    if fcntl is None:
+        return
+    shape = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.partial")
+    with suppress(OSError):
+        with os.scandir(target.parent) as found:
+            left = [Path(e.path) for e in found if shape.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+        for path in left:
+            with suppress(OSError):
+                if path.stat().st_uid == os.geteuid() and (lock := _locked(path)) is not None:
+                    shutil.rmtree(path, ignore_errors=True)
+                    os.close(lock)
