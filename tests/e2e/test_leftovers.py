@@ -150,7 +150,7 @@ def test_two_places_of_one_process_do_not_harm_each_other(tmp_path: Path) -> Non
 
 
 def test_only_places_of_the_same_target_are_taken_away(tmp_path: Path) -> None:
-    """Files, links and what they point to stay too. Mutant: any hidden folder, the places of other targets among them."""
+    """Files, links and what they point to stay too. Mutant: any hidden folder, places of other targets among them."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("", encoding="utf-8")
