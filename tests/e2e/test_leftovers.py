@@ -107,6 +107,8 @@ def held(target: Path, files: int = 1) -> tuple[int, Path]:
     pid = os.fork()
     if not pid:
         try:
+            signal.alarm(60)  # whatever becomes of the test
+            os.closerange(0, 3)
             mine = Place(target)
             for i in range(files):
                 (mine.path / str(i)).write_text("secret", encoding="utf-8")
@@ -141,14 +143,14 @@ def test_the_place_of_a_living_process_stays_until_it_is_dead(tmp_path: Path) ->
 
 
 def test_two_places_of_one_process_do_not_harm_each_other(tmp_path: Path) -> None:
-    """Mutant: a lock that belongs to the process."""
+    """Mutant: a lock that is not taken."""
     with place(tmp_path / "r") as one, place(tmp_path / "r") as two:
         assert one.is_dir()
         assert two.is_dir()
 
 
 def test_only_places_of_the_same_target_are_taken_away(tmp_path: Path) -> None:
-    """Mutants: any hidden folder; a file, or what a link points to; the places of other targets."""
+    """Files, links and what they point to stay too. Mutant: any hidden folder, places of other targets among them."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("", encoding="utf-8")
