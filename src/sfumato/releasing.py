@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast, overload
 
 from sfumato.courseplans import CoursePlan
+from sfumato.designs import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import budget_for, choose, plan_for, run
 from sfumato.plans import Plan, load_plan
@@ -149,6 +150,11 @@ def plan_of_margins(spec: Spec) -> Plan:
     """
     if not spec.margins:
         raise InvalidInput(f"{spec.path} states no margin; add margin = 50 to the [[queries]] that need one")
+    if spec.objective != DEFAULT_OBJECTIVE:
+        raise InvalidInput(
+            f"{spec.path} asks for the objective {spec.objective!r}, but a plan that keeps to margins minimises the "
+            "largest of them relative to what is wanted; take the objective out"
+        )
     kind, delta = spec.budget.kind, spec.budget.delta
     options = {k: v for k, v in _options(spec).items() if k != "objective"}
     return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)

@@ -132,6 +132,8 @@ def test_the_least_budget_for_the_margins_of_the_spec(run: Run) -> None:
     bounded = [m for p, m in zip(table["part"], table["margin"], strict=True) if p == next(iter(saved.workload.parts))]
     assert 19.9 < max(bounded) <= 20
     refused(run("plan", "spec.toml", "--margins", "--margin", "3"), "--margin")
+    spec.write_text(spec.read_text() + '\n[plan]\nobjective = "cells"\n')
+    refused(run("plan", "spec.toml", "--margins"), "'cells'", "take the objective out")
 
 
 def test_a_page_about_a_plan(run: Run) -> None:

@@ -109,7 +109,7 @@ def release(
             )
             made = partial(_made, plan, measured, progress)
         try:
-            result = made(_provenance(receipt, snapshot, versions, one_shot=not account.durable))
+            result = made(_provenance(receipt, snapshot, table, versions, one_shot=not account.durable))
             if draft is not None:
                 _write(result, draft.partial)
                 draft.publish()
@@ -264,9 +264,14 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def _provenance(
-    receipt: Receipt, snapshot: str | None, versions: tuple[tuple[str, str], ...], *, one_shot: bool
+    receipt: Receipt,
+    snapshot: str | None,
+    table: str | None,
+    versions: tuple[tuple[str, str], ...],
+    *,
+    one_shot: bool,
 ) -> Provenance:
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Provenance(
-        receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, one_shot, created, versions, snapshot
+        receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, one_shot, created, versions, snapshot, table
     )

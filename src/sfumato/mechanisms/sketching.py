@@ -71,7 +71,15 @@ def sketch(
     try:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         provenance = Provenance(
-            name, receipt.ledger_id, receipt.sequence, receipt.anchor, not account.durable, created, versions, snapshot
+            name,
+            receipt.ledger_id,
+            receipt.sequence,
+            receipt.anchor,
+            not account.durable,
+            created,
+            versions,
+            snapshot,
+            table,
         )
         result = SketchRelease(plan, measured, provenance)
         if place is not None:

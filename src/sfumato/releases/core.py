@@ -45,7 +45,7 @@ _MAX_ANSWERS = 200_000_000
 @storable
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a release stands: its name, its ledger entry, and what made it."""
+    """Where a release stands: its name, its ledger entry, what made it, and the public name of its table, if given."""
 
     name: str
     ledger_id: str
@@ -55,6 +55,7 @@ class Provenance:
     created: str
     versions: tuple[tuple[str, str], ...]
     snapshot: str | None = None
+    table: str | None = None
 
 
 @storable

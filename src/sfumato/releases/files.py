@@ -143,6 +143,7 @@ def describe_as(plan: Described, p: Provenance, processing: dict[str, Any]) -> d
             "sequence": p.sequence,
             "anchor": p.anchor,
         },
+        "table": p.table,
         "snapshot": p.snapshot,
         **processing,
         "versions": dict(p.versions),

@@ -58,6 +58,8 @@ def price_facts(plan: Plan | CoursePlan) -> Facts:
 def made_facts(p: Provenance) -> Facts:
     """What made a release, and when."""
     made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
+    if p.table is not None:
+        made.append(("Table", safe_text(p.table)))
     if p.snapshot is not None:
         made.append(("Snapshot of the table", safe_text(p.snapshot)))
     made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))

@@ -271,3 +271,15 @@ def test_texts_that_look_like_formulas_are_defused(tmp_path: Path) -> None:
     plan = sf.plan(sf.marginals(domain, order=1), sf.gdp(1), neighbours="add-remove")
     sf.release(plan, sf.Histogram([1, 2]), ledger=None, out=tmp_path / "r")
     assert (tmp_path / "r/tables/x.csv").read_text(encoding="utf-8").splitlines()[1].startswith("'=cmd()")
+
+
+def test_the_tables_name_stands_in_the_release(tmp_path: Path) -> None:
+    domain = sf.Domain({"a": sf.Integers(0, 3, outside="clamp", missing="other")})
+    plan = sf.plan(sf.identity(domain, "a"), sf.gdp(1), neighbours="add-remove")
+    ledger = sf.Ledger.create(tmp_path / "b.db", total=sf.gdp(2))
+    counts = sf.Histogram(np.ones(domain.shape, dtype=np.int64))
+    made = sf.release(plan, counts, ledger=ledger, name="n", out=tmp_path / "n", table="people")
+    stored = sf.load_release(tmp_path / "n")
+    assert made.provenance.table == stored.provenance.table == "people"
+    assert json.loads((tmp_path / "n" / "release.json").read_text())["table"] == "people"
+    assert "people" in (tmp_path / "n" / "report.html").read_text()
