@@ -68,7 +68,7 @@ def test_the_road_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     pd.DataFrame({"item": np.repeat([5, 17, 3], [4000, 1000, 10])}).to_csv("items.csv", index=False)
     page = (Path(__file__).parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
-    (lines,) = re.findall(r"```\n(sfumato ledger create keys.db.*?)```", page, flags=re.DOTALL)
+    (lines,) = re.findall(r"```sh\n(sfumato ledger create keys.db.*?)```", page, flags=re.DOTALL)
     shown = [run(*line.split()[1:]) for line in lines.splitlines()]
     assert [s.exit_code for s in shown] == [0] * 6, [s.output for s in shown]
     assert sf.Ledger("keys.db").remaining == 0

@@ -31,8 +31,11 @@ UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
 
 
 def plan(mechanism: str = "hybrid", neighbours: str = "add-remove", budget: sf.Budget = APPROX) -> sf.KeyPlan:
-    queries = [[5, 6], [77]] if mechanism == "histogram" else None
-    options: dict[str, Any] = {"width": 64, "dimension": 60, "queries": queries}
+    own: dict[str, dict[str, Any]] = {
+        "histogram": {"queries": [[5, 6], [77]]},
+        "sparse-project": {"dimension": 60},
+    }
+    options = own.get(mechanism, {"width": 64})
     return sf.plan_keys(KEYS, budget, neighbours=neighbours, mechanism=mechanism, **options)
 
 

@@ -116,7 +116,7 @@ MIXED = sf.stack(cells=sf.identity(DOMAIN), up=sf.prefix(DOMAIN, "b"), weights={
 
 
 def made(relation: str, work: sf.Workload = MIXED, records: int = 12) -> sf.Plan:
-    return sf.plan(work, BUDGET, neighbours=relation, mechanism="approximate", records=records)
+    return sf.plan(work, BUDGET, neighbours=relation, mechanism="approximate", records=records, objective="cells")
 
 
 def integers(plan: sf.Plan) -> FloatArray:
