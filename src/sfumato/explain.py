@@ -14,10 +14,20 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 if TYPE_CHECKING:
     from sfumato.plans import Plan
 
-__all__ = ["bias_text", "error_text", "explain_plan", "noise_name", "objective_text", "plan_facts", "starving"]
+__all__ = [
+    "bias_text",
+    "error_text",
+    "explain_plan",
+    "noise_name",
+    "objective_text",
+    "order_legend",
+    "plan_facts",
+    "starving",
+]
 
 _SHOWN = 24
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
+_COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
 
 
@@ -28,6 +38,11 @@ def noise_name(plan: Plan) -> str:
     return (
         "exact discrete Gaussian noise" if isinstance(plan.noise, DiscreteGaussian) else "exact rounded Gaussian noise"
     )
+
+
+def order_legend(plan: Plan) -> str:
+    """What the columns of `plan.errors_by_order()` mean."""
+    return f"(margin: half-width of a 95 % interval{_COLUMNS if plan.alone else ''})"
 
 
 def explain_plan(plan: Plan) -> str:
@@ -58,8 +73,7 @@ def explain_plan(plan: Plan) -> str:
     few = plan.workload.tables <= _SHOWN
     if plan.alone or not few:
         more = "" if few else "; plan.errors() has every table"
-        alone = ", alone: the rmse with the whole budget" if plan.alone else ""
-        lines += ["", f"Errors by part and number of attributes (margin: half-width of a 95 % interval{alone}){more}:"]
+        lines += ["", f"Errors by part and number of attributes {order_legend(plan)}{more}:"]
         lines.append(_table(plan.errors_by_order()))
     if few:
         lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(plan.errors())]
@@ -162,13 +176,35 @@ def starving(plan: Plan) -> str | None:
         return None
     takes = max(rows, key=lambda r: r["share"])
     several = sum(r["part"] == worst["part"] for r in rows) > 1
-    where = f"weights={{{worst['attributes']}: {_HALVES}}} in sf.marginals" if several else ""
-    part = f"weights={{{worst['part']!r}: {_HALVES}}} in sf.stack, weight = {_HALVES} in a spec"
-    weights = ", or for all of the part ".join(t for t in (where, part) if t)
     return (
         f"{_line(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole budget; most of that "
-        f"goes to {_line(takes, True)}, {takes['share']:.0%} of the weighted squared error. A weight multiplies "
-        f"squared errors; one of {_HALVES} about halves an error: {weights}"
+        f"goes to {_line(takes, True)}, {takes['share']:.0%} of the weighted squared error. "
+        f"{_remedy(plan, worst, own=several and takes['part'] == worst['part'])}"
+    )
+
+
+def _remedy(plan: Plan, worst: Mapping[str, Any], *, own: bool) -> str:
+    """What gives a line more of the budget. A weight of the whole part does not where the part itself takes it."""
+    if not own:
+        return (
+            f"A weight multiplies squared errors; one of {_HALVES} about halves an error: "
+            f"weights={{{worst['part']!r}: {_HALVES}}} in sf.stack, weight = {_HALVES} in a spec"
+        )
+    if not all(e.item.is_marginal for e in plan.entries if e.item.part == worst["part"]):
+        return (
+            f"What you need more exactly counts for more as a part of its own, with weight = {_HALVES} for still more"
+        )
+    order = worst["attributes"]
+    call = "sf.total(domain)" if order == 0 else f"sf.marginals(domain, order={order})"
+    key = "total = true" if order == 0 else f"marginals = {order}"
+    # where cells count alike, another part is but a few more cells
+    stack, spec = (
+        ("", "") if plan.objective == "tables" else (f" with a weight of {_HALVES}", f" and weight = {_HALVES}")
+    )
+    return (
+        f"It errs less as a part of its own: {call} in sf.stack{stack}, another [[queries]] with {key}{spec} in a "
+        f"spec. Or by weights={{{order}: {_HALVES}}} in sf.marginals: a weight multiplies squared errors, {_HALVES} "
+        "about halves an error"
     )
 
 

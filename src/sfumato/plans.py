@@ -167,7 +167,9 @@ class Plan:
         level = check_confidence(confidence)
         return together(level, count, self.noise, biased=self.bias_records is not None) if simultaneous else level
 
-    def half_widths(self, confidence: float, part: str | None = None, *, simultaneous: bool = False) -> FloatArray:
+    def half_widths(
+        self, confidence: float = 0.95, part: str | None = None, *, simultaneous: bool = False
+    ) -> FloatArray:
         """(k,) half-widths of intervals of all queries in order, or of one part: those that the release will have.
 
         Each holds with `confidence`; with `simultaneous` all of them together do, as `release.intervals` has them: so

@@ -52,6 +52,22 @@ def test_statistics_are_those_of_python(run: Run, typed: tuple[str, ...], asked:
     assert "nan" not in shown.out.lower()
 
 
+def test_what_a_range_misses_is_said_to_be_left_out(run: Run) -> None:
+    """A mean of the declared cells is none of the records in (other): where these are many, the screen says so."""
+    Path("spec.toml").write_text(SPEC.replace("max = 99", "max = 49").replace("age >= 70", "age >= 40"))
+    Path("people.csv").write_text("age,sex\n" + "".join(f"{i % 97},{1 + i % 2}\n" for i in range(5_000)))
+    assert release(run).code == 0
+    left_out = "Records whose age is in (other) are left out: these numbers are of the others.\n"
+    for command in ("mean", "quantiles", "cdf"):
+        assert left_out in run(command, "out/first", "age").out
+    assert "left out" not in run("share", "out/first", "age").out
+    assert "left out" not in run("share", "out/first", "sex").out
+    legend = (
+        "(margin: half-width of a 95 % interval, share: of the weighted squared error, alone: the rmse with the whole"
+    )
+    assert legend in run("show", "out/first").out
+
+
 def test_groups_that_are_noise_are_blank_on_the_screen_and_in_files(run: Run) -> None:
     """Labels that match nothing: the screen says so, and no noise is printed as a number."""
     Path("spec.toml").write_text(SPEC.replace('{ "1" = "female", "2" = "male" }', '["female", "male"]'))

@@ -98,9 +98,12 @@ def plan(
 ) -> None:
     """EXPLAIN: what would be measured, its price and the error of every answer. No data are read.
 
-    Every part, every table of a part and every cell of a table count alike; in the spec, weight = 16 under [[queries]]
-    about halves the error of a part with little budget, and objective = "cells" or "max" under [plan] asks for another
-    goal. The column alone is the error that a line would have with the whole budget.
+    Every part, every table of a part and every cell of a table count alike.
+    In the spec, weight = 16 in a part's table of queries about halves the
+    error of a part with little budget, and objective = "cells" or "max" in
+    the table plan asks for another goal. The column alone is the error that
+    a line would have with the whole budget, ratio how many times that it
+    has, share what it has of the weighted squared error.
 
     \b
     Example:

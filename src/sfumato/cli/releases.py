@@ -117,7 +117,7 @@ def show(folder: Folder, as_json: Json = False) -> None:
     Example:
       sfumato show releases/2026-11
     """
-    from sfumato.explain import starving
+    from sfumato.explain import order_legend, starving
     from sfumato.releases import ModelRelease, load_release
     from sfumato.releases.modelled import described
 
@@ -134,10 +134,13 @@ def show(folder: Folder, as_json: Json = False) -> None:
         return
     before = "" if found.projection is None else " of the unprojected answers"
     starved = starving(found.plan)
-    typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes:\n{found.plan.errors_by_order()}")
+    typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes {order_legend(found.plan)}:")
+    typer.echo(found.plan.errors_by_order())
     if starved:
         typer.echo(f"\n{starved}")
-    typer.echo(f"\nErrors{before} by table:\n{found.plan.errors()}")
+    tables = str(found.plan.errors())
+    more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
+    typer.echo(f"\nErrors{before} by table:\n{tables}{more}")
 
 
 @commands.command()

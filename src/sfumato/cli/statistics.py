@@ -85,7 +85,7 @@ def share(
     """
     groups, found = within or [], _measured(folder)
     frame = found.share(attribute, within=groups, confidence=confidence)
-    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json, without_other=False)
 
 
 @commands.command()
@@ -168,12 +168,21 @@ def _listed(frame: Frame) -> str:
 
 
 def _print(
-    release: Release, frame: Frame, attributes: list[str], confidence: float, *, as_csv: bool, as_json: bool
+    release: Release,
+    frame: Frame,
+    attributes: list[str],
+    confidence: float,
+    *,
+    as_csv: bool,
+    as_json: bool,
+    without_other: bool = True,
 ) -> None:
     """The rows; on a screen also what they rest on, and reasons to doubt the attributes that are asked about."""
     if as_csv:
         print_csv(frame)
         return
+    from sfumato.domain.attributes import OTHER
+
     domain = release.plan.workload.domain
     owners = {domain.owner(a) for a in attributes}
     doubts = [c for c in release.cautions if c.attribute is None or c.attribute in owners]
@@ -183,5 +192,7 @@ def _print(
         return
     typer.echo(_listed(frame))
     typer.echo(f"\nlow and high: an interval that holds with a confidence of {confidence:.3g}.")
+    if without_other and any(c.attribute == domain.owner(attributes[0]) and OTHER in c.text for c in doubts):
+        typer.echo(f"Records whose {attributes[0]} is in {OTHER} are left out: these numbers are of the others.")
     for caution in doubts:
         typer.echo(f"caution: {caution.text}")

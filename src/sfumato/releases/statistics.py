@@ -190,7 +190,10 @@ def _within(
 def _numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
     declared = release.plan.workload.domain[attribute]
     if declared.intervals is None or declared.midpoints is None:
-        raise PlanError(f"{attribute} is not numeric; quantiles and means need sf.Integers or sf.Bins")
+        raise PlanError(
+            f"{attribute} is not numeric; quantiles and means need sf.Integers or sf.Bins "
+            "(in a spec type integer or number)"
+        )
     return declared, np.asarray(declared.midpoints, dtype=np.float64)
 
 
@@ -222,7 +225,9 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
     domain.columns((attribute, *names))
     declared = domain[attribute]
     if not declared.ordered:
-        raise PlanError(f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins")
+        raise PlanError(
+            f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins (in a spec type integer or number)"
+        )
     n = len(declared.declared_labels)
     rows, ones = _declared_rows(declared, np.tri(n)), _declared_rows(declared, np.ones((n, n)))
     found = _ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))

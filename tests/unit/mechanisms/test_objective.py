@@ -187,6 +187,27 @@ def test_a_line_that_starves_is_named_with_the_weight_that_helps(tmp_path: Path)
     assert 0.4 < after["rmse"] / row["rmse"] < 0.75
 
 
+@pytest.mark.parametrize("objective", ["tables", "cells"])
+def test_what_a_part_takes_from_itself_is_had_as_another_part(objective: str) -> None:
+    """A weight of the whole part moves nothing within it, so the sentence does not offer one; its advice works."""
+    domain = sf.Domain({f"x{i}": 8 for i in range(7)})
+    named = sf.predicates(domain, ["x0 in (1, 2) and x1 in (3, 4)"])
+    tables, asked = sf.marginals(domain, upto=3), {"neighbours": "add-remove", "objective": objective}
+    made = sf.plan(sf.stack(main=tables, named=named), _BUDGET, **asked)
+    text, before = str(made), made.errors_by_order().rows()[0]
+    assert before["ratio"] > 5
+    assert "sf.total(domain) in sf.stack" in text
+    assert "[[queries]] with total = true" in text
+    assert "weights={0: 16} in sf.marginals" in text
+    assert "weights={'main'" not in text
+    assert ("total = true and weight = 16" in text) == (objective == "cells")
+    own = sf.stack(main=tables, named=named, own=sf.total(domain), weights={"own": 16 if objective == "cells" else 1})
+    weighted = sf.stack(main=sf.marginals(domain, upto=3, weights={0: 16}), named=named)
+    for work in (own, weighted):
+        after = sf.plan(work, _BUDGET, **asked).errors_by_order().rows()[0]
+        assert after["rmse"] < 0.75 * before["rmse"]
+
+
 def test_mean_is_an_old_name() -> None:
     work = sf.marginals(_domain(9), upto=2)
     with pytest.warns(DeprecationWarning, match="called 'cells' now"):

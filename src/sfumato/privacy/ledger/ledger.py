@@ -40,7 +40,7 @@ FORMAT = Format(
     words=Wording(
         noun="ledger",
         mode=0o644,
-        make="make one with Ledger.create",
+        make="make one with sfumato ledger create, or Ledger.create",
         undone="nothing was spent",
         advice="nothing was released: make room or access, then look at the ledger's unreleased entries",
     ),
