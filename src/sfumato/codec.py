@@ -49,6 +49,7 @@ Arrays = dict[str, NDArray[Any]]
 
 _CLASSES: dict[str, type] = {}
 _MAX_DEPTH = 64
+_MAX_HEX_DIGITS = 2**14  # sums of spends have 8,192 bits at most; arithmetic on millions would not end
 _HASHED = 2**23
 _MAX_JSON_BYTES = 256 * 2**20
 _MAX_ARRAY_BYTES = 4 * 2**30
@@ -168,6 +169,8 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
     if "~float" in tree:
         return float(tree["~float"])
     if "~integer" in tree:
+        if len(tree["~integer"]) > _MAX_HEX_DIGITS:
+            raise InvalidInput(f"an integer has more than {_MAX_HEX_DIGITS:,} digits")
         return int(tree["~integer"], 16)
     if "~fraction" in tree:
         numerator, denominator = _decode(tree["~fraction"], arrays, depth + 1)

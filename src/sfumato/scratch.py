@@ -31,10 +31,11 @@ class Place:
     `path` may be filled, and renamed. Raises OSError where no folder can be made.
     """
 
-    __slots__ = ("_lock", "path")
+    __slots__ = ("_lock", "_process", "path")
 
     def __init__(self, target: Path, mode: int = 0o777) -> None:
         _clear(target)
+        self._process = os.getpid()
         for _ in range(_TRIES):
             self.path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
             self.path.mkdir(mode)
@@ -46,7 +47,9 @@ class Place:
         raise OSError(f"no folder can be kept beside {target}: others take it away")
 
     def remove(self) -> None:
-        """Take away what is still there under the name of the place, and give up the lock."""
+        """Take away what is still there under the name of the place, and give up the lock; not in a forked process."""
+        if os.getpid() != self._process:
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:

@@ -173,10 +173,14 @@ def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
     """How many bytes of whole records a buffer begins with, and these records with every field quoted."""
     plain = re.compile(b"[^" + re.escape(found.delimiter) + found.end + b"]*+")
     size = len(found.names)
+    # whole fields with their delimiters: plain ones, quoted ones on one line whatever follows, quoted ones over several
+    mark, rest = re.escape(found.delimiter), b"[^" + re.escape(found.delimiter) + found.end + b"]*+"
+    quoted = rb'"(?:[^"\r\n]++|"")*+"' + rest, rb'"(?:[^"]++|"")*+"[ \t\r]*+'
+    fields_on = re.compile(b"(?:" + b"|".join(f + mark for f in (b'(?!")' + rest, *quoted)) + b")*+")
     at = 0
     out: list[bytes] = []
     while at < len(buffer):
-        read = _record(buffer, at, found.delimiter, plain, final=final)
+        read = _record(buffer, at, found.delimiter, plain, final=final, beyond=(size, fields_on))
         if read is None:
             break
         fields, end = read
@@ -192,9 +196,18 @@ def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
 
 
 def _record(
-    buffer: bytes, at: int, delimiter: bytes, plain: re.Pattern[bytes], *, final: bool
+    buffer: bytes,
+    at: int,
+    delimiter: bytes,
+    plain: re.Pattern[bytes],
+    *,
+    final: bool,
+    beyond: tuple[int, re.Pattern[bytes]] | None = None,
 ) -> tuple[list[bytes | None], int] | None:
     """The fields of the record that begins there, None for what cannot be read, and where its line ends.
+
+    `beyond` is a number of fields and what fields after these look like: of a record of more some are left out, for one
+    record of nothing but delimiters would take longer than all others.
 
     None where the buffer ends first. Raises _Unbalanced.
     """
@@ -225,6 +238,10 @@ def _record(
         if buffer[at : at + 1] != delimiter:
             return fields, at
         at += 1
+        if beyond is not None and len(fields) > beyond[0]:
+            passed = beyond[1].match(buffer, at)
+            assert passed is not None  # it may be empty
+            at = passed.end()
 
 
 def _is_text(data: bytes) -> bool:

@@ -9,6 +9,7 @@ so none of them is passed on.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 import weakref
@@ -51,13 +52,16 @@ _SETTINGS = {
     # A column of objects is text, whatever its first thousand rows happen to hold.
     "pandas_analyze_sample": "0",
 }
+# In a path these stand for other paths, which the engine would look for instead; in brackets each is itself.
+_GLOB = re.compile(r"([*?\[])")
 # What the optimizer may do; the rest is switched off. Much of it rests on statistics of the whole table, and those of a
 # Parquet file leave NaN out: what became of a NaN would hang on the other records.
 _OPTIMIZERS = ("expression_rewriter", "common_subexpressions", "unused_columns", "column_lifetime")
-# A mended record is at most eight times as long: every field quoted, every quote doubled.
+# A mended record is at most eight times as long: every field quoted, every quote doubled. Read from its beginning on: a
+# reader that starts in many places takes a line end within quotes for one of a record, wherever it happens to start.
 _CSV = (
     f"auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false, "
-    f"max_line_size = {8 * csvfile.MAX_RECORD}, buffer_size = {16 * csvfile.MAX_RECORD}"
+    f"parallel = false, max_line_size = {8 * csvfile.MAX_RECORD}, buffer_size = {16 * csvfile.MAX_RECORD}"
 )
 
 
@@ -75,12 +79,13 @@ class Session:
         place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
         self.copy = f"{place.path}/copy"
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{place.path}/spill"})
-        self.close = weakref.finalize(self, _clean_up, self.connection, place)
+        self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
         self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
         self.connection.execute(f"SET disabled_optimizers = {literal(off)}")
-        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, [*files, self.copy]))}]")
+        paths = dict.fromkeys(p for f in (*files, self.copy) for p in (f, _plainly(f)))
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
 
@@ -94,7 +99,14 @@ class Session:
         return {str(name): Column(identifier(str(name)), str(kind)) for name, kind, *_ in described}
 
 
-def _clean_up(connection: DuckDBPyConnection, place: Place) -> None:
+def _plainly(path: str) -> str:
+    """A path as a pattern that means it alone."""
+    return _GLOB.sub(r"[\1]", path)
+
+
+def _clean_up(connection: DuckDBPyConnection, place: Place, process: int) -> None:
+    if os.getpid() != process:
+        return  # a forked child has neither the engine's threads nor the right to the parent's folder
     connection.close()
     place.remove()
 
@@ -187,7 +199,7 @@ def _open_csv(session: Session, path: str, needed: Sequence[str]) -> Opened:
     plain = attempt(f"{label} cannot be read", lambda: csvfile.readable(path, session.copy, found))
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
     dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
-    sql = f"read_csv({literal(plain)}, {dialect}, columns = {{{columns}}}, {_CSV})"
+    sql = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{{columns}}}, {_CSV})"
     return Opened(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in needed})
 
 
@@ -197,7 +209,7 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
     by_line = not path.lower().endswith(".json")
     plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
     dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
-    lines = f"read_csv({literal(plain)}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
+    lines = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
     sql = f"(SELECT TRY_CAST(line AS JSON) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
     unreadable = literal(UNREADABLE)
     columns: dict[str, Column] = {}
@@ -218,11 +230,13 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
 def _open_parquet(session: Session, path: str, needed: Sequence[str]) -> Opened:
     label = os.path.basename(path)
     message = f"{label} is not a Parquet file, or is damaged"
-    of_file, of_columns = (f"{function}({literal(path)})" for function in ("parquet_file_metadata", "parquet_metadata"))
+    of_file, of_columns = (
+        f"{function}({literal(_plainly(path))})" for function in ("parquet_file_metadata", "parquet_metadata")
+    )
     rows = attempt(message, lambda: session.rows(f"SELECT num_rows FROM {of_file}"))
     size = attempt(message, lambda: session.rows(f"SELECT sum(total_uncompressed_size) FROM {of_columns}"))
     _check_extent(path, int(size[0][0] or 0), int(rows[0][0]))
-    sql = f"read_parquet({literal(path)}, hive_partitioning = false)"
+    sql = f"read_parquet({literal(_plainly(path))}, hive_partitioning = false)"
     return Opened(session, label, sql, attempt(message, lambda: session.columns(sql)))
 
 
