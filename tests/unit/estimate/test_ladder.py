@@ -69,7 +69,7 @@ def test_raking_meets_its_sums_and_keeps_zeros() -> None:
 def test_sums_that_exclude_each_other_are_met_halfway_and_the_firm_ones_exactly() -> None:
     groups = np.array([[0, 1], [1, 1]])
     # the cell cannot hold 8 where its row holds 3
-    sums = [Sums((0, 1), np.array([8.0, 2.0]), groups, firm=False), Sums((0,), np.array([3.0, 7.0]))]
+    sums = [Sums((0, 1), np.array([8.0, 2.0]), groups, give=np.full(2, 1e-3)), Sums((0,), np.array([3.0, 7.0]))]
     found = rake(np.ones((2, 2)), sums)
     assert margin(found, (0,)) == pytest.approx([3, 7])
     assert found[0, 0] == pytest.approx(3, abs=0.01), "the nearest that is possible"
@@ -79,7 +79,7 @@ def test_a_group_that_nearly_fills_its_row_is_met() -> None:
     """Plain raking takes hundreds of sweeps here: every row undoes the group's step."""
     cells = np.outer([5390.0, 44_600.0], [0.014, 0.986])
     groups = np.array([[1, 0], [1, 1]])
-    asked = Sums((0, 1), np.array([5380.0, 44_610.0]), groups, firm=False)
+    asked = Sums((0, 1), np.array([5380.0, 44_610.0]), groups, give=np.full(2, 1e-3))
     found = rake(cells, [asked, Sums((0,), np.array([5390.0, 44_600.0])), Sums((1,), cells.sum(axis=0))])
     assert found[0, 1] == pytest.approx(5380, abs=0.1)
 
