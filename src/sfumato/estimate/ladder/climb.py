@@ -25,7 +25,7 @@ _CELLS = 2**20
 _WORK = 2**27  # cells times the sizes of all attributes: some 20 CPU seconds of transforms
 _NOTHING = 1e-300
 _CERTAIN = 1e-6
-_GIVE = 1e-4  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
+_GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
