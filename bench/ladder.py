@@ -25,8 +25,6 @@ import math
 import resource
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
@@ -133,12 +131,6 @@ def workload(table: str) -> tuple[sf.Workload, dict[str, NDArray[np.int64]]] | N
     return sf.stack(sf.marginals(domain, upto=3), *(w.named(k) for k, w in parts.items()), named), held
 
 
-def alike(work: sf.Workload) -> sf.Workload:
-    """Parts alike, tables alike within a part, cells within a table: weights, whatever the default objective is."""
-    items = [replace(q, weight=Fraction(1, part.tables * q.rows)) for part in work.parts.values() for q in part.blocks]
-    return sf.Workload(work.domain, tuple(items))
-
-
 class Counts:
     """Exact answers, read from marginal tables."""
 
@@ -183,8 +175,8 @@ def compare(table: str, epsilon: str, given: argparse.Namespace) -> None:
     if given.records:
         some = np.random.default_rng(5).choice(len(next(iter(held.values()))), given.records, replace=False)
         held = {k: v[some] for k, v in held.items()}
-    asked = alike(work) if given.objective == "tables" else work
-    plan = sf.plan(asked, sf.approx(epsilon, "1e-6"), neighbours=given.neighbours, mechanism="marginals")
+    budget = sf.approx(epsilon, "1e-6")
+    plan = sf.plan(work, budget, objective=given.objective, neighbours=given.neighbours, mechanism="marginals")
     counts, sets = Counts(work, held), groups(work)
     exact = list(counts.measured(plan))
     truth = np.concatenate([marginalise(counts.of(q.attributes), q.attributes, q.block) for q in work.blocks])

@@ -51,39 +51,6 @@ def drawn(seed: int, sizes: tuple[int, ...], order: int, noise: float, people: i
     return exact, Told(names, sizes, tables, variances, dict.fromkeys(sets, noise**2))
 
 
-def test_raking_meets_its_sums_and_keeps_zeros() -> None:
-    rng = np.random.default_rng(3)
-    goal = rng.dirichlet(np.ones(24)).reshape(2, 3, 4)
-    start = rng.random((2, 3, 4))
-    start[0, 1, 2] = goal[0, 1, 2] = 0.0
-    groups = (np.arange(8).reshape(2, 4) == 3).astype(np.intp)
-    asked = Sums((0, 2), np.bincount(groups.reshape(-1), margin(goal, (0, 2)).reshape(-1)), groups)
-    found = rake(start, [asked, Sums((0, 1), margin(goal, (0, 1))), Sums((2,), margin(goal, (2,)))])
-    assert found[0, 1, 2] == 0
-    assert found.min() >= 0
-    assert margin(found, (0, 1)) == pytest.approx(margin(goal, (0, 1)), abs=1e-8)
-    assert margin(found, (2,)) == pytest.approx(margin(goal, (2,)), abs=1e-8)
-    assert asked.of(found) == pytest.approx(asked.wanted, abs=1e-8)
-
-
-def test_sums_that_exclude_each_other_are_met_halfway_and_the_firm_ones_exactly() -> None:
-    groups = np.array([[0, 1], [1, 1]])
-    # the cell cannot hold 8 where its row holds 3
-    sums = [Sums((0, 1), np.array([8.0, 2.0]), groups, firm=False), Sums((0,), np.array([3.0, 7.0]))]
-    found = rake(np.ones((2, 2)), sums)
-    assert margin(found, (0,)) == pytest.approx([3, 7])
-    assert found[0, 0] == pytest.approx(3, abs=0.01), "the nearest that is possible"
-
-
-def test_a_group_that_nearly_fills_its_row_is_met() -> None:
-    """Plain raking takes hundreds of sweeps here: every row undoes the group's step."""
-    cells = np.outer([5390.0, 44_600.0], [0.014, 0.986])
-    groups = np.array([[1, 0], [1, 1]])
-    asked = Sums((0, 1), np.array([5380.0, 44_610.0]), groups, firm=False)
-    found = rake(cells, [asked, Sums((0,), np.array([5390.0, 44_600.0])), Sums((1,), cells.sum(axis=0))])
-    assert found[0, 1] == pytest.approx(5380, abs=0.1)
-
-
 def objective(cells: FloatArray, told: Told) -> float:
     """What the last step minimises."""
     sets = [s for s in told.tables if len(s) > 1]
@@ -131,6 +98,34 @@ def test_the_cone_is_the_nearest_within_its_gap(seed: int, monkeypatch: pytest.M
         float(np.sum(residual(margin(rough.cells - best.x.reshape(sizes), s)) ** 2)) / told.spread[s] for s in finer
     )
     assert left <= rough.gap * (1 + 1e-6) + 1e-6
+
+
+@pytest.mark.parametrize("seed", [20, 21, 22])
+def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At tables drawn at random with the held margins, and multipliers drawn too, not only where the search ends.
+
+    Mutant: what is left below zero not subtracted from the gap.
+    """
+    sizes = (4, 3, 2)
+    _, told = drawn(seed, sizes, 2, 6.0)
+    held = held_tables(told, total_of(told))
+    for i in range(3):
+        held[i,] = 0.9 * held[i,] + 0.1 * float(held[()]) / sizes[i]
+    finer = {s: (t, told.spread[s]) for s, t in told.tables.items() if len(s) == 2}
+    monkeypatch.setattr(cone, "_MOST", 2000)
+    nearest = joint_cells(sizes, finer, held, [], tolerance=1e-4)
+    problem = cone._Problem(sizes, finer, held, [])
+    rng = np.random.default_rng(seed)
+    margins = [Sums((i,), held[i,]) for i in range(3)]
+    for _ in range(60):
+        x = rake(rng.gamma(0.3, size=sizes) + 1e-6, margins)
+        multipliers = problem.scale * rng.gamma(0.3, size=sizes) * rng.choice([0.0, 1.0, 100.0])
+        squared, gap = problem.certify(x, multipliers)
+        assert squared == pytest.approx(objective(x, told), rel=1e-9)
+        away = sum(
+            float(np.sum(residual(margin(x - nearest.cells, s)) ** 2)) / spread for s, (_, spread) in finer.items()
+        )
+        assert math.sqrt(away) <= math.sqrt(gap) + math.sqrt(nearest.gap) + 1e-9
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _CELLS = 2**20
 _WORK = 2**27  # cells times the sizes of all attributes: some 20 CPU seconds of transforms
 _NOTHING = 1e-300
 _CERTAIN = 1e-6
+_GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,16 +96,17 @@ def _possible_groups(asked: Asked, held: Mapping[Axes, FloatArray], total: float
     """Counts of groups and of the rest: what was said, as nearly as the attributes by themselves allow it."""
     rest = total - float(asked.values.sum())
     spread = np.maximum(asked.variances, _CERTAIN * float(asked.variances.max()) or 1.0)
-    wanted = onto_simplex(np.append(asked.values, rest), total, np.append(spread, spread.sum()))
-    sums = Sums(asked.axes, wanted, numbers.astype(np.intp), firm=False)
+    spread = np.append(spread, spread.sum())
+    wanted = onto_simplex(np.append(asked.values, rest), total, spread)
+    sums = Sums(asked.axes, wanted, numbers.astype(np.intp), give=_GIVE * spread)
     cells = np.array(total)
     for i in asked.axes:
         cells = np.multiply.outer(cells, held[i,] / max(total, _NOTHING))
     axes = tuple(range(len(asked.axes)))
-    own = Sums(axes, wanted, sums.groups, firm=False)
+    own = replace(sums, axes=axes)
     margins = [Sums((k,), held[i,]) for k, i in enumerate(asked.axes)]
     met = own.met_by(rake(cells, [own, *margins]))
-    return Sums(asked.axes, met.wanted, sums.groups, firm=False)
+    return replace(sums, wanted=met.wanted)
 
 
 def _rungs(

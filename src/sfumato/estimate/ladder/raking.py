@@ -1,9 +1,15 @@
-"""Raking: nonnegative cells are multiplied until their sums are what coarser rungs say. [DS40]"""
+"""Raking: nonnegative cells are multiplied until their sums are what coarser rungs say. [DS40]
+
+One sum after another meets what it should, and where tables alone are held that ends soon. A group of cells that nearly
+fills a held row is undone by the row in every sweep, so with groups all multipliers move together: the factors exp(A'u)
+minimise the convex sum of x exp(A'u) - w'u + g'u^2 / 2, A the sums, w what they should be, g how much they give. Its
+Newton steps need A diag(x) A' alone, which conjugate gradients solve by sums there and back.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,12 +20,16 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Sums", "rake"]
 
 _SWEEPS = 200
+_FIRST = 10  # sweeps of tables before groups join
 _EXACT = 1e-9
-_PATIENCE = 80  # sweeps before values that exclude each other are moved towards what is possible
-_YIELD = 0.2
-_SLOW = 0.5  # share of what was missing that is left after a sweep
-_FASTEST = 100.0
-_LEAP = 1.0
+_NEAR = 1e-8
+_STEPS = 60
+_INNER = 200
+_SOLVED = 1e-4
+_EASE = 1e-8
+_HALVINGS = 20
+_ARMIJO = 1e-4
+_NOTHING = 1e-200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,17 +37,18 @@ class Sums:
     """Sums of a table's cells that are to have these values.
 
     axes: positions of the attributes summed over to; wanted: their table, or, with `groups` (the group of every
-    cell of that table), one value per group. firm: never moved, even where other sums exclude it.
+    cell of that table), one value per group. give: 0 where they are held whatever others say; else a sum that others
+    exclude is missed, at the least squared misses divided by these.
     """
 
     axes: tuple[int, ...]
     wanted: FloatArray
     groups: NDArray[np.intp] | None = None
-    firm: bool = True
+    give: FloatArray | None = None
 
     def met_by(self, cells: FloatArray) -> Sums:
         """The same sums with the values that these cells have, which hold."""
-        return replace(self, wanted=self.of(cells), firm=True)
+        return replace(self, wanted=self.of(cells), give=None)
 
     def of(self, cells: FloatArray) -> FloatArray:
         """These sums of some cells."""
@@ -46,45 +57,95 @@ class Sums:
             return now
         return np.bincount(self.groups.reshape(-1), now.reshape(-1), len(self.wanted)).astype(np.float64)
 
+    def spread(self, each: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+        """A value of every sum, at each of its cells: shaped to broadcast over a table of this shape."""
+        told = each.reshape(self.wanted.shape) if self.groups is None else each[self.groups]
+        return told.reshape([n if a in self.axes else 1 for a, n in enumerate(shape)])
+
 
 def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> FloatArray:
     """Nonnegative cells near the given ones, multiplicatively, whose sums are the wanted ones.
 
-    Zero cells stay zero. Sums that no such cells have together are met as nearly as the order allows: those that are
-    not firm are moved towards what is found, and the last ones given are met last.
+    Zero cells stay zero. Sums that no such cells have together are met as nearly as the order allows: those that give
+    are missed, and of the others the last ones given are met last.
     """
+    firm = [s for s in sums if s.give is None]
+    if any(s.groups is not None for s in sums):
+        cells = _balanced(_swept(cells, [s for s in firm if s.groups is None], _FIRST), sums)
+    return _swept(cells, firm, sweeps)
+
+
+def _swept(cells: FloatArray, sums: Sequence[Sums], sweeps: int) -> FloatArray:
+    """Each sum in turn is met exactly, until all are."""
     out = cells
-    wanted = [s.wanted for s in sums]
-    mass = max((float(w.sum()) for w in wanted), default=0.0)
-    gain, most = [1.0] * len(sums), [_FASTEST] * len(sums)
-    last: list[FloatArray | None] = [None] * len(sums)
-    for sweep in range(sweeps):
+    mass = max((float(s.wanted.sum()) for s in sums), default=0.0)
+    for _ in range(sweeps):
         worst = 0.0
-        for i, s in enumerate(sums):
+        for s in sums:
             now = s.of(out)
-            worst = max(worst, float(np.abs(wanted[i] - now).max(initial=0.0)))
-            if not s.firm and sweep >= _PATIENCE:
-                wanted[i] = wanted[i] + _YIELD * (now - wanted[i])
-            ratio = np.divide(wanted[i], now, out=np.zeros_like(now), where=now > 0)
-            if s.groups is not None:
-                gain[i], most[i] = _hastened(gain[i], most[i], last[i], wanted[i] - now)
-                last[i] = wanted[i] - now
-                steps = np.log(ratio, out=np.zeros_like(ratio), where=ratio > 0) * gain[i]
-                ratio = np.where(ratio > 0, np.exp(np.clip(steps, -_LEAP, _LEAP)), 0.0)
-            each = ratio if s.groups is None else ratio[s.groups]
-            out = out * each.reshape([n if a in s.axes else 1 for a, n in enumerate(cells.shape)])
+            worst = max(worst, float(np.abs(s.wanted - now).max(initial=0.0)))
+            ratio = np.divide(s.wanted, now, out=np.zeros_like(now), where=now > 0)
+            out = out * s.spread(ratio, cells.shape)
         if worst <= _EXACT * mass or math.isnan(worst):
             break
     return out
 
 
-def _hastened(gain: float, most: float, last: FloatArray | None, missing: FloatArray) -> tuple[float, float]:
-    """(exponent of the next step, the largest from now on): later sums undo most of a step where a group nearly
-    fills a row. A step too far is never taken again."""
-    if last is None:
-        return gain, most
-    along = float(np.vdot(last, missing))
-    if along < 0:
-        least = max(gain / 2, 1.0)
-        return least, least
-    return (min(gain * 1.5, most), most) if along > _SLOW * float(np.vdot(last, last)) else (gain, most)
+def _balanced(cells: FloatArray, sums: Sequence[Sums]) -> FloatArray:
+    """All sums together, by Newton steps on their multipliers; as near as it came where no cells have them all."""
+    ends = np.cumsum([s.wanted.size for s in sums])[:-1]
+    wanted = np.concatenate([s.wanted.reshape(-1) for s in sums])
+    give = np.concatenate([np.zeros(s.wanted.size) if s.give is None else s.give.reshape(-1) for s in sums])
+
+    def summed(x: FloatArray) -> FloatArray:
+        return np.concatenate([s.of(x).reshape(-1) for s in sums])
+
+    def spread(u: FloatArray) -> FloatArray:
+        out = np.zeros(cells.shape)
+        for s, each in zip(sums, np.split(u, ends), strict=True):
+            out += s.spread(each, cells.shape)
+        return out
+
+    x, u = cells, np.zeros(len(wanted))
+    mass = max(float(np.abs(s.wanted).sum()) for s in sums)
+    for _ in range(_STEPS):
+        now = summed(x)
+        reached = now > _NOTHING
+        missing = np.where(reached, wanted - now - give * u, 0.0)
+        if float(np.abs(missing).max(initial=0.0)) <= _NEAR * mass:
+            break
+        scale = np.where(reached, now + give, 1.0)
+        step = _solved(lambda v, x=x: summed(x * spread(v)) + give * v, missing, scale)
+        length, x_next = _length(x, spread(step), float(missing @ step), float(give @ step**2))
+        if length == 0:
+            break
+        x, u = x_next, u + length * step
+    return x
+
+
+def _length(x: FloatArray, along: FloatArray, slope: float, curve: float) -> tuple[float, FloatArray]:
+    """(how much of a step to take so that the convex function falls, the cells there); (0, the same cells) if none."""
+    length = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(_HALVINGS):
+            # x (exp(t) - 1 - t), what the function bends up by, loses no digits near the end
+            bent = float(np.sum(x * (np.expm1(length * along) - length * along))) + curve * length**2 / 2
+            if bent <= (1 - _ARMIJO) * length * slope:
+                return length, x * np.exp(length * along)
+            length /= 2
+    return 0.0, x
+
+
+def _solved(apply: Callable[[FloatArray], FloatArray], right: FloatArray, scale: FloatArray) -> FloatArray:
+    """Conjugate gradients, in units of `scale`; a little is added, as sums that repeat each other are no equations."""
+    from scipy.sparse.linalg import LinearOperator as Product  # noqa: PLC0415  (heavy)
+    from scipy.sparse.linalg import cg  # noqa: PLC0415
+
+    count, root = len(right), np.sqrt(scale)
+
+    def matvec(v: FloatArray) -> FloatArray:
+        flat = v.reshape(-1)
+        return apply(flat / root) / root + _EASE * flat
+
+    hessian = Product((count, count), matvec=matvec, dtype=np.float64)
+    return cg(hessian, right / root, rtol=_SOLVED, atol=0.0, maxiter=_INNER)[0] / root
