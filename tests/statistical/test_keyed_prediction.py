@@ -62,8 +62,12 @@ def test_errors_are_those_predicted_and_stated(mechanism: str) -> None:
     asked = [np.concatenate([PRESENT[i : i + 12], ABSENT[i : i + 12]]) for i in range(0, 1900, 38)]
     weights = np.tile([1.0, -2.0, 0.5], 8)
     truth = np.tile([1.0, -2.0, 0.5], 4).sum()
-    sizes = {"width": 2048, "dimension": 240, "records": len(PRESENT)}
-    options: dict[str, Any] = sizes | {"queries": asked if mechanism == "histogram" else None}
+    sketched = {"width": 2048, "records": len(PRESENT)}
+    own: dict[str, dict[str, Any]] = {
+        "histogram": {"queries": asked},
+        "sparse-project": {"dimension": 240, "records": len(PRESENT)},
+    }
+    options = own.get(mechanism, sketched)
     errors: list[float] = []
     stated: list[float] = []
     inside = 0
@@ -86,8 +90,8 @@ def test_errors_are_those_predicted_and_stated(mechanism: str) -> None:
 def test_a_sketch_estimates_its_own_squared_norm() -> None:
     """Mutants: the noise's share not subtracted; the scale of the projection left out."""
     counts = np.full(len(PRESENT), 5)
-    for mechanism in ("count-sketch", "sparse-project"):
-        found = sf.sketch(plan(mechanism, width=4096, dimension=3000), sf.KeyCounts(PRESENT, counts), ledger=None)
+    for mechanism, size in (("count-sketch", {"width": 4096}), ("sparse-project", {"dimension": 3000})):
+        found = sf.sketch(plan(mechanism, **size), sf.KeyCounts(PRESENT, counts), ledger=None)
         assert found.squared_norm == pytest.approx(25 * len(PRESENT), rel=0.4)
         assert found.error(9) == pytest.approx(found.plan.error(9, 25.0 * len(PRESENT)), rel=0.15)
     assert sf.sketch(plan("count-sketch"), EMPTY, ledger=None).squared_norm < 40_000

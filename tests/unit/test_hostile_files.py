@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import tracemalloc
 import zipfile
@@ -262,3 +263,10 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     for nothing in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InvalidInput):
             read_document(nothing, object)
+
+
+def test_numbers_of_very_many_digits_are_refused(tmp_path: Path) -> None:
+    digits = {"~integer": "0x" + "f" * 2**14}
+    for tree in (digits, {"~fraction": [digits, 3]}):
+        with pytest.raises(InvalidInput, match="digits"):
+            read_document(bundle(tmp_path / "d", {codec._DOCUMENT: json.dumps(tree).encode()}), object)

@@ -284,8 +284,10 @@ def _line(p: Plan, best: Plan) -> Candidate:
     note = "chosen"
     if p is not best:
         # the objective of a projected plan is that of its noisy answers; it was chosen by what is predicted after
-        projected = best.mechanism == "projection"
-        theirs, ours = (p.mean_error, best.mean_error) if projected else (p.objective_value, best.objective_value)
+        theirs, ours = p.objective_value, best.objective_value
+        if best.mechanism == "projection":
+            # what is predicted after it is over all queries alike
+            theirs, ours = (p.rmse or p.mean_error), best.mean_error
         ratio = theirs / max(ours, 1e-300)
         note = f"errs {ratio:.3g} times as much" if ratio >= 1 else "errs less, but was not asked for"
         note = "errs as much" if abs(ratio - 1) < _ALIKE else note

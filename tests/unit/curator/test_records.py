@@ -87,3 +87,42 @@ def test_pandas_decides_nothing() -> None:
             np.testing.assert_array_equal(tables(pd.Series([*column, element])) - plain, one, repr((column, element)))
     assert counted(pd.DataFrame({"x": [math.nan]}), Categories(["nan"], outside="drop", missing="other")) == [0, 1]
     assert counted(pd.DataFrame({"x": pd.Series(["\ud800", 1], dtype=object)}), Categories(["1"], **OTHER)) == [1, 1]
+
+
+def test_a_line_end_within_quotes_is_no_record_wherever_it_lies(tmp_path: Path) -> None:
+    """Mutant: a parallel reader, which starts at fixed bytes and takes the inner line end for that of a record."""
+    row, middle = b"1," + b"p" * 97 + b"\n", 2**25  # where the second of the engine's buffers begins
+    for before in (3, 6, 9, 12):
+        whole, rest = divmod(middle - before - 4, len(row))
+        lines = [
+            b"x,b\n",
+            row * (whole - 1),
+            b"1," + b"p" * (97 + rest) + b"\n",
+            b'0,"1 Main St\nLondon, UK"\n',
+            row * 9000,
+        ]
+        (tmp_path / "t.csv").write_bytes(b"".join(lines))
+        assert counted(tmp_path / "t.csv", Integers(0, 1, **OTHER)) == [1, whole + 9000, 0]
+
+
+def test_a_file_is_read_under_its_own_name(tmp_path: Path) -> None:
+    """Mutant: brackets and stars are left to the engine, which takes them for a pattern of other names."""
+    folder = tmp_path / "of [2026]"
+    folder.mkdir()
+    (folder / "q1.csv").write_text("x\n0\n0\n0\n")
+    for body, expected in (("x\n1\n", [0, 1, 0]), ("x\n1\n0,0\n", [0, 1, 1])):
+        for name in ("q[1].csv", "q*.csv", "q?.csv"):
+            (folder / name).write_text(body)
+            assert counted(folder / name, Integers(0, 1, **OTHER)) == expected
+    (folder / "q[1].ndjson").write_text('{"x":1}\n')
+    assert counted(folder / "q[1].ndjson", Integers(0, 1, **OTHER)) == [0, 1, 0]
+    pq.write_table(pa.table({"x": [1]}), folder / "q[1].parquet")
+    assert counted(folder / "q[1].parquet", Integers(0, 1, **OTHER)) == [0, 1, 0]
+
+
+@pytest.mark.parametrize("field", [b",", b'"",', b'a"b,', b'"a"b,', b'"a\nb",', b'"a""b" ,'])
+def test_a_record_of_fields_too_many_is_one_record(tmp_path: Path, field: bytes) -> None:
+    """Whatever its fields look like. Mutant: a field that is passed over ends the record."""
+    for many in (1, 2, 5, 3_000):
+        (tmp_path / "t.csv").write_bytes(b"x,y\n1,p\n" + field * (many + 1) + b"\n0,q\n")
+        assert counted(tmp_path / "t.csv", Integers(0, 1, **OTHER)) == [1, 1, 1]

@@ -113,7 +113,7 @@ def test_width_bounds_hold_for_the_worst_tables(known: bool) -> None:
 
 
 def test_binary_pairs_are_forecast_by_the_elliptope() -> None:
-    d, n = 15, 40
+    d, n = 26, 40  # above 2^20 cells, up to which the hull serves, and above those on which noise is tried
     public = sf.Domain({f"x{i}": sf.Booleans() for i in range(d)})
     plan = sf.plan(sf.marginals(public, order=2), BUDGET, neighbours="replace-one", mechanism="projection", records=n)
     assert plan.body == "sdp"

@@ -41,9 +41,13 @@ def test_every_kind_of_projection_comes_back_from_disk(body: str, kind: type[Pos
     assert again.raw.answers.tolist() == projected.raw.answers.tolist()
     for names in (("b0",), ("b2", "b1"), ()):
         assert np.array_equal(again.table(*names).values, projected.table(*names).values)
-    for name in ("gap", "certified", "moved", "iterations", "body", "realisable", "rounded", "norm"):
+    for name in ("gap", "certified", "moved", "iterations", "body", "realisable", "rounded", "norm", "rungs"):
         assert getattr(back, name) == getattr(found, name)
     facts = json.loads((tmp_path / "out" / "release.json").read_text())
+    told = facts["projection"].pop("rungs")
+    assert [(r["name"], r["queries"], r["moved"], r["gap"]) for r in told] == [
+        (r.name, r.queries, r.moved, r.gap) for r in found.rungs
+    ]
     assert facts["projection"] == {
         "body": body,
         "norm": found.norm,
