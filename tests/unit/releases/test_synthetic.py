@@ -48,8 +48,9 @@ def test_records_have_about_the_projected_answers(body: str, records: int | None
     assert found.rmse == pytest.approx(np.sqrt((away**2).mean()))
     parts = np.split(np.abs(away), np.cumsum([q.rows for q in PAIRS.blocks])[:-1])
     assert found.table_error == pytest.approx(np.mean([p.sum() for p in parts]) / n)
-    # the local body holds more than tables have: up to its distance from them
-    assert found.rmse < 0.7 + (0.06 * n if body in ("local", "auto") else 0)
+    # rounding to whole records: .5 typically, 1.1 at most in forty draws; answers of another n are tens away. The local
+    # body holds more than tables have: up to its distance from them
+    assert found.rmse < 2 + (0.06 * n if body in ("local", "auto") else 0)
 
 
 def test_a_release_is_projected_first() -> None:
