@@ -25,8 +25,8 @@ _MOST = 2**52
 _NEAR = 1e-3  # of the least number, where it is searched for
 _UNKNOWN = {
     "adaptive": "what denoising leaves is not proved: its release states it",
-    "mwem": "its bound is of another model than it releases, and above the number of records wherever it was tried; a "
-    "promise for the largest error has mechanism='pmw'",
+    "mwem": "its bound is of another model than it releases, and never less than .17 of the records at any size that "
+    "was tried; a promise for the largest error has mechanism='pmw'",
     "boosting": "nothing is proved of its errors; a promise for the largest error has mechanism='pmw'",
 }
 
@@ -136,7 +136,7 @@ def _projection(
             "what is proved of mechanism='projection' is an average error; for kind='max' take 'pmw', or 'auto': its "
             "answers can be projected for free, and are possible then"
         )
-    if options.get("objective", "mean") == "max" or options.get("public"):
+    if options.get("objective") == "max" or options.get("public"):
         raise PlanError("mechanism='projection' is judged by the average error; leave out objective='max' and public=")
     given = {k: v for k, v in options.items() if k not in ("objective", "public", "progress")}
     forecasts = [p.forecast for p in projections(workload, budget, neighbours=relation, **given)]

@@ -134,8 +134,7 @@ class Plan:
         """
         if self.forecast is not None:
             return self.forecast.rmse
-        problem = self._problem("tables" if self.objective == "max" else self.objective)
-        return self._weighted_error(problem)
+        return self._weighted_error(self._averaged)
 
     @property
     def bias_records(self) -> int | None:
@@ -187,7 +186,7 @@ class Plan:
             raise PlanError("too many queries to list; take plan.errors(), one line per table")
         return chosen
 
-    @property
+    @functools.cached_property
     def objective_value(self) -> float:
         """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
 
@@ -201,6 +200,11 @@ class Plan:
             return self._weighted_error(problem)
         weighted = [(problem.table_weights(e.item), e) for e in self.entries]
         return math.sqrt(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * self.noise.variance)
+
+    @functools.cached_property
+    def _averaged(self) -> Problem:
+        """By whose weights errors are averaged: a plan for the largest error counts its tables alike."""
+        return self._problem("tables" if self.objective == "max" else self.objective)
 
     def _problem(self, objective: str) -> Problem:
         return Problem(self.workload, self.budget, self.unit, "gaussian", objective, known=self.strategy.known)
@@ -249,8 +253,7 @@ class Plan:
         squared error; of parts that are measured apart also that of the budget. `alone` is the rmse if the line's
         tables had the whole budget, and `ratio` how many times that the plan has.
         """
-        problem = self._problem("tables" if self.objective == "max" else self.objective)
-        weights = [problem.table_weights(e.item) for e in self.entries]
+        weights = [self._averaged.table_weights(e.item) for e in self.entries]
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.options import Json, LedgerPath, Table
-from sfumato.terminal import print_json, write_new
+from sfumato.terminal import csv_text, print_json, write_new
 
 if TYPE_CHECKING:
     from sfumato.privacy.ledger import Ledger
@@ -107,15 +105,12 @@ def export(
     Example:
       sfumato ledger export budget.db --csv -o spends.csv
     """
+    from sfumato.frames import Frame
     from sfumato.privacy.ledger import Ledger
 
     rows = Ledger(path).export()
     if as_csv:
-        text = io.StringIO()
-        table = csv.DictWriter(text, Ledger.EXPORTED, lineterminator="\n")
-        table.writeheader()
-        table.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
-        found = text.getvalue()
+        found = csv_text(Frame({name: [row[name] for row in rows] for name in Ledger.EXPORTED}))
     else:
         found = json.dumps(rows, indent=2) + "\n"
     if out is None:
@@ -158,11 +153,6 @@ def upgrade(path: LedgerPath) -> None:
         f"{path}: {len(found.entries())} lines in the format of today, anchor {found.anchor}. The next spend says "
         "whose privacy the ledger protects, and of which table (--table)"
     )
-
-
-def _plain(value: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if value[:1] in "=+-@\t" and value else value
 
 
 def _ledger_facts(found: Ledger) -> dict[str, Any]:

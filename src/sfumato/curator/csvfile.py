@@ -25,12 +25,12 @@ import numpy as np
 from sfumato.curator.encoding import UNREADABLE
 from sfumato.errors import SourceError
 
-__all__ = ["MAX_RECORD", "Layout", "layout", "readable"]
+__all__ = ["BLOCK", "BOM", "MAX_RECORD", "Layout", "is_text", "layout", "readable"]
 
 MAX_RECORD = 2**21
 _HEADER_BYTES = 2**20
-_BLOCK = 2**22
-_BOM = b"\xef\xbb\xbf"
+BLOCK = 2**22
+BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r?\n|\r")
 _QUOTED = re.compile(rb'"((?:[^"]++|"")*+)"')
 _UNREADABLE = UNREADABLE.encode()
@@ -64,7 +64,7 @@ def layout(path: str, needed: Sequence[str]) -> Layout:
 
 
 def _header(beginning: bytes, delimiter: bytes) -> Layout:
-    start = len(_BOM) if beginning.startswith(_BOM) else 0
+    start = len(BOM) if beginning.startswith(BOM) else 0
     try:
         read = _record(beginning, start, delimiter, re.compile(rb"[^\r\n" + re.escape(delimiter) + rb"]*+"), final=True)
     except _Unbalanced:
@@ -107,7 +107,7 @@ def _whole(handle: BinaryIO, found: Layout) -> Iterator[tuple[bytes, bytes | Non
     final = False
     while not final:
         # as much again as is left over: a record of any length is read in linear time
-        size = max(_BLOCK, len(rest))
+        size = max(BLOCK, len(rest))
         block = handle.read(size)
         final = len(block) < size
         buffer = rest + block
@@ -135,7 +135,7 @@ def _well_formed(buffer: bytes, found: Layout, *, final: bool) -> int | None:
     data = data[:stop]
     quotes = quotes[: np.searchsorted(quotes, stop)]
     chunk = buffer[:stop]
-    if quotes.size % 2 or b"\0" in chunk or not _is_text(chunk) or not _quotes_fit(data, quotes, found):
+    if quotes.size % 2 or b"\0" in chunk or not is_text(chunk) or not _quotes_fit(data, quotes, found):
         return None
     returns = _outside(np.flatnonzero(data == ord("\r")), quotes)
     strays = _outside(np.flatnonzero(data == ord("\n")), quotes) if found.line_end == b"\r" else returns
@@ -189,7 +189,7 @@ def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
             if len(fields) > size or length > MAX_RECORD:
                 fields = [None] * size
             fields += [b""] * (size - len(fields))
-            shown = (_UNREADABLE if f is None or not _is_text(f) else f.replace(b'"', b'""') for f in fields)
+            shown = (_UNREADABLE if f is None or not is_text(f) else f.replace(b'"', b'""') for f in fields)
             out.append(found.delimiter.join(b'"' + f + b'"' for f in shown) + found.line_end)
         at = end + 1
     return min(at, len(buffer)), b"".join(out)
@@ -244,7 +244,8 @@ def _record(
             at = passed.end()
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     return data.isascii() or _text(data) is not None
 
 

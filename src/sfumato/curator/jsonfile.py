@@ -8,13 +8,14 @@ read. Only brackets and quotes that are not in pairs make an array, or objects o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.curator.csvfile import MAX_RECORD
+from sfumato.curator.csvfile import BLOCK, BOM, MAX_RECORD, is_text
 from sfumato.errors import SourceError
 
 __all__ = ["SEPARATOR", "readable"]
@@ -22,8 +23,6 @@ __all__ = ["SEPARATOR", "readable"]
 SEPARATOR = "\x01"
 """Occurs in no line: JSON has it nowhere."""
 
-_BLOCK = 2**22
-_BOM = b"\xef\xbb\xbf"
 _BROKEN = b"?"
 Bytes = NDArray[np.uint8]
 
@@ -47,12 +46,12 @@ def readable(path: str, copy: str, *, by_line: bool) -> str:
 
 def _blocks(path: str) -> Iterator[bytes]:
     with open(path, "rb") as handle:
-        while block := handle.read(_BLOCK):
+        while block := handle.read(BLOCK):
             yield block
 
 
 def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    yield next(blocks, b"").removeprefix(_BOM)
+    yield next(blocks, b"").removeprefix(BOM)
     yield from blocks
 
 
@@ -72,24 +71,17 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _is_plain(chunk: bytes) -> bool:
     """Whether DuckDB reads these lines as they are."""
-    if b"\r" in chunk or SEPARATOR.encode() in chunk or chunk.startswith(_BOM):
+    if b"\r" in chunk or SEPARATOR.encode() in chunk or chunk.startswith(BOM):
         return False
     ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == ord("\n"))
     longest = max(np.diff(ends, prepend=-1).max(initial=0) - 1, len(chunk) - (ends[-1] + 1 if ends.size else 0))
-    return longest <= MAX_RECORD and _is_text(chunk)
+    return longest <= MAX_RECORD and is_text(chunk)
 
 
 def _mended(chunk: bytes) -> bytes:
     # a carriage return is a blank between the parts of a record, and in a text it is no JSON: \x02 is none anywhere
     lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b" ").replace(SEPARATOR.encode(), b"\x02").split(b"\n")
-    return b"\n".join(line if len(line) <= MAX_RECORD and _is_text(line) else _BROKEN for line in lines)
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        return data.isascii() or bool(data.decode())
-    except UnicodeDecodeError:
-        return False
+    return b"\n".join(line if len(line) <= MAX_RECORD and is_text(line) else _BROKEN for line in lines)
 
 
 def _cut(path: str, label: str) -> Iterator[bytes]:
@@ -105,7 +97,7 @@ def _cut(path: str, label: str) -> Iterator[bytes]:
     level = 1 if beginning[:1] == b"[" else 0
     brackets = _Brackets()
     closed = False
-    for block in _chain(beginning, blocks):
+    for block in itertools.chain((beginning,), blocks):
         data = np.frombuffer(block, dtype=np.uint8).copy()
         inside, depth = brackets.follow(data)
         line_ends = (data == ord("\n")) | (data == ord("\r"))
@@ -131,11 +123,6 @@ def _cut(path: str, label: str) -> Iterator[bytes]:
         yield data.tobytes()
     if brackets.depth or brackets.quoted:
         raise _unpaired(label)
-
-
-def _chain(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from others
 
 
 def _unpaired(label: str) -> SourceError:

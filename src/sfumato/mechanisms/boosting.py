@@ -123,8 +123,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     drawn = compose((k.price for k in course.knocks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
     course = replace(course, measurement=measured_at(price, drawn, looks))
-    made = CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records)
-    return replace(made, notes=(UNPROMISED,))
+    return CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))
 
 
 def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:

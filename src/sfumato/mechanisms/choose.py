@@ -166,11 +166,7 @@ def plan(
         table = (_line(p, denoised) for p in sorted(plans, key=lambda p: p.objective_value))
         lines = (replace(c, note="all errors here are before denoising") for c in table)
         return replace(denoised, considered=(_projected_line(denoised), *lines, *considered))
-    plans, considered = _candidates(problem, "auto" if mechanism == "projection" else mechanism, progress)
-    if not plans:
-        reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
-        raise PlanError(f"no mechanism can answer this workload ({reasons})")
-
+    plans, considered = _some_candidates(problem, "auto" if mechanism == "projection" else mechanism, progress)
     best = projection.projected(plans) if mechanism == "projection" else min(plans, key=lambda p: p.objective_value)
     bounds = [p.bound for p in plans if p.bound is not None]
     if compare:
@@ -213,10 +209,7 @@ def projections(
     )
     if strategy is not None or reconstruction is not None:
         return projection.forecasts([_measured(problem, strategy, reconstruction)])
-    plans, considered = _candidates(problem, "auto", None)
-    if not plans:
-        raise PlanError(f"no mechanism can answer this workload ({'; '.join(c.note for c in considered)})")
-    return projection.forecasts(plans)
+    return projection.forecasts(_some_candidates(problem, "auto", None)[0])
 
 
 def _measured(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
@@ -345,6 +338,17 @@ def _problem(
 def _is_best(made: Plan) -> bool:
     """Whether a plan meets its proved bound, up to the rounding of its multiples."""
     return made.bound is not None and made.objective_value <= made.bound * (1 + _MET)
+
+
+def _some_candidates(
+    problem: Problem, mechanism: str, progress: Progress | None
+) -> tuple[list[Plan], tuple[Candidate, ...]]:
+    """As `_candidates`; raises PlanError, with every reason, where no plan applies."""
+    plans, considered = _candidates(problem, mechanism, progress)
+    if not plans:
+        reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in considered)
+        raise PlanError(f"no mechanism can answer this workload ({reasons})")
+    return plans, considered
 
 
 def _candidates(

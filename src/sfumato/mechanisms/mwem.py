@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -134,8 +134,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     looks = count + (not unit.total_is_public)
     measurement = measured_at(price, spent_on(price, selection, count), looks)
     course = MwemCourse(count, strategy is None, selection, measurement, unit.total_is_public)
-    made = CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records)
-    return replace(made, notes=(UNPROMISED,))
+    return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records, notes=(UNPROMISED,))
 
 
 def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> CourseBound:

@@ -203,22 +203,22 @@ def _stored(
     entry = account.find(name)
     if entry is None:
         return None
+    older: Release | None = None
     if entry.plan_hash != plan.fingerprint:
         older = _of_older_default(plan, entry.plan_hash, out)
         if older is None:
             raise NameTaken(
                 f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
             )
-        plan = older
     if out is None or not _is_stored(out):
         raise NameTaken(
             f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its release is free to "
             "read where it was stored: give out=, its folder, or sf.load_release. Measuring again is new noise and a "
             "new debit: choose another name"
         )
-    found = load_release(out)
+    found = load_release(out) if older is None else older
     theirs = found.provenance
-    ours = (account.ledger_id, entry.sequence, plan.fingerprint, entry.result_hash or result_hash(found))
+    ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or result_hash(found))
     if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, result_hash(found)) != ours:
         raise InvalidInput(f"{out} holds another release than {name!r}; choose another folder")
     if not entry.released:
@@ -228,8 +228,8 @@ def _stored(
     return found
 
 
-def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike[str] | None) -> Plan | None:
-    """The plan that 0.1 made of the same questions, budget and unit under its own default objective, if that was paid.
+def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike[str] | None) -> Release | None:
+    """The release that 0.1 made of the same questions, budget and unit under its own default objective, if it was paid.
 
     A script that is run again gets what it paid for, though it would be planned otherwise today; reading is free.
     """
@@ -248,7 +248,7 @@ def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike
         UserWarning,
         stacklevel=4,
     )
-    return found.plan
+    return found
 
 
 def _is_stored(out: str | os.PathLike[str]) -> bool:

@@ -14,6 +14,7 @@ import hmac
 import os
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class Turn(Generic[S]):
         self.state, self.hashes = state, (*self.hashes, digest)
 
 
-class Chain(Generic[S]):
+class Chain(ABC, Generic[S]):
     """Lines and what they say; `FileChain` keeps them in a file, `MemoryChain` in this process.
 
     An object remembers what it has seen and goes on with nothing else: whoever has seen a file grow refuses one that
@@ -137,9 +138,9 @@ class Chain(Generic[S]):
     def __init__(self, form: Format, advance: Advance[S]) -> None:
         self.form, self.advance, self._key = form, advance, b""
 
+    @abstractmethod
     def turn(self, write: bool = False) -> AbstractContextManager[Turn[S]]:
         """What the chain says now. Of turns that may write there is one at a time; any exception undoes it."""
-        raise NotImplementedError
 
     def read(self) -> Turn[S]:
         """What the chain says now, to look at alone."""

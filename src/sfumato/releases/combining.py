@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.errors import PlanError
-from sfumato.releases.comparing import Comparison, check_pair, joined, powers
+from sfumato.releases.comparing import Comparison, changed, check_pair, joined, powers
 from sfumato.releases.core import Release
 
 __all__ = ["Comparison", "combine", "difference"]
 
 
-def _check(first: Release, second: Release) -> None:
+def _releases(first: object, second: object) -> None:
     if not isinstance(first, Release) or not isinstance(second, Release):
         raise PlanError("two releases are needed")
-    check_pair(first, second)
 
 
 def combine(first: Release, second: Release) -> Comparison:
@@ -23,7 +22,8 @@ def combine(first: Release, second: Release) -> Comparison:
     Both releases must name the same `snapshot=`; otherwise the tables may differ and pooling would be
     biased. Raises PlanError.
     """
-    _check(first, second)
+    _releases(first, second)
+    check_pair(first, second)
     snapshots = {first.provenance.snapshot, second.provenance.snapshot}
     if len(snapshots) > 1 or None in snapshots:
         raise PlanError(
@@ -39,6 +39,5 @@ def combine(first: Release, second: Release) -> Comparison:
 
 def difference(later: Release, earlier: Release) -> Comparison:
     """later - earlier for every query, with intervals: the change between two snapshots."""
-    _check(later, earlier)
-    ones = np.ones(len(later.workload))
-    return joined("difference", later, earlier, ones, -ones)
+    _releases(later, earlier)
+    return changed(later, earlier)

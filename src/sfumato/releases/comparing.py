@@ -18,7 +18,7 @@ from sfumato.releases.tables import Intervals
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Comparison", "check_pair", "compared", "joined", "powers"]
+__all__ = ["Comparison", "changed", "check_pair", "compared", "joined", "powers"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,11 +103,16 @@ def joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatAr
     return Comparison(what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias)
 
 
-def compared(later: Release, earlier: Release, confidence: float, *, together: bool) -> Frame:
-    """Both answers of every query beside their difference; see `Release.compare`."""
+def changed(later: Release, earlier: Release) -> Comparison:
+    """later - earlier for every query. Raises PlanError where they cannot be compared."""
     check_pair(later, earlier)
     ones = np.ones(len(later.workload))
-    change = joined("difference", later, earlier, ones, -ones)
+    return joined("difference", later, earlier, ones, -ones)
+
+
+def compared(later: Release, earlier: Release, confidence: float, *, together: bool) -> Frame:
+    """Both answers of every query beside their difference; see `Release.compare`."""
+    change = changed(later, earlier)
     ends = change.intervals(confidence, simultaneous=together)
     columns = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
     columns |= {"standard_error": change.errors, "low": ends.low, "high": ends.high}

@@ -56,55 +56,59 @@ def project(
         raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
     if space == "ladder" and body not in ("auto", *_LADDER):
         raise PlanError(f"space='ladder' is for body='auto', 'local', 'cone' and 'hull', not {body!r}")
-    found = _climbed(whole, body, known, progress, asked=space == "ladder") if space in (None, "ladder") else None
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
-    if found is not None:
-        pass
-    elif chosen == "mixtures":
-        found = _denoised(whole, known, space, progress)
-    elif chosen == "local":
-        found = _tables(whole, known, progress, weighted=space == "measurements")
-    elif chosen in ("sdp", "sdp+local"):
-        found = _pairs(whole, chosen, known, progress, weighted=space != "answers")
-    elif space == "measurements":
-        found = _measurements(whole, chosen, known, progress)
-    else:
-        found = project_answers(whole.answers, whole.plan.workload, body=chosen, total=known, progress=progress)
+    found = None
+    if space == "ladder" or (space is None and _is_laddered(body, chosen)):
+        found = _climbed(whole, body, known, progress, asked=space == "ladder")
+    if found is None:
+        found = _projected(whole, chosen, known, space, progress)
     if integer:
         found = to_integers(found, whole.plan.workload, None if known is None else int(known))
     return replace(whole, projection=found, part=release.part)
 
 
+def _is_laddered(body: str, chosen: str) -> bool:
+    return body in _LADDER or (body == "auto" and chosen not in ("sdp", "isotonic"))
+
+
 def _climbed(
     whole: Release, body: str, total: float | None, progress: Progress | None, *, asked: bool
 ) -> Projection | None:
-    """The projection by the ladder; None where another body fits better, or what it needs was not measured."""
-    work = whole.plan.workload
-    if body == "auto" and suits(work, total, tables=True) in ("sdp", "isotonic") and not asked:
-        return None
-    if body not in ("auto", *_LADDER):
-        return None
-    joint = body != "local"
-    small = allowed(work.domain.sizes(joint_attributes(work)))
-    if body == "auto" and not small:
-        joint = False
-    elif joint and not small:
+    """The projection by the ladder; None where what it needs is too large or was not measured."""
+    small = allowed(whole.plan.workload.domain.sizes(joint_attributes(whole.plan.workload)))
+    if not small and body not in ("auto", "local"):
         return None
     try:
-        return laddered(whole, total, progress, joint=joint)
+        return laddered(whole, total, progress, joint=small and body != "local")
     except NotAnswerable:
         if asked:
             raise
         return None
 
 
+def _projected(
+    whole: Release, body: str, total: float | None, space: str | None, progress: Progress | None
+) -> Projection:
+    """The nearest answers of one body, in the space that was asked for or that the body goes with."""
+    if body == "mixtures":
+        return _denoised(whole, total, space, progress)
+    if body == "local":
+        return _tables(whole, total, progress, weighted=space == "measurements")
+    if body in ("sdp", "sdp+local"):
+        return _pairs(whole, body, total, progress, weighted=space != "answers")
+    if space == "measurements":
+        return _measurements(whole, body, total, progress)
+    return project_answers(whole.answers, whole.plan.workload, body=body, total=total, progress=progress)
+
+
 def _total(public: int | None, given: float | None) -> float | None:
-    if given is not None and (isinstance(given, bool) or not isinstance(given, (int, float))):
+    if given is None:
+        return public
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not number or not math.isfinite(given) or given < 0:
         raise PlanError(f"total is the known number of records, not {given!r}")
-    if given is not None and not (math.isfinite(given) and given >= 0):
-        raise PlanError(f"total is the known number of records, not {given!r}")
-    if given is None or public is None:
-        return public if given is None else given
+    if public is None:
+        return given
     if given != public:
         raise PlanError(f"total={given!r} differs from the public number of records, {public:,}; leave it out")
     return public

@@ -145,29 +145,37 @@ def _ratio(
         if raw.plan.strategy.deviations(_block(raw, attribute, each, by)) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     sizes = _sizes(release, attribute, bottom[0], by, level)
-    value, error, low, high = _within(_fieller(raw, attribute, top, bottom, by, level), clip)
+    value, error, low, high = _within(_fieller(raw, attribute, (top, bottom), by, level, sizes.told), clip)
     if release.projection is not None:
         a, b = (_answers(release, attribute, each, by) for each in rows)
-        value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=b > 0), *clip)
+        value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
         error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
-    blank = ~np.broadcast_to(sizes.told, value.shape)
-    return sizes, tuple(np.where(blank, np.nan, x) for x in (value, error, low, high))  # type: ignore[return-value]
+    return sizes, (value, error, low, high)
 
 
 def _fieller(
-    raw: Release, attribute: str, top: FloatArray, bottom: FloatArray, by: tuple[str, ...], level: float
+    raw: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    by: tuple[str, ...],
+    level: float,
+    told: NDArray[np.bool_],
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """(value, standard error, low, high) of top / bottom, each (rows, groups), for denominators clearly above 0."""
-    a, b = (_answers(raw, attribute, each, by) for each in (top, bottom))
+    """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups); NaN where the group is not `told`.
+
+    A denominator that is told is clearly above 0, so no division here is by 0 and every interval is bounded.
+    """
+    top, bottom = rows
+    a, b = (_answers(raw, attribute, each, by) for each in rows)
+    b = np.where(told, b, np.nan)
     va, vb, vd = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
     z, c = _multiplier(raw, level), (va + vb - vd) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = a / b
-        error = np.sqrt(np.maximum(va - 2 * value * c + value**2 * vb, 0.0)) / np.abs(b)
-        # p with (a - p b)^2 <= z^2 (va - 2 p c + p^2 vb): a quadratic in p, bounded where b is clearly not 0
-        q2, q1, q0 = b**2 - z**2 * vb, a * b - z**2 * c, a**2 - z**2 * va
-        root = np.sqrt(np.maximum(q1**2 - q2 * q0, 0.0))
-        return value, error, (q1 - root) / q2, (q1 + root) / q2
+    value = a / b
+    error = np.sqrt(np.maximum(va - 2 * value * c + value**2 * vb, 0.0)) / np.abs(b)
+    # p with (a - p b)^2 <= z^2 (va - 2 p c + p^2 vb): a quadratic in p, bounded where b is clearly not 0
+    q2, q1, q0 = b**2 - z**2 * vb, a * b - z**2 * c, a**2 - z**2 * va
+    root = np.sqrt(np.maximum(q1**2 - q2 * q0, 0.0))
+    return value, error, (q1 - root) / q2, (q1 + root) / q2
 
 
 def _within(

@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.estimate.ladder.cone import joint_cells
 from sfumato.estimate.ladder.low import held_tables, total_of
-from sfumato.estimate.ladder.raking import Sums, rake
+from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.tables import agreeing_tables
 from sfumato.estimate.ladder.told import Asked, Axes, Rung, Told
 from sfumato.estimate.possible import CellCounts, Possible, TableCounts
@@ -23,7 +23,6 @@ Progress = Callable[[int, float], None]
 
 _CELLS = 2**20
 _WORK = 2**27  # cells times the sizes of all attributes: some 20 CPU seconds of transforms
-_NOTHING = 1e-300
 _CERTAIN = 1e-6
 _GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
 
@@ -72,7 +71,7 @@ def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climb
     small = {s: cut(t, s) for s, t in held.items()}
     sizes = [len(k) for k in kept]
     asked = [a for a in told.asked if len(a.axes) > 1 and a.groups and a.axes not in held]
-    groups = [_possible_groups(a, small, total, cut(_numbers(a), a.axes)) for a in asked]
+    groups = [_possible_groups(a, small, cut(_numbers(a), a.axes)) for a in asked]
     finer = {s: (cut(t, s), told.spread[s]) for s, t in told.tables.items() if s not in held}
     if joint:
         done = joint_cells(sizes, finer, small, groups, progress=progress)
@@ -92,20 +91,18 @@ def _numbers(asked: Asked) -> FloatArray:
     return np.where(asked.rows.sum(axis=0) > 0, asked.rows.argmax(axis=0), len(asked.rows)).astype(np.float64)
 
 
-def _possible_groups(asked: Asked, held: Mapping[Axes, FloatArray], total: float, numbers: FloatArray) -> Sums:
+def _possible_groups(asked: Asked, held: Mapping[Axes, FloatArray], numbers: FloatArray) -> Sums:
     """Counts of groups and of the rest: what was said, as nearly as the attributes by themselves allow it."""
+    total = float(held[()])
     rest = total - float(asked.values.sum())
     spread = np.maximum(asked.variances, _CERTAIN * float(asked.variances.max()) or 1.0)
     spread = np.append(spread, spread.sum())
     wanted = onto_simplex(np.append(asked.values, rest), total, spread)
     sums = Sums(asked.axes, wanted, numbers.astype(np.intp), give=_GIVE * spread)
-    cells = np.array(total)
-    for i in asked.axes:
-        cells = np.multiply.outer(cells, held[i,] / max(total, _NOTHING))
     axes = tuple(range(len(asked.axes)))
     own = replace(sums, axes=axes)
     margins = [Sums((k,), held[i,]) for k, i in enumerate(asked.axes)]
-    met = own.met_by(rake(cells, [own, *margins]))
+    met = own.met_by(rake(independent(asked.axes, held), [own, *margins]))
     return replace(sums, wanted=met.wanted)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.ladder.raking import Sums, rake
+from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.told import Axes
 from sfumato.operators.base import FloatArray
 
@@ -28,9 +28,7 @@ _MEMORY = 6
 _CHECK = 40
 _MOST = 240
 _SCALE = 0.5  # of the splitting, in units of the typical precision
-_ROUNDS = 1
 _TOUCH = 1e-9
-_NOTHING = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +57,7 @@ def joint_cells(
     them. Stops where the gap is `tolerance`^2 of the squared distance moved, or after 240 steps: the gap says which.
     """
     margins = [Sums(s, t) for s, t in held.items() if s]
-    even = np.asarray(held[()], dtype=np.float64)
-    for i in range(len(sizes)):
-        even = np.multiply.outer(even, held[i,] / max(float(held[()]), _NOTHING))
-    start = rake(even, [*groups, *margins])
+    start = rake(independent(range(len(sizes)), held), [*groups, *margins])
     kept = [g.met_by(start) for g in groups]
     problem = _Problem(tuple(sizes), tables, held, kept)
     sums = [*kept, *margins]
@@ -192,7 +187,7 @@ class _Problem:
         squared = float(np.vdot(slope, away))
         left = self.cells(np.where(self.free, slope + self._pull, self.coefficients(multipliers)))
         gap = float(np.vdot(left, x))
-        for axes in [a for a in self.held if a] * _ROUNDS:
+        for axes in [a for a in self.held if a]:
             low = np.minimum(left.min(axis=tuple(a for a in range(left.ndim) if a not in axes)), 0.0)
             gap -= float(np.vdot(low, self.held[axes]))
             left = left - low.reshape([n if i in axes else 1 for i, n in enumerate(self.sizes)])

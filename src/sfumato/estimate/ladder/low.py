@@ -7,17 +7,16 @@ otherwise push it about.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from sfumato.estimate.hull import hull
-from sfumato.estimate.ladder.raking import Sums, rake
-from sfumato.estimate.ladder.told import Asked, Axes, Told
+from sfumato.estimate.ladder.raking import Sums, independent, rake
+from sfumato.estimate.ladder.told import Asked, Axes, Told, below
 from sfumato.estimate.simplex import onto_simplex
-from sfumato.operators import Dense
+from sfumato.operators import Dense, Identity, Kronecker, Total
 from sfumato.operators.base import FloatArray
 
 __all__ = ["LISTED", "held_tables", "total_of"]
@@ -45,7 +44,7 @@ def held_tables(told: Told, total: float) -> dict[Axes, FloatArray]:
     known = {s for s, v in told.variances.items() if v == 0 and len(s) > 1 and s in told.tables}
     for axes in sorted(wider | known, key=lambda s: (len(s), s)):
         if axes in known:
-            held[axes] = _with_margins(axes, np.maximum(told.tables[axes], 0.0), held, total)
+            held[axes] = _with_margins(axes, np.maximum(told.tables[axes], 0.0), held)
         elif axes in told.tables and math.prod(told.sizes[i] for i in axes) <= LISTED:
             inside = [a for a in told.asked if a.axes == axes]
             held[axes] = _fitted(told, axes, inside, held, total)
@@ -60,7 +59,7 @@ def _fitted(
     shape = tuple(told.sizes[i] for i in axes)
     if cells is not None and not asked and len(axes) == 1:
         return onto_simplex(cells, total)
-    margins = [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r) if s in held]
+    margins = [s for s in below(axes) if s in held]
     rows, values = [], []
     if cells is not None:
         weight = 1 / math.sqrt(told.variances[axes] or 1.0)
@@ -74,30 +73,21 @@ def _fitted(
         values.append(a.values * each)
     top = max((float(np.abs(r).max(initial=0.0)) for r in rows), default=1.0) or 1.0
     for s in margins:
-        rows.append(_summing(shape, [axes.index(i) for i in s]) * (math.sqrt(_MARGIN) * top))
+        summing = Kronecker(tuple(Identity(n) if i in s else Total(n) for i, n in zip(axes, shape, strict=True)))
+        rows.append(summing.dense() * (math.sqrt(_MARGIN) * top))
         values.append(held[s].reshape(-1) * (math.sqrt(_MARGIN) * top))
     if not rows:
         return np.full(shape, total / math.prod(shape))
     found = hull(Dense(np.vstack(rows)), np.concatenate(values), total).cells.reshape(shape)
-    return _with_margins(axes, found, held, total)
+    return _with_margins(axes, found, held)
 
 
-def _with_margins(axes: Axes, cells: FloatArray, held: Mapping[Axes, FloatArray], total: float) -> FloatArray:
+def _with_margins(axes: Axes, cells: FloatArray, held: Mapping[Axes, FloatArray]) -> FloatArray:
     """Nonnegative cells, raked to all tables below that are held."""
-    margins = [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r) if s in held]
+    margins = [s for s in below(axes) if s in held]
     if not margins:
         return cells
-    product = np.array(total)
-    for i in axes:
-        product = np.multiply.outer(product, held[i,] / max(total, _NOTHING))
     # a touch of independence, so that no margin is out of reach
-    return rake(cells + _TOUCH * product, [Sums(tuple(axes.index(i) for i in s), held[s]) for s in margins])
-
-
-def _summing(shape: tuple[int, ...], axes: Sequence[int]) -> FloatArray:
-    """(cells of a margin, cells of the table) 0 and 1."""
-    places = np.arange(math.prod(shape[a] for a in axes)).reshape([n if i in axes else 1 for i, n in enumerate(shape)])
-    flat = np.broadcast_to(places, shape).reshape(-1)
-    out = np.zeros((int(places.size), math.prod(shape)))
-    out[flat, np.arange(len(flat))] = 1.0
-    return out
+    return rake(
+        cells + _TOUCH * independent(axes, held), [Sums(tuple(axes.index(i) for i in s), held[s]) for s in margins]
+    )

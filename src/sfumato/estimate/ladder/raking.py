@@ -9,7 +9,7 @@ Newton steps need A diag(x) A' alone, which conjugate gradients solve by sums th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Sums", "rake"]
+__all__ = ["Sums", "independent", "rake"]
 
 _SWEEPS = 200
 _FIRST = 10  # sweeps of tables before groups join
@@ -61,6 +61,15 @@ class Sums:
         """A value of every sum, at each of its cells: shaped to broadcast over a table of this shape."""
         told = each.reshape(self.wanted.shape) if self.groups is None else each[self.groups]
         return told.reshape([n if a in self.axes else 1 for a, n in enumerate(shape)])
+
+
+def independent(axes: Sequence[int], held: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
+    """The table of these attributes with the total and the counts that are held, each independent of the others."""
+    total = float(held[()])
+    cells = np.array(total)
+    for i in axes:
+        cells = np.multiply.outer(cells, held[i,] / max(total, _NOTHING))
+    return cells
 
 
 def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> FloatArray:

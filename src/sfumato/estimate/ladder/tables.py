@@ -7,17 +7,18 @@ gap.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.ladder.raking import Sums, rake
-from sfumato.estimate.ladder.told import Axes
+from sfumato.estimate.ladder.raking import Sums, independent, rake
+from sfumato.estimate.ladder.told import Axes, below
 from sfumato.estimate.local import Given, Problem, Step, lift
+from sfumato.estimate.margins import Layout
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.residual.incidence import locate
 
@@ -27,7 +28,6 @@ _MEMORY = 6
 _CHECK = 20
 _MOST = 120
 _TOUCH = 1e-9
-_NOTHING = 1e-300
 _SWEEPS = 60
 _SETTLED = 1e-3
 
@@ -83,7 +83,7 @@ def agreeing_tables(
     found, apart = _raked(found, held, groups)
     away = np.zeros(given.closure.size)
     for axes, cells in found.items():
-        away[_place(given, axes)] = _turned(given, axes, cells)
+        away[_place(given, given.closure, axes)] = cells.transpose(_turn(given, axes)).reshape(-1)
     given.closure.centre(away)
     away = np.where(problem.free > 0, away - problem.target, 0.0)
     squared = problem.length(away) ** 2
@@ -102,10 +102,10 @@ def _problem(
     target, precision = np.zeros(given.closure.size), np.ones(given.closure.size)
     free = np.ones(given.closure.size)
     for axes in {*tables, *held}:
-        place = _place(given, axes)
+        place = _place(given, given.closure, axes)
         fixed = axes in held
         cells, spread = (held[axes], 1.0) if fixed else tables[axes]
-        target[place] = _turned(given, axes, cells)
+        target[place] = cells.transpose(_turn(given, axes)).reshape(-1)
         precision[place] = 1 / spread
         free[place] = 0.0 if fixed else 1.0
     given.closure.centre(target)
@@ -114,27 +114,21 @@ def _problem(
     return given, problem
 
 
-def _place(given: Given, axes: Axes) -> slice:
-    """Where the component of a set is among all."""
-    place = np.argsort(given.rank, kind="stable")
-    row = np.sort(place[list(axes)]).astype(np.int32).reshape(1, len(axes))
-    at = int(locate(given.closure.sets[len(axes)], row, len(given.sizes))[0])
-    first = int(given.closure.starts[len(axes)][at])
+def _place(given: Given, layout: Layout, axes: Axes) -> slice:
+    """Where what belongs to a set stands among all of a layout."""
+    row = np.sort(_ranks(given, axes)).astype(np.int32).reshape(1, len(axes))
+    at = int(locate(layout.sets[len(axes)], row, len(given.sizes))[0])
+    first = int(layout.starts[len(axes)][at])
     return slice(first, first + math.prod(int(n) for n in given.sizes[row[0]]))
 
 
-def _turned(given: Given, axes: Axes, cells: FloatArray) -> FloatArray:
-    """A table's cells in the order of its component."""
-    place = np.argsort(given.rank, kind="stable")
-    return np.asarray(cells).transpose(np.argsort(place[list(axes)], kind="stable")).reshape(-1)
+def _turn(given: Given, axes: Axes) -> NDArray[np.intp]:
+    """The order of a table's attributes in its component."""
+    return np.argsort(_ranks(given, axes), kind="stable")
 
 
-def _product(axes: Sequence[int], held: Mapping[Axes, FloatArray]) -> FloatArray:
-    total = float(held[()])
-    product = np.array(total)
-    for i in axes:
-        product = np.multiply.outer(product, held[i,] / max(total, _NOTHING))
-    return product
+def _ranks(given: Given, axes: Axes) -> NDArray[np.intp]:
+    return np.argsort(given.rank, kind="stable")[list(axes)]
 
 
 def _dual(problem: Problem, step: Step, v: FloatArray) -> float:
@@ -159,15 +153,11 @@ def _read(
 ) -> dict[Axes, FloatArray]:
     """The tables with these components: they agree, and may still be a little negative."""
     flat = lift(problem.inc, components)
-    place = np.argsort(given.rank, kind="stable")
     out: dict[Axes, FloatArray] = {}
     for axes in largest:
-        turn = np.argsort(place[list(axes)], kind="stable")
-        row = np.sort(place[list(axes)]).astype(np.int32).reshape(1, len(axes))
-        at = int(locate(problem.layout.sets[len(axes)], row, len(given.sizes))[0])
-        first = int(problem.layout.starts[len(axes)][at])
+        turn = _turn(given, axes)
         shape = [sizes[axes[i]] for i in turn]
-        out[axes] = flat[first : first + math.prod(shape)].reshape(shape).transpose(np.argsort(turn))
+        out[axes] = flat[_place(given, problem.layout, axes)].reshape(shape).transpose(np.argsort(turn))
     for axes in sorted(every, key=len, reverse=True):
         for i in range(len(axes)):
             below = axes[:i] + axes[i + 1 :]
@@ -192,16 +182,12 @@ def _raked(
             continue
         asked = [g for g in waiting if set(g.axes) <= set(axes)]
         waiting = [g for g in waiting if not set(g.axes) <= set(axes)]
-        below = [Sums(s, out[s]) for r in range(1, len(axes)) for s in itertools.combinations(axes, r) if s in out]
-        below = [s for s in below if not any(set(s.axes) < set(t.axes) for t in below)]
-        start = np.maximum(found[axes], 0.0) + _TOUCH * _product(axes, held)
-        inner = [replace(s, axes=tuple(axes.index(i) for i in s.axes)) for s in [*asked, *below]]
+        coarser = [s for s in below(axes) if s in out]
+        nearest = [Sums(s, out[s]) for s in coarser if not any(set(s) < set(t) for t in coarser)]
+        start = np.maximum(found[axes], 0.0) + _TOUCH * independent(axes, held)
+        inner = [replace(s, axes=tuple(axes.index(i) for i in s.axes)) for s in [*asked, *nearest]]
         out[axes] = rake(start, inner, sweeps=_SWEEPS)
         apart = max([apart, *(float(np.abs(s.of(out[axes]) - s.wanted).max()) for s in inner[len(asked) :])])
-        for s in _margins(axes) if asked else ():
+        for s in below(axes) if asked else ():
             out.setdefault(s, out[axes].sum(axis=tuple(k for k, i in enumerate(axes) if i not in s)))
     return out, apart
-
-
-def _margins(axes: Axes) -> list[Axes]:
-    return [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.codec import storable
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Asked", "Axes", "Rung", "Told"]
+__all__ = ["Asked", "Axes", "Rung", "Told", "below"]
 
 Axes = tuple[int, ...]
+
+
+def below(axes: Axes) -> list[Axes]:
+    """The sets of fewer attributes, smallest first, without the empty one."""
+    return [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
