@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.strategies.optimum.optimal import optimize
+from sfumato.designs.dense.optimal import optimize
 
 Arguments = dict[str, Any]
 

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.mechanisms import marginals
+from sfumato.designs.design import Problem
+from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.marginals.tilts.largest import Largest, optimise_largest
+from sfumato.designs.marginals.tilts.tilted import Product, Union, optimise
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix, Sparse
-from sfumato.plans import Plan, Problem, price_design
+from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.tilts.largest import Largest, optimise_largest
-from sfumato.strategies.tilts.tilted import Product, Union, optimise
 from sfumato.workloads import QueryBlock, Workload
 
 TABLES = {

@@ -1,6 +1,5 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
-from sfumato.courseplans import CoursePlan
 from sfumato.curator import Histogram, KeyCounts
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import (
@@ -25,7 +24,6 @@ from sfumato.errors import (
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
 from sfumato.estimate.width import width
-from sfumato.keyplans import KeyPlan, load_key_plan
 from sfumato.local.collecting import LocalRelease, collect, load_local_release, respond
 from sfumato.local.planning import plan_local
 from sfumato.local.plans import LocalPlan, load_local_plan
@@ -33,7 +31,9 @@ from sfumato.mechanisms import Factorization, Simulation, budget_for, factorizat
 from sfumato.mechanisms.keyed import plan_keys
 from sfumato.mechanisms.sketching import sketch
 from sfumato.needs import records_for
-from sfumato.plans import Plan, load_plan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.keys import KeyPlan, load_key_plan
+from sfumato.plans.plan import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours

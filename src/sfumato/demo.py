@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sfumato.domain import OTHER, Attribute, Categories, Domain
 from sfumato.errors import InvalidInput
-from sfumato.frames import Frame
+from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Plan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
 from sfumato.releasing import REPORT, plan_of, release

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import InvalidInput
+from sfumato.ground.codec import storable
 from sfumato.operators import Block, Family
 from sfumato.privacy.noise import NoiseLaw
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.courseplans import CoursePlan
 from sfumato.errors import PlanError
 from sfumato.local.planning import plan_local
 from sfumato.mechanisms import COURSES, MECHANISMS, plan
 from sfumato.mechanisms.choose import projections
-from sfumato.plans import Plan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions.parameters import least_alpha, price_of

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, overload
 
-from sfumato.courseplans import CoursePlan
-from sfumato.designs import DEFAULT_OBJECTIVE
+from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import budget_for, choose, plan_for, run
-from sfumato.plans import Plan, load_plan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan, load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release

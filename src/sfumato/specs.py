@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.checks import check_distinct
-from sfumato.designs import DEFAULT_OBJECTIVE, OBJECTIVES
+from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
+from sfumato.ground.checks import check_distinct
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import (

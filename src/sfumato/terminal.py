@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from sfumato.errors import InvalidInput
-from sfumato.frames import Frame, safe_text
+from sfumato.ground.frames import Frame, safe_text
 
 __all__ = ["busy", "csv_text", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sfumato import cli, releasing
-from sfumato.plans import load_plan
+from sfumato.plans.plan import load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import load_release

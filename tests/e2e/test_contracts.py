@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 # contract: (file, the forbidden line); each breaks its own contract and no other
 FORBIDDEN = {
-    "floors": ("frames.py", "import sfumato.domain"),
-    "wall": ("mechanisms/direct.py", "from sfumato.curator.readers import open_table"),
-    "below": ("plans.py", "import duckdb"),
+    "floors": ("ground/frames.py", "import sfumato.domain"),
+    "wall": ("designs/direct.py", "from sfumato.curator.readers import open_table"),
+    "below": ("plans/plan.py", "import duckdb"),
     "siblings": ("workloads/core.py", "from sfumato.workloads.builders import queries"),
 }
 

@@ -17,7 +17,7 @@ import typer.main
 
 import sfumato as sf
 from sfumato.cli import app
-from sfumato.plans import Plan
+from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_of
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from sfumato.designs.marginals import tables as module
+from sfumato.designs.marginals.allocation import Effect, least_largest, max_objective, sum_objective
+from sfumato.designs.marginals.incidence import Sets, patterns
+from sfumato.designs.marginals.tables import Allocation, allocate, variances
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.strategies.residual import tables as module
-from sfumato.strategies.residual.allocation import Effect, least_largest, max_objective, sum_objective
-from sfumato.strategies.residual.incidence import Sets, patterns
-from sfumato.strategies.residual.tables import Allocation, allocate, variances
 
 Vector = NDArray[np.float64]
 Tables = list[tuple[Sets, Vector]]

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.marginals.tilts import bounds
+from sfumato.designs.marginals.tilts.bounds import union_bound
+from sfumato.designs.marginals.tilts.tilted import Product, Union, optimise
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.tilts import bounds
-from sfumato.strategies.tilts.bounds import union_bound
-from sfumato.strategies.tilts.tilted import Product, Union, optimise
 
 Weights = dict[str, FloatArray]
 

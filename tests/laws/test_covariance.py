@@ -10,6 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.components import Lift
+from sfumato.designs.factors import Cells, Factor, Matrix, TotalOnly
+from sfumato.designs.known import Known
+from sfumato.designs.marginals.incidence import closure
+from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.product import Product
+from sfumato.designs.stacked import Stacked
+from sfumato.designs.strategy import Strategy
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import (
     AllRange,
@@ -25,13 +33,6 @@ from sfumato.operators import (
     Tree,
     Window,
 )
-from sfumato.strategies.base import Strategy
-from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
-from sfumato.strategies.product import Product
-from sfumato.strategies.residual.components import Lift
-from sfumato.strategies.residual.incidence import closure
-from sfumato.strategies.residual.residuals import Known, Residuals
-from sfumato.strategies.stacked import Stacked
 from support.reconstructions import check_covariances, reconstruction
 
 SIZES = {"a": 5, "b": 4, "c": 3, "d": 1, "e": 2}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.strategies.residual.incidence import Sets, closure, distinct, locate, patterns
-from sfumato.strategies.residual.symmetry import kinds, sorted_kinds
-from sfumato.strategies.residual.tables import Lattice
+from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate, patterns
+from sfumato.designs.marginals.symmetry import kinds, sorted_kinds
+from sfumato.designs.marginals.tables import Lattice
 
 
 def _combinations(attributes: int, order: int) -> Sets:

@@ -13,15 +13,15 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import circulant, hadamard
 from scipy.optimize import minimize
 
+from sfumato.designs.dense.largest import Largest, optimize_largest
+from sfumato.designs.dense.largest_swap import swap_largest
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.swap import swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
 from sfumato.mechanisms.choose import plan
 from sfumato.mechanisms.factorize import factorization
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.optimum.largest import Largest, optimize_largest
-from sfumato.strategies.optimum.largest_swap import swap_largest
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.swap import swap_optimum
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
 UNIT = Budget.gdp(1)

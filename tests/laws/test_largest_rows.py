@@ -13,18 +13,18 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import circulant
 from scipy.optimize import minimize
 
+from sfumato.designs.dense.largest import Largest, optimize_largest
+from sfumato.designs.dense.largest_rows import optimize_largest_rows
+from sfumato.designs.dense.largest_swap import swap_largest
+from sfumato.designs.dense.rows import Queries
+from sfumato.designs.dense.swap import swap_optimum
+from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.mechanisms.choose import plan
 from sfumato.mechanisms.factorize import factorization
 from sfumato.operators import AllRange, Dense, Prefix, Window
-from sfumato.plans import Plan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.base import marginalise
-from sfumato.strategies.optimum.largest import Largest, optimize_largest
-from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
-from sfumato.strategies.optimum.largest_swap import swap_largest
-from sfumato.strategies.optimum.rows import Queries
-from sfumato.strategies.optimum.swap import swap_optimum
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
 
 UNIT = Budget.gdp(1)

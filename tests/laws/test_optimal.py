@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import hadamard
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from sfumato.designs.dense.blocks import FactorBlock, GramBlock, factor_block, gram_block
+from sfumato.designs.dense.dual import cold_start, solve
+from sfumato.designs.dense.optimal import Optimum, optimize
+from sfumato.designs.dense.reductions import Problem, distinct_columns
 from sfumato.errors import WorkloadError
 from sfumato.operators.blas import single_thread
-from sfumato.strategies.optimum.blocks import FactorBlock, GramBlock, factor_block, gram_block
-from sfumato.strategies.optimum.dual import cold_start, solve
-from sfumato.strategies.optimum.optimal import Optimum, optimize
-from sfumato.strategies.optimum.reductions import Problem, distinct_columns
 
 
 def workloads(limit: int = 7) -> st.SearchStrategy[np.ndarray]:

@@ -10,6 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
+from sfumato.designs.ordered.series import prefix_bound, range_bound, window_bound
+from sfumato.designs.ordered.trees import TreeSums
+from sfumato.designs.ranges import Ordered
 from sfumato.errors import WorkloadError
 from sfumato.operators import (
     AllRange,
@@ -27,11 +32,6 @@ from sfumato.operators import (
 from sfumato.operators.convolution import causal_exact
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.ordered.ranges import Ordered
-from sfumato.strategies.ordered.roots import FINE_ROOT, Roots, rooted
-from sfumato.strategies.ordered.series import prefix_bound, range_bound, window_bound
-from sfumato.strategies.ordered.trees import TreeSums
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
 

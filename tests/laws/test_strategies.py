@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs import direct, matrix
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.ordered import hierarchical as tree
+from sfumato.designs.strategy import Strategy, marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms import direct, marginals, matrix, tree
 from sfumato.operators import Block, Identity
-from sfumato.plans import Design, Problem
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.base import Strategy, marginalise
 from sfumato.workloads import (
     Workload,
     identity,

@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 
+from sfumato.designs.dense.blocks import FactorBlock
+from sfumato.designs.dense.dual import pair_bound
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.swap import PairBlock, SwapOptimum, swap_optimum
+from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
 from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.factorize import factorization, pair_bound
+from sfumato.mechanisms.factorize import factorization
 from sfumato.mechanisms.simulate import simulate
-from sfumato.plans import Plan, load_plan
+from sfumato.plans.plan import Plan, load_plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.base import marginalise
-from sfumato.strategies.optimum.blocks import FactorBlock
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.swap import PairBlock, SwapOptimum, swap_optimum
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, total
 
 UNIT = Budget.gdp(1)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from sfumato.designs.dense import replace_one as swap_mechanism
+from sfumato.designs.dense.swap import swap_near, swap_optimum
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms import swap as swap_mechanism
 from sfumato.mechanisms.choose import plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.optimum.swap import swap_near, swap_optimum
 from sfumato.workloads import Workload, prefix, ranges
 
 

@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.codec import decode, encode, fingerprint
+from sfumato.designs.components import Lift, component_powers
+from sfumato.designs.design import Problem
+from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.marginals.tilts.tilted import Shape, Union, contrast, optimise
+from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms import marginals
+from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.mechanisms.choose import plan
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
-from sfumato.plans import Problem, price_design
+from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.base import marginalise
-from sfumato.strategies.residual.components import Lift, component_powers
-from sfumato.strategies.residual.residuals import Residuals
-from sfumato.strategies.tilts.tilted import Shape, Union, contrast, optimise
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.codec import decode, encode
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.unions import planning as unions
+from sfumato.designs.unions.axes import reduce_axis
+from sfumato.designs.unions.reduced import Product, solve_union
+from sfumato.designs.unions.strategy import Orbits
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms import unions
+from sfumato.ground.codec import decode, encode
 from sfumato.mechanisms.choose import plan
 from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
-from sfumato.plans import price_design
+from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.unions.axes import reduce_axis
-from sfumato.strategies.unions.reduced import Product, solve_union
-from sfumato.strategies.unions.strategy import Orbits
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import SIZES, UNIT, dense, factor_of, matrix_of, named, problem_of, random_products

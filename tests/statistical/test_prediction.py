@@ -15,8 +15,8 @@ import pytest
 from sfumato.curator import Histogram
 from sfumato.domain import Domain, Integers
 from sfumato.mechanisms import plan, release, simulate
-from sfumato.plans import Plan
-from sfumato.predictions import expand
+from sfumato.plans.plan import Plan
+from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.codec import (
+from sfumato.domain import Domain
+from sfumato.errors import InvalidInput
+from sfumato.ground.codec import (
     decode,
     encode,
     fingerprint,
@@ -25,8 +27,6 @@ from sfumato.codec import (
     write_atomically,
     write_document,
 )
-from sfumato.domain import Domain
-from sfumato.errors import InvalidInput
 from sfumato.operators import Dense, Identity, Kronecker
 from sfumato.operators.toeplitz import Toeplitz
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.checks import check_distinct, check_text, read_number, shorten, show_count
-from sfumato.codec import decode, encode, fingerprint
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput
+from sfumato.ground.checks import check_distinct, check_text, read_number, shorten, show_count
+from sfumato.ground.codec import decode, encode, fingerprint
 
 INVISIBLE = {
     "zero width space": "\u200b",

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato import codec
-from sfumato.codec import fingerprint, pack, read_document, unpack, write_document
 from sfumato.errors import InvalidInput
+from sfumato.ground import codec
+from sfumato.ground.codec import fingerprint, pack, read_document, unpack, write_document
 from sfumato.operators import Dense
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.intervals import check_confidence, margins, simultaneous
+from sfumato.plans.intervals import check_confidence, margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 
 GAUSS, LAPLACE = RoundedGaussian(Fraction(2**20)), DiscreteLaplace(Fraction(2**20))

@@ -84,8 +84,8 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
-    from sfumato.keyplans import load_key_plan
     from sfumato.mechanisms.sketching import sketch as carry_out
+    from sfumato.plans.keys import load_key_plan
 
     with busy("sketching"):
         done = carry_out(load_key_plan(plan), table, ledger=ledger, name=name, out=out, table=named)
@@ -105,7 +105,7 @@ def ask(
     Example:
       sfumato keys ask items.sketch 5 17 4711
     """
-    from sfumato.frames import Frame
+    from sfumato.ground.frames import Frame
     from sfumato.releases.sketched import load_sketch
 
     found = load_sketch(file)

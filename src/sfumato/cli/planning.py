@@ -152,8 +152,8 @@ def plan(
 
 def _side_by_side(spec: Spec, changes: list[str], *, as_json: bool) -> None:
     """The margins of every part and number of attributes under each variant of a spec."""
-    from sfumato.frames import Frame
-    from sfumato.plans import Plan
+    from sfumato.ground.frames import Frame
+    from sfumato.plans.plan import Plan
     from sfumato.releasing import plan_of, variants
 
     plans: list[tuple[dict[str, str], Plan]] = []

@@ -80,7 +80,7 @@ def ask(
     Example:
       sfumato ask releases/2026-11 "age >= 65 and sex == 'female'"
     """
-    from sfumato.frames import Frame
+    from sfumato.ground.frames import Frame
     from sfumato.releases import ModelRelease, load_release
     from sfumato.workloads import predicates
 
@@ -117,7 +117,7 @@ def show(folder: Folder, as_json: Json = False) -> None:
     Example:
       sfumato show releases/2026-11
     """
-    from sfumato.explain import order_legend, starving
+    from sfumato.plans.explain import order_legend, starving
     from sfumato.releases import ModelRelease, load_release
     from sfumato.releases.modelled import described
 
@@ -226,7 +226,7 @@ def report(
     Example:
       sfumato report releases/2026-11
     """
-    from sfumato.plans import load_plan
+    from sfumato.plans.plan import load_plan
     from sfumato.releases import load_release
     from sfumato.releasing import REPORT
     from sfumato.report import write_report

@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli.options import Json
 from sfumato.errors import InvalidInput
-from sfumato.frames import safe_text
+from sfumato.ground.frames import safe_text
 from sfumato.terminal import csv_text, print_json, write_new
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def mock(
       sfumato mock people.toml -n 20 -o mock.csv
     """
     from sfumato.domain.mock import mock_columns
-    from sfumato.frames import Frame
+    from sfumato.ground.frames import Frame
     from sfumato.specs import read_spec
 
     read = read_spec(spec)
@@ -103,7 +103,7 @@ def check(
 
 
 def _table(read: Spec, placed: tuple[Placed, ...]) -> str:
-    from sfumato.frames import Frame
+    from sfumato.ground.frames import Frame
 
     columns: dict[str, list[object]] = {"attribute": [], "in declared cells": [], "cells used": []}
     columns |= {"outside": [], "they go": [], "missing": [], "these go": []}

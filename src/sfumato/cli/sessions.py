@@ -103,7 +103,7 @@ def ask(
       sfumato session ask desk.session "age >= 65" --ledger budget.db
       sfumato session ask urls.session --key example.org --ledger keys.db
     """
-    from sfumato.frames import Frame
+    from sfumato.ground.frames import Frame
     from sfumato.sessions import KeySession, resume_session
 
     with busy("asking"):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import rebuild
 from sfumato.curator.conversing import Conversation, converse, resume
 from sfumato.curator.counting import Counts, check_countable
 from sfumato.curator.filed import check_plan_hash
@@ -25,6 +24,8 @@ from sfumato.curator.selecting import TableHolder, answers, check_candidates
 from sfumato.curator.sources import open_source
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
+from sfumato.ground.codec import rebuild
+from sfumato.ground.spool import forget, room
 from sfumato.measurements import Measurement
 from sfumato.operators import Block, Family
 from sfumato.privacy.accountant import Account, Event
@@ -39,7 +40,6 @@ from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.selection import Candidates, score_sensitivity, selection_rate
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.spool import forget, room
 
 __all__ = ["Curator"]
 

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sfumato.codec import pack, storable, unpack
 from sfumato.curator.transcript import Standing
 from sfumato.errors import InvalidInput, LedgerError
+from sfumato.ground.codec import pack, storable, unpack
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import FileChain, Format, Turn
 from sfumato.privacy.conversing import SparseVector, Step, Terms

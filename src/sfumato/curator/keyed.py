@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.codec import rebuild
 from sfumato.curator.conversing import Conversation, converse, resume
 from sfumato.curator.filed import check_place, check_plan_hash
 from sfumato.curator.keycache import LazyHistogram, MemoryCache
@@ -22,7 +21,8 @@ from sfumato.curator.keyholder import KeyHolder
 from sfumato.curator.keys import KeyTable, open_keys
 from sfumato.curator.keystore import HistogramOpening, KeyStore
 from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
-from sfumato.keyplans import KeyMeasurement
+from sfumato.ground.codec import rebuild
+from sfumato.plans.keys import KeyMeasurement
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.keyed import KeyQuestion, Stability, costs_at_most, histogram_sensitivity

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sfumato.codec import fingerprint
 from sfumato.curator.keys import KeyTable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import fingerprint
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.keyed import KeyQuestion
 from sfumato.privacy.unit import PrivacyUnit

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.codec import pack, storable, unpack
 from sfumato.curator.keycache import Draw, Integers, NoisyCounts
 from sfumato.errors import InvalidInput
+from sfumato.ground.codec import pack, storable, unpack
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import FileChain, Format, says_it_is
 from sfumato.privacy.files import Wording

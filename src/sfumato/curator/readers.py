@@ -26,7 +26,7 @@ from sfumato.curator import csvfile, jsonfile
 from sfumato.curator.elements import plain_column
 from sfumato.curator.encoding import UNREADABLE, Column, identifier, literal
 from sfumato.errors import InvalidInput, SourceError
-from sfumato.scratch import Place
+from sfumato.ground.scratch import Place
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import fingerprint
 from sfumato.curator.counting import MAX_CELLS, Counts, check_countable
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.ground.codec import fingerprint
 from sfumato.operators import Block
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.misses import Misses

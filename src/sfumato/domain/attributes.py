@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.checks import Number, check_text, read_number, shorten, show_count, show_number
-from sfumato.codec import storable
 from sfumato.errors import DomainError
+from sfumato.ground.checks import Number, check_text, read_number, shorten, show_count, show_number
+from sfumato.ground.codec import storable
 
 __all__ = [
     "MAX_CELLS",

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sfumato.checks import check_distinct, check_text, shorten, show_count
-from sfumato.codec import storable
 from sfumato.domain.attributes import Attribute, Level, check_size
 from sfumato.domain.ordered import Integers
 from sfumato.errors import DomainError
+from sfumato.ground.checks import check_distinct, check_text, shorten, show_count
+from sfumato.ground.codec import storable
 
 __all__ = ["Domain"]
 

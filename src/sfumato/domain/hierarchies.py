@@ -12,10 +12,10 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from sfumato.checks import check_distinct, check_text, read_text, shorten
-from sfumato.codec import storable
 from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
 from sfumato.errors import DomainError, SpecError
+from sfumato.ground.checks import check_distinct, check_text, read_text, shorten
+from sfumato.ground.codec import storable
 
 __all__ = ["Hierarchy"]
 

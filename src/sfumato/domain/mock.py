@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.checks import Number, show_number
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
 from sfumato.domain.hierarchies import Hierarchy
 from sfumato.errors import DomainError
+from sfumato.ground.checks import Number, show_number
 
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 

@@ -12,8 +12,6 @@ from typing import ClassVar, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.checks import Number, check_distinct, check_text, read_number, shorten, show_number
-from sfumato.codec import storable
 from sfumato.domain.attributes import (
     MAX_CELLS,
     MAX_LEVELS,
@@ -25,6 +23,8 @@ from sfumato.domain.attributes import (
     check_size,
 )
 from sfumato.errors import DomainError
+from sfumato.ground.checks import Number, check_distinct, check_text, read_number, shorten, show_number
+from sfumato.ground.codec import storable
 
 __all__ = ["Bins", "Integers"]
 

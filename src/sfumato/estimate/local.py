@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate
 from sfumato.errors import InvalidInput
 from sfumato.estimate.elliptope.anderson import Anderson
 from sfumato.estimate.margins import Incidence, Layout
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.residual.incidence import Sets, closure, distinct, locate
 
 __all__ = ["Given", "LocalSolution", "Problem", "ResidualNoise", "Step", "lift", "local"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.marginals.incidence import Sets, distinct, locate, patterns
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.residual.incidence import Sets, distinct, locate, patterns
 
 __all__ = ["Incidence", "Layout"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
+from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable
+from sfumato.ground.codec import storable
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.base import marginalise
 
 __all__ = ["CellCounts", "Medians", "PairMoments", "Possible", "RecordCounts", "TableCounts"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfumato.codec import storable
+from sfumato.ground.codec import storable
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread

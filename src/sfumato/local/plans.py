@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.codec import fingerprint, read_document, storable, write_document
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
-from sfumato.frames import Frame
+from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.frames import Frame
 from sfumato.local.questions import Questions, Reading
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import readable

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import NotInRowSpace, PlanError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.local import MAX_LABELS

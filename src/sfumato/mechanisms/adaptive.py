@@ -13,16 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.marginals.incidence import Sets
+from sfumato.designs.marginals.pairs import PairResiduals
+from sfumato.designs.marginals.planning import residual_design
+from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
-from sfumato.mechanisms.marginals import residual_design
 from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Design, Plan, Problem, price_design
+from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.residual.incidence import Sets
-from sfumato.strategies.residual.pairs import PairResiduals
-from sfumato.strategies.residual.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily
 
 __all__ = ["BODY", "planned"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sfumato.designs.design import Problem
 from sfumato.errors import SfumatoError
-from sfumato.plans import Plan, Problem
-from sfumato.predictions import Alone
+from sfumato.plans.plan import Plan
+from sfumato.plans.predictions import Alone
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 
 __all__ = ["alone"]

@@ -12,16 +12,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sfumato.designs import matrix
+from sfumato.designs.approximate.biased import Biased
+from sfumato.designs.approximate.optimum import Balanced, balanced_optimum
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.factors import quantise
+from sfumato.designs.product import Product
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import matrix
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Design, Problem, price_design
+from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.biased import Biased
-from sfumato.strategies.factors import quantise
-from sfumato.strategies.optimum.approximate import Balanced, balanced_optimum
-from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 
 __all__ = ["MAX_APPROXIMATE", "designs"]

@@ -18,18 +18,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.codec import storable
-from sfumato.courseplans import CoursePlan, Knock
 from sfumato.curator import Curator
-from sfumato.designs import Problem
+from sfumato.designs.design import Problem
 from sfumato.errors import PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.possible import CellCounts, Medians
+from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
 from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
+from sfumato.plans.courses import CoursePlan, Knock
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
 from sfumato.privacy.budget import Currency
 from sfumato.privacy.misses import Misses

@@ -8,31 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, overload
 
-from sfumato.courseplans import CoursePlan
-from sfumato.designs import DEFAULT_OBJECTIVE, read_objective
+from sfumato.designs import direct, given, matrix
+from sfumato.designs.calibrate import noise_for
+from sfumato.designs.design import DEFAULT_OBJECTIVE, Candidate, Design, Problem, read_objective
+from sfumato.designs.factors import MAX_DENSE_CELLS
+from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.marginals.public import read_public
+from sfumato.designs.ordered import hierarchical as tree
+from sfumato.designs.ordered import planning as ordered
+from sfumato.designs.weighted import planning as weighted
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import (
-    adaptive,
-    apart,
-    approximate,
-    classic,
-    direct,
-    given,
-    marginals,
-    matrix,
-    ordered,
-    projection,
-    tree,
-    weighted,
-)
+from sfumato.mechanisms import adaptive, apart, approximate, classic, projection
 from sfumato.mechanisms.courses import COURSES, CourseName, plan_course
 from sfumato.mechanisms.options import refuse_idle
-from sfumato.mechanisms.public import read_public
-from sfumato.plans import Candidate, Design, Plan, Problem, price_design
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.calibrate import noise_for
-from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.workloads import Workload
 
 __all__ = ["MECHANISMS", "plan", "projections"]

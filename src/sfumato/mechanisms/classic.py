@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sfumato.designs import direct
+from sfumato.designs.design import Candidate, Design, Problem
+from sfumato.designs.ordered import hierarchical as tree
+from sfumato.designs.ordered import planning as ordered
+from sfumato.designs.ordered.canonical import Canonical
+from sfumato.designs.pieces import FINE
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import direct, ordered, tree
 from sfumato.operators import Tree
-from sfumato.plans import Candidate, Design, Plan, Problem, price_design
-from sfumato.strategies.ordered.canonical import Canonical
+from sfumato.plans.plan import Plan, price_design
 
 __all__ = ["NAMES", "compared", "named"]
 
@@ -75,7 +79,7 @@ def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:
     nodes = Tree(problem.sizes[name], branching, root=not problem.unit.total_is_public)
     for query in problem.workload.blocks:
         Canonical(name, nodes).check(query.block)
-    return Design("tree", lambda s: Canonical(name, nodes, max(1, round(s))), direct.FINE)
+    return Design("tree", lambda s: Canonical(name, nodes, max(1, round(s))), FINE)
 
 
 def compared(problem: Problem) -> Iterator[Plan | Candidate]:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from sfumato.courseplans import CoursePlan
 from sfumato.curator import Curator
-from sfumato.designs import Candidate, Problem
+from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError
 from sfumato.mechanisms import boosting, mwem
+from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit

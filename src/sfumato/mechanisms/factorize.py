@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.designs.approximate.optimum import approximate_optimum
+from sfumato.designs.dense.dual import pair_bound
+from sfumato.designs.dense.largest import Largest, optimize_largest
+from sfumato.designs.dense.largest_rows import optimize_largest_rows
+from sfumato.designs.dense.largest_swap import swap_largest
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.rows import Queries
+from sfumato.designs.dense.swap import swap_optimum
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.optimum.approximate import approximate_optimum
-from sfumato.strategies.optimum.largest import Largest, optimize_largest
-from sfumato.strategies.optimum.largest_rows import optimize_largest_rows
-from sfumato.strategies.optimum.largest_swap import swap_largest
-from sfumato.strategies.optimum.optimal import optimize
-from sfumato.strategies.optimum.rows import Queries
-from sfumato.strategies.optimum.swap import swap_optimum
 from sfumato.workloads.builders import as_operator
 
-__all__ = ["Factorization", "factorization", "pair_bound"]
+__all__ = ["Factorization", "factorization"]
 
 MAX_SWAP = 1_024  # cells up to which the optimum under replace-one takes some 20 CPU-s
 QUICK = 256  # cells above which it is certified to 1e-4 only
@@ -160,19 +161,3 @@ def _approximate(dense: FloatArray, alpha: float, norm: str) -> Factorization:
         (found.reconstruction**2).sum(axis=1),
         float(np.abs(found.reconstruction @ found.strategy - dense).max()),
     )
-
-
-def pair_bound(gram: FloatArray) -> float:
-    """Replace-one: sqrt(2 / (m - 1)) ||F C||_*, the pair bound with equal weights on all pairs of cells.
-
-    With the dual point L = sum over pairs of w_uv (e_u - e_v)(e_u - e_v)ᵀ, sum w = 1, every unbiased
-    strategy whose columns lie at most 1 apart has ||R||_F >= ||F L^(1/2)||_*.
-    """
-    cells = len(gram)
-    if cells < 2:
-        return 0.0
-    centred = gram - gram.mean(axis=0)[None, :] - gram.mean(axis=1)[:, None] + gram.mean()
-    with single_thread():
-        values = np.linalg.eigvalsh(centred)
-    positive = values[values > values[-1] * cells * 1e-14]
-    return float(np.sqrt(positive).sum()) * math.sqrt(2 / (cells - 1)) * (1 - 1e-9)

@@ -16,8 +16,8 @@ from sfumato.mechanisms.choose import plan
 from sfumato.mechanisms.courses import COURSES
 from sfumato.operators import Family
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Plan
-from sfumato.predictions import Entry
+from sfumato.plans.plan import Plan
+from sfumato.plans.predictions import Entry
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.keyplans import KeyCandidate, KeyPlan
+from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.budget import Budget, Number, exact
 from sfumato.privacy.conversions import sqrt_up

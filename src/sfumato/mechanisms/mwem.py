@@ -15,20 +15,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.codec import storable
-from sfumato.courseplans import CourseBound, CoursePlan, Knock
 from sfumato.curator import Curator
+from sfumato.designs.design import Problem
 from sfumato.errors import PlanError
 from sfumato.estimate.multiplicative import Hypothesis
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import joint_attributes
 from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
+from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
 from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Problem
+from sfumato.plans.courses import CourseBound, CoursePlan, Knock
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings

@@ -22,7 +22,7 @@ from sfumato.estimate.projection import joint_operator
 from sfumato.estimate.widths import Cells, Forecast, Width, forecast_of_hull
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
-from sfumato.plans import Plan
+from sfumato.plans.plan import Plan
 from sfumato.workloads import QueryBlock
 
 __all__ = ["forecast", "forecasts", "projected"]

@@ -13,17 +13,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sfumato.checks import check_text
-from sfumato.codec import encode, fingerprint
-from sfumato.courseplans import CoursePlan
 from sfumato.curator import Curator
-from sfumato.designs import DEFAULT_OBJECTIVE
+from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.designs.strategy import Strategy
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
+from sfumato.ground.checks import check_text
+from sfumato.ground.codec import encode, fingerprint
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.operators import Block, Family
-from sfumato.plans import Plan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, Receipt
@@ -34,7 +35,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance, Release, load_release
 from sfumato.releases.files import Draft, result_hash, write_release
 from sfumato.releases.modelled import ModelRelease, write_model
-from sfumato.strategies.base import Strategy
 from sfumato.workloads import Workload
 
 __all__ = ["projected_release", "release"]

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.designs.strategy import marginalise
 from sfumato.errors import PlanError
-from sfumato.intervals import check_confidence
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.run import projected_release
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.plans import Plan
+from sfumato.plans.intervals import check_confidence
+from sfumato.plans.plan import Plan
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import Provenance, Release
-from sfumato.strategies.base import marginalise
 
 __all__ = ["Simulation", "simulate"]
 

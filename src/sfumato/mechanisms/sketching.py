@@ -10,11 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sfumato.checks import check_text
-from sfumato.codec import encode, fingerprint
 from sfumato.curator import KeyCurator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
-from sfumato.keyplans import KeyPlan
+from sfumato.ground.checks import check_text
+from sfumato.ground.codec import encode, fingerprint
+from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.accountant import ApproxEvent, PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, Receipt

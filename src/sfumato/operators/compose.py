@@ -8,8 +8,8 @@ from functools import reduce
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import Identity
 from sfumato.operators.explicit import Dense

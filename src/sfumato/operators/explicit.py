@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense, numbers, real_array
 
 __all__ = ["Dense", "Sparse", "integer_products", "sum_objects"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import INT64, LinearOperator, Numbers
 from sfumato.operators.basic import Identity
 from sfumato.operators.compose import Scaled

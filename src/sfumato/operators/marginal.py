@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.operators.basic import Identity, check_length
 from sfumato.operators.compose import Kronecker

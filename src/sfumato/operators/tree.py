@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.operators.base import Numbers
 from sfumato.operators.basic import check_length
 from sfumato.operators.ordered import Contiguous

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import NoReturn
 
-from sfumato.codec import storable
 from sfumato.errors import BudgetError, BudgetExceeded
+from sfumato.ground.codec import storable
 from sfumato.privacy import conversions
 from sfumato.privacy.budget import Budget, Currency, Number, exact, readable
 

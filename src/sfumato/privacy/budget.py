@@ -15,8 +15,8 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Literal
 
-from sfumato.codec import storable
 from sfumato.errors import BudgetError
+from sfumato.ground.codec import storable
 from sfumato.privacy import conversions
 
 __all__ = ["Budget", "Currency", "Number", "exact", "readable"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sfumato.codec import storable
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
+from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.budget import Currency
 from sfumato.privacy.conversions import mu_squared_of_pures

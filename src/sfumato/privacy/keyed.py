@@ -27,8 +27,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent
 from sfumato.privacy.certified import exp_bounds
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw

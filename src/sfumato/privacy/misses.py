@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
 from sfumato.operators import Block
 from sfumato.privacy.selection import check_rows
 from sfumato.privacy.wide import WORD, Wide, distances

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import InvalidInput
+from sfumato.ground.codec import storable
 from sfumato.privacy.certified import ball
 from sfumato.privacy.sampling import BitSource, SystemBits, sampler
 

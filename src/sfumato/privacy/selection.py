@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
 from sfumato.operators import Block, Kronecker, LinearOperator
 from sfumato.privacy.accountant import BoundedRangeEvent, Event
 from sfumato.privacy.noise import DiscreteLaplace

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
 from sfumato.operators import Block, Family
 from sfumato.operators.base import Numbers
 from sfumato.privacy.distance.pairs import largest_distance

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sfumato.codec import storable
 from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
 
 __all__ = ["Neighbours", "PrivacyUnit"]
 

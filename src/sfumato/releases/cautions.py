@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from sfumato.domain import OTHER, Attribute, Domain
 from sfumato.errors import NotAnswerable
-from sfumato.frames import safe_text
+from sfumato.ground.frames import safe_text
 from sfumato.operators import Block, Sparse
 from sfumato.operators.base import FloatArray
-from sfumato.predictions import biases
+from sfumato.plans.predictions import biases
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.codec import fingerprint
 from sfumato.errors import PlanError
-from sfumato.frames import Frame
-from sfumato.intervals import check_confidence, margins, simultaneous
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import check_confidence, margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.tables import Intervals
 

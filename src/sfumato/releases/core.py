@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.codec import storable
-from sfumato.covariances import Question, check_domain
+from sfumato.designs.strategy import Estimate
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
-from sfumato.frames import Frame
-from sfumato.intervals import check_confidence, margins
+from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans import Plan
-from sfumato.predictions import biases, expand
+from sfumato.plans.covariances import Question, check_domain
+from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.plan import Plan
+from sfumato.plans.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics
 from sfumato.releases.cautions import Caution, find_cautions
@@ -31,7 +32,6 @@ from sfumato.releases.files import save_release
 from sfumato.releases.synthetic import Synthetic, synthetic
 from sfumato.releases.tables import Answer, Batch, Intervals, Table
 from sfumato.releases.words import explain_release
-from sfumato.strategies.base import Estimate
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
 

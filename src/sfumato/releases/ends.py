@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.designs.strategy import row_shape
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.releases.tables import reach
-from sfumato.strategies.base import row_shape
 from sfumato.workloads import QueryBlock
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
 from sfumato.errors import InvalidInput
+from sfumato.ground.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
+from sfumato.ground.scratch import Place
+from sfumato.ground.spool import forget, room
 from sfumato.releases.writing import write_answers, write_measurements, write_parts, write_tables
-from sfumato.scratch import Place
-from sfumato.spool import forget, room
 
 if TYPE_CHECKING:
     from sfumato.estimate.projection import Projection

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.codec import storable, write_document
-from sfumato.courseplans import CoursePlan
-from sfumato.covariances import check_domain
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.possible import Possible
 from sfumato.estimate.projection import Projection
-from sfumato.frames import Frame
+from sfumato.ground.codec import storable, write_document
+from sfumato.ground.frames import Frame
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.covariances import check_domain
 from sfumato.releases.core import Provenance, Release
 from sfumato.releases.files import BUNDLE, MAX_LISTED, Draft, describe, describe_as, seal
 from sfumato.releases.synthetic import Synthetic, drawn

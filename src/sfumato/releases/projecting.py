@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.bodies import project as project_answers
 from sfumato.estimate.bodies import suits
@@ -20,7 +21,6 @@ from sfumato.operators import Block, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.laddering import laddered
-from sfumato.strategies.residual.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 

@@ -11,10 +11,10 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.codec import read_document, storable, write_document
 from sfumato.errors import WorkloadError
-from sfumato.intervals import check_confidence, margins
-from sfumato.keyplans import KeyMeasurement, KeyPlan
+from sfumato.ground.codec import read_document, storable, write_document
+from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.keys import KeyMeasurement, KeyPlan
 from sfumato.releases.core import Provenance
 from sfumato.releases.tables import Answer
 from sfumato.sketches.field import Words

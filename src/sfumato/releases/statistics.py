@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Attribute
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.frames import Frame
-from sfumato.intervals import check_confidence, widest
+from sfumato.ground.frames import Frame
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.predictions import biases
+from sfumato.plans.intervals import check_confidence, widest
+from sfumato.plans.predictions import biases
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import write_atomically
 from sfumato.errors import InvalidInput
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
-from sfumato.frames import Frame, safe_text
+from sfumato.ground.codec import write_atomically
+from sfumato.ground.frames import Frame, safe_text
 from sfumato.workloads import RECORDS, Workload
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.errors import PlanError
-from sfumato.frames import Frame, package
+from sfumato.ground.frames import Frame, package
 from sfumato.operators.base import FloatArray, LinearOperator
 
 __all__ = ["Answer", "Batch", "Intervals", "Table", "heading", "reach"]

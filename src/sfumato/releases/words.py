@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.explain import error_text
+from sfumato.plans.explain import error_text
 from sfumato.releases.cautions import caution_lines
 from sfumato.releases.shifts import before_and_after
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.codec import write_atomically
 from sfumato.domain import Domain
-from sfumato.frames import safe_text
+from sfumato.ground.codec import write_atomically
+from sfumato.ground.frames import safe_text
 from sfumato.operators import Block
-from sfumato.predictions import expand
+from sfumato.plans.predictions import expand
 from sfumato.releases.tables import heading
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names

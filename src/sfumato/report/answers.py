@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import NotAnswerable
-from sfumato.frames import safe_text
+from sfumato.ground.frames import safe_text
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.predictions import expand
+from sfumato.plans.predictions import expand
 from sfumato.releases import Release, Table
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names

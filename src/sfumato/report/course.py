@@ -6,9 +6,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sfumato.codec import fingerprint
-from sfumato.courseplans import CoursePlan, event_text
-from sfumato.frames import safe_text
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan, event_text
 from sfumato.releases import ModelRelease
 from sfumato.report import sections
 from sfumato.report.standing import account_text, entry_facts, made_facts, next_step, price_facts

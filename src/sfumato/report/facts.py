@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.courseplans import CoursePlan
-from sfumato.frames import safe_text
-from sfumato.plans import Plan
+from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_names
 

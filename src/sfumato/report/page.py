@@ -13,11 +13,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from sfumato.codec import write_atomically
-from sfumato.courseplans import CoursePlan
 from sfumato.errors import PlanError
-from sfumato.frames import safe_text
-from sfumato.plans import Plan
+from sfumato.ground.codec import write_atomically
+from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.cautions import caution_lines
 from sfumato.report import charts, scatter, sections

@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.errors import NotAnswerable
 from sfumato.estimate.projection import Projection
-from sfumato.frames import safe_text
+from sfumato.ground.frames import safe_text
 from sfumato.operators.base import FloatArray
 from sfumato.releases import Release
 from sfumato.releases.shifts import Shift, shifts

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from sfumato.courseplans import CoursePlan
-from sfumato.explain import bias_text, noise_name, objective_text, starving
-from sfumato.frames import safe_text
-from sfumato.plans import Plan
+from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.explain import bias_text, noise_name, objective_text, starving
+from sfumato.plans.plan import Plan
 from sfumato.report.facts import Family, above_bound, sensitivity_text
 from sfumato.report.words import (
     attack_success,

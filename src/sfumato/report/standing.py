@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sfumato.codec import fingerprint
-from sfumato.courseplans import CoursePlan
 from sfumato.domain import Attribute
 from sfumato.errors import BudgetError, SfumatoError
-from sfumato.frames import safe_text
-from sfumato.plans import Plan
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import events_export, price
 from sfumato.privacy.budget import Currency, readable
 from sfumato.releases import Provenance, Release

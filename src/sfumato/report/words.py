@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from sfumato.courseplans import CoursePlan
-from sfumato.plans import Plan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget, readable
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

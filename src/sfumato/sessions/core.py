@@ -8,10 +8,10 @@ from typing import Any, Self, overload
 
 import numpy as np
 
-from sfumato.covariances import check_domain
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import Block, Dense
+from sfumato.plans.covariances import check_domain
 from sfumato.sessions.answers import SessionAnswer
 from sfumato.workloads import RECORDS, Workload, predicates
 

@@ -10,7 +10,7 @@ from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms import plan as make
 from sfumato.operators import Block
-from sfumato.plans import Plan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger

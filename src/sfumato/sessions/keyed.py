@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from sfumato.curator import Conversation, LazyHistogram
 from sfumato.errors import BudgetExceeded, PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
-from sfumato.intervals import check_confidence, margins
-from sfumato.keyplans import KeyMeasurement, KeyPlan
+from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.keys import KeyMeasurement, KeyPlan
 from sfumato.privacy.conversing import Step
 from sfumato.privacy.keyed import KeyQuestion
 from sfumato.releases.core import Provenance

@@ -6,8 +6,8 @@ import functools
 import math
 from dataclasses import dataclass
 
-from sfumato.codec import fingerprint, storable
 from sfumato.errors import BudgetError, PlanError
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.budget import Budget, Currency
 from sfumato.privacy.conversing import Terms

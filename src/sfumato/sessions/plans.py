@@ -6,11 +6,11 @@ import functools
 import math
 from dataclasses import dataclass
 
-from sfumato.checks import show_count
-from sfumato.codec import fingerprint, storable
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.frames import Frame
+from sfumato.ground.checks import show_count
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.frames import Frame
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget, Currency, readable
 from sfumato.privacy.conversing import Terms

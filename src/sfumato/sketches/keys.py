@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.checks import check_text
-from sfumato.codec import storable
 from sfumato.errors import DomainError, WorkloadError
+from sfumato.ground.checks import check_text
+from sfumato.ground.codec import storable
 from sfumato.sketches.field import PRIME, Words, hash_texts
 
 __all__ = ["MAX_TEXT", "UNIVERSE", "Keys"]

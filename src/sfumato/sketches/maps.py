@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import WorkloadError
+from sfumato.ground.codec import storable
 from sfumato.sketches.field import PRIME, Words, draw_coefficients, polynomial
 
 __all__ = ["Buckets", "KeyMap", "Listed", "Signs"]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.checks import show_count
-from sfumato.codec import encode
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, WorkloadError
+from sfumato.ground.checks import show_count
+from sfumato.ground.codec import encode
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Padded, Prefix, Sparse, Window
 from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, QueryFamily, Workload, exact_weight

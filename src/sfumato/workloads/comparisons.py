@@ -12,8 +12,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.checks import show_number
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Hierarchy, Integers
+from sfumato.ground.checks import show_number
 from sfumato.workloads.reading import nearest
 
 __all__ = ["Column", "Constant", "Mask"]

@@ -13,8 +13,8 @@ from decimal import Decimal, InvalidOperation
 from os import PathLike
 from typing import Any
 
-from sfumato.checks import read_number, read_text
 from sfumato.errors import InvalidInput, SpecError
+from sfumato.ground.checks import read_number, read_text
 
 __all__ = ["Section", "find_fault", "nearest", "read_toml"]
 

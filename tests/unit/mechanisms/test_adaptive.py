@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.designs.marginals.pairs import PairResiduals
+from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting
 from sfumato.report import write_report
-from sfumato.strategies.residual.pairs import PairResiduals
-from sfumato.strategies.residual.residuals import Residuals
 
 BUDGET = sf.zcdp("0.02")
 SIZES = {"a": 6, "b": 5, "c": 4, "one": 1, "d": 3}

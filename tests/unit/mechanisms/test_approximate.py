@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.intervals import margins, simultaneous
 from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.report import write_report
 

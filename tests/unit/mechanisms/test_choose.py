@@ -13,7 +13,7 @@ from sfumato.errors import BudgetError, NotInRowSpace, PlanError
 from sfumato.mechanisms import budget_for
 from sfumato.mechanisms.choose import MECHANISMS, plan
 from sfumato.mechanisms.factorize import factorization
-from sfumato.plans import load_plan
+from sfumato.plans.plan import load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, sums, total, windows
 

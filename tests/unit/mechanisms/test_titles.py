@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms import matrix, swap, unions
-from sfumato.strategies.optimum.dual import titled
-from sfumato.strategies.optimum.swap import swap_optimum
-from sfumato.strategies.unions.reduced import solve_union
+from sfumato.designs import matrix
+from sfumato.designs.dense import replace_one as swap
+from sfumato.designs.dense.dual import titled
+from sfumato.designs.dense.swap import swap_optimum
+from sfumato.designs.unions import planning as unions
+from sfumato.designs.unions.reduced import solve_union
 
 DOMAIN = sf.Domain({"a": 12, "b": 4, "c": 4})
 SINGLE = sf.queries(np.tril(np.ones((12, 12), dtype=np.int64)) * np.arange(1, 13) ** 2)

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from sfumato import codec
 from sfumato.errors import BudgetError, BudgetExceeded
+from sfumato.ground import codec
 from sfumato.privacy import accountant
 from sfumato.privacy.accountant import (
     Account,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from sfumato import codec
 from sfumato.errors import BudgetError
+from sfumato.ground import codec
 from sfumato.privacy import conversions
 from sfumato.privacy.budget import Budget, Currency, exact, readable
 

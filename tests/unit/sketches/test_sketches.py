@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.codec import decode, encode
 from sfumato.errors import DomainError, PlanError, WorkloadError
+from sfumato.ground.codec import decode, encode
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs, predict
 from sfumato.sketches.field import PRIME, draw_coefficients, hash_texts, multiply, polynomial
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.marginals.incidence import locate
 from sfumato.estimate.elliptope.anderson import Anderson
 from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.told import Axes, below
 from sfumato.estimate.local import Given, Problem, Step, lift
 from sfumato.estimate.margins import Layout
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.residual.incidence import locate
 
 __all__ = ["AgreeingTables", "agreeing_tables"]
 

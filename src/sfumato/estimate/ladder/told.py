@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sfumato.codec import storable
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Asked", "Axes", "Rung", "Told", "below"]

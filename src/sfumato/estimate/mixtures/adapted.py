@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.estimate.active import minimise_quadratic
 from sfumato.estimate.local import ResidualNoise, local
@@ -25,6 +24,7 @@ from sfumato.estimate.mixtures.residue import kept_shares
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack, read_noisy
 from sfumato.estimate.mixtures.thinning import Halves, halves
 from sfumato.estimate.moving import FITTED, whole_records
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Adapted", "adapt"]

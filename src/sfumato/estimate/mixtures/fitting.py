@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.codec import storable
 from sfumato.estimate.mixtures.stacked import Components, Noisy
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Mixture", "Objective", "fit_mixture"]

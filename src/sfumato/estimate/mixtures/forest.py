@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.codec import storable
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Forest", "fit_forest"]

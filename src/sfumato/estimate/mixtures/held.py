@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sfumato.codec import storable
 from sfumato.errors import NotAnswerable
 from sfumato.estimate.mixtures.adapted import Adapted
 from sfumato.estimate.possible import Possible, RecordCounts
+from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["AdaptedTables"]

@@ -1,0 +1,1 @@
+"""Strategies that trade bias for noise."""

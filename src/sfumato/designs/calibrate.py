@@ -1,0 +1,129 @@
+"""From a budget to integers: scale a strategy to the noise so that it just fits the price, checked exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from sfumato.designs.strategy import Strategy
+from sfumato.errors import PlanError
+from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.pricing import fits
+from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["NOISES", "Calibrated", "NoiseName", "calibrate", "noise_for"]
+
+NoiseName = Literal["gaussian", "laplace", "discrete-gaussian"]
+NOISES: tuple[NoiseName, ...] = ("gaussian", "laplace", "discrete-gaussian")
+
+_LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
+_ATTEMPTS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """An integer strategy with the noise law under which it costs exactly `price` or a hair less."""
+
+    strategy: Strategy
+    noise: NoiseLaw
+    price: Event
+    sensitivity: Sensitivity
+
+
+def noise_for(budget: Budget, asked: str | None) -> NoiseName:
+    """The noise that a budget is best spent on, or the one asked for where the budget allows it."""
+    if asked is None:
+        return "laplace" if budget.kind == "pure" else "gaussian"
+    for name in NOISES:
+        if asked == name:
+            _limit(budget, name)  # refuses what the budget cannot pay
+            return name
+    raise PlanError(f"noise must be one of {', '.join(NOISES)}, not {asked!r}")
+
+
+def _limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:
+    """(power of the sensitivity, largest sensitivity per unit scale to that power, price)."""
+    if noise == "gaussian":
+        return 2, budget.mu_squared, GaussianEvent(budget.mu_squared)
+    if noise == "laplace":
+        return 1, budget.laplace_epsilon, PureEvent(budget.laplace_epsilon)
+    return 2, 2 * budget.rho, ZcdpEvent(budget.rho)
+
+
+def _law(noise: NoiseName, scale: Fraction) -> NoiseLaw:
+    if noise == "gaussian":
+        return RoundedGaussian(scale)
+    return DiscreteLaplace(scale) if noise == "laplace" else DiscreteGaussian(scale)
+
+
+def calibrate(
+    build: Callable[[float], Strategy],
+    fine: float,
+    sizes: Mapping[str, int],
+    unit: PrivacyUnit,
+    budget: Budget,
+    noise: NoiseName,
+    *,
+    unit_lattice: bool = False,
+) -> Calibrated:
+    """Choose the lattice and the integer strategy for a budget.
+
+    `build(s)` is the strategy with its real coefficients multiplied by s and rounded; from s = `fine`
+    on, rounding does no harm. The noise has scale 2^j and the strategy is scaled to it; with
+    `unit_lattice` the strategy is build(1) and the noise is scaled instead.
+    Raises PlanError where no lattice fits.
+    """
+    power, limit, price = _limit(budget, noise)
+
+    def found(strategy: Strategy) -> Sensitivity:
+        return sensitivity(strategy.blocks, sizes, unit, power)
+
+    if unit_lattice:
+        strategy = build(1.0)
+        change = found(strategy)
+        ratio = Fraction(change.value) / limit
+        law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, Fraction(1, 512)))
+        return _checked(strategy, law, price, change)
+    change = found(build(fine))
+    if change.value == 0:
+        raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
+    norm = max(float(change.value) ** (1 / power) / fine, 1e-300)
+    per_scale = float(limit) ** (1 / power)
+    exponent = math.ceil(math.log2(fine * norm / per_scale))
+    exponent = max(_LEAST_EXPONENT, exponent)
+    if exponent > _MOST_EXPONENT:
+        raise PlanError(
+            f"the noise would need a scale of 2^{exponent} on the integer lattice, above 2^{_MOST_EXPONENT}; "
+            "ask for fewer queries or a larger budget"
+        )
+    law = _law(noise, Fraction(2**exponent))
+    allowed = limit * Fraction(2**exponent) ** power
+    scale = float(allowed) ** (1 / power) / norm * (1 - 2.0**-30)
+    for attempt in range(_ATTEMPTS):
+        strategy = build(scale)
+        change = found(strategy)
+        if change.value <= allowed:
+            return _checked(strategy, law, price, change)
+        excess = (float(change.value) / float(allowed)) ** (1 / power)
+        scale *= (1 - 2.0 ** (attempt - 30)) / max(excess, 1.0)
+    raise PlanError("the strategy does not fit the budget at any scale")
+
+
+def _checked(strategy: Strategy, law: NoiseLaw, price: Event, change: Sensitivity) -> Calibrated:
+    if not fits(change, law, price):
+        raise PlanError("internal error: the calibrated noise does not reach its price")
+    return Calibrated(strategy, law, price, change)
+
+
+def _sqrt_up(value: Fraction) -> Fraction:
+    """A rational at most 2^-60 relative above the square root, never below it."""
+    shift = max(0, 128 - value.numerator.bit_length() + value.denominator.bit_length())
+    shift += shift % 2
+    root = math.isqrt((value.numerator << shift) // value.denominator) + 1
+    return Fraction(root, 2 ** (shift // 2))

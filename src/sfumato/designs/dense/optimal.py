@@ -1,0 +1,129 @@
+"""The strategy of least mean squared error for a dense workload, with a certificate of optimality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.designs.dense.blocks import IntArray
+from sfumato.designs.dense.dual import Progress, cold_start, relative_gap, solve, warm_start
+from sfumato.designs.dense.reductions import Columns, Problem, distinct_columns, read_problem
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+
+__all__ = ["Optimum", "optimize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """A strategy A and a proof of how close to the best it is.
+
+    The factorization norm of a workload F, unnormalised, is the least ||R||_F ||A||_{1->2} over R A = F: the
+    root of the summed variance of the answers R (A x + z) with z of standard deviation ||A||_{1->2}. It lies
+    between `lower_bound` and `upper_bound`; divide by sqrt(k) for the root mean squared error of k queries.
+
+    strategy     A, (l, m), l the rank of F where no direction is below rounding: column norms at most 1,
+                 the largest 1; a zero column of F has a zero column here
+    dual         weights v on the cells, (m,), nonnegative, of sum 1: ||F diag(v)^(1/2)||_* >= lower_bound
+    lower_bound  proved for every strategy, rounded down by a bound on the floating point error
+    upper_bound  attained by `strategy` with R = F A^+, rounded up likewise
+    iterations   eigendecompositions at full size (of the connected component that took most)
+    """
+
+    strategy: FloatArray
+    dual: FloatArray
+    lower_bound: float
+    upper_bound: float
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
+        return relative_gap(self.lower_bound, self.upper_bound)
+
+
+def optimize(
+    gram: ArrayLike | None = None,
+    *,
+    matrix: ArrayLike | None = None,
+    ordered: bool = False,
+    tolerance: float = 1e-7,
+    max_iterations: int = 100,
+    progress: Progress | None = None,
+) -> Optimum:
+    """The strategy of least ||F A^+||_F ||A||_{1->2} [ENU20], to a relative gap of `tolerance`.
+
+    `gram` is F^T F, (m, m); `matrix` is F, (k, m). One is enough. With both, the matrix serves where it has few rows
+    (each step then costs k^2 m) and where F has deficient rank (it keeps the digits that forming F^T F loses).
+    `ordered` says that neighbouring cells are alike, as for prefixes and ranges: the search then starts from a
+    coarser domain. Zero columns, columns equal up to sign, unconnected cells and workloads that are unchanged by
+    reversing the cells are found and used. `progress` is called with (eigendecompositions, gap so far).
+
+    A search that ends above `tolerance` is no error: read `gap`. Memory is a few (m, m) arrays; time some
+    eigendecompositions of that size, on one thread.
+
+    Raises WorkloadError for arrays that are not finite, not of these shapes, not a Gram, or not of one workload.
+    """
+    if not 0.0 <= tolerance < float("inf"):
+        raise WorkloadError(f"tolerance is {tolerance!r}; allowed are finite numbers >= 0, such as 1e-7")
+    if max_iterations < 1:
+        raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
+    problem, scale = read_problem(gram, matrix)
+    columns = distinct_columns(problem)
+    with single_thread():
+        reduced = problem.on(columns.cells)
+        found = [
+            (cells, _component(reduced.on(cells), ordered, tolerance, max_iterations, progress))
+            for cells in reduced.components()
+        ]
+    return _joined(found, columns, scale)
+
+
+def _component(
+    problem: Problem, ordered: bool, tolerance: float, max_iterations: int, progress: Progress | None
+) -> Optimum:
+    """The optimum where all cells are connected and no two columns are equal up to sign."""
+    parts = problem.parts()
+    blocks = [part.block for part in parts]
+    start = warm_start(blocks) if ordered else cold_start(blocks)
+    solution = solve(blocks, start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+    rows: list[FloatArray] = []
+    for part, spectrum in zip(parts, solution.spectra, strict=True):
+        scaled = spectrum.vectors * np.sqrt(spectrum.roots)
+        scaled /= np.sqrt(solution.squares[part.block.index])[:, None]
+        scaled = np.take(scaled.T, part.coordinate, axis=1)
+        scaled *= part.sign
+        rows.append(scaled)
+    place = parts[0].coordinate
+    dual = (solution.v / np.bincount(place))[place]
+    return Optimum(
+        np.concatenate(rows) if len(rows) > 1 else rows[0], dual, solution.lower, solution.upper, solution.iterations
+    )
+
+
+def _joined(found: list[tuple[IntArray, Optimum]], columns: Columns, scale: float) -> Optimum:
+    """The optimum of all cells from those of unconnected ones: squares of norms add up, and weights follow them."""
+    m = len(columns.kind)
+    lower = float(np.sqrt(sum(part.lower_bound**2 for _, part in found)))
+    upper = float(np.sqrt(sum(part.upper_bound**2 for _, part in found)))
+    if not found:
+        return Optimum(np.zeros((0, m)), np.full(m, 1 / m), 0.0, 0.0, 0)
+    strategy = np.zeros((sum(len(part.strategy) for _, part in found), m))
+    dual, row = np.zeros(m), 0
+    copies = np.bincount(columns.kind[columns.kind >= 0])
+    number = np.empty(len(columns.cells), dtype=np.intp)
+    for cells, part in found:
+        number[:] = -1
+        number[cells] = np.arange(len(cells))
+        here = np.flatnonzero(columns.kind >= 0)
+        here = here[number[columns.kind[here]] >= 0]
+        inside = number[columns.kind[here]]
+        strategy[row : row + len(part.strategy), here] = part.strategy[:, inside] * columns.sign[here]
+        dual[here] = (part.lower_bound / lower) ** 2 * (part.dual / copies[cells])[inside]
+        row += len(part.strategy)
+    strategy /= np.sqrt(np.einsum("ij,ij->j", strategy, strategy).max()) * (1 + 4 * np.finfo(np.float64).eps)
+    iterations = max(part.iterations for _, part in found)
+    return Optimum(strategy, dual / dual.sum(), lower * scale, upper * scale, iterations)

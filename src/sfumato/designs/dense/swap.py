@@ -1,0 +1,239 @@
+"""The dense strategy of least mean squared error where one record is replaced by another, certified.
+
+The number of records is then public: R M = F + b 1^T serves for any b, and what is priced is the largest distance
+between two columns of M. With D = (e_i - e_j) over all pairs i < j of the m cells, the columns of M D are these
+differences and R (M D) = F D, so that
+
+    min ||R||_F diam(M)  over  R M = F + b 1^T     is     min ||R||_F ||A||_{1->2}  over  R A = F D :
+
+the factorization norm of F D [ENU20]. Its dual puts weights w on the pairs,
+
+    max_w || F D diag(w)^(1/2) ||_* = tr (H L(w) H^T)^(1/2),    L(w) = D diag(w) D^T,  sum w = 1,
+
+L(w) the Laplacian of the weighted graph and H any matrix with H^T H the Gram of the centred F. Everything the solver
+of `dual` asks of the m (m - 1) / 2 columns is read from matrices of m columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.designs.dense.blocks import Block, IntArray, Spectrum, squared, units
+from sfumato.designs.dense.dual import Progress, cold_start, relative_gap, solve
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.reductions import Problem, read_problem
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+
+__all__ = ["PairBlock", "SwapOptimum", "swap_near", "swap_optimum"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapOptimum:
+    """A strategy M for replace-one and a proof of how close to the best it is.
+
+    With z of standard deviation diam(M), the answers R (M x + z) - b n have, summed over the queries, the variance
+    (||R||_F diam(M))^2. Its root lies between `lower_bound` and `upper_bound` for the best M; divide by sqrt(k)
+    for the root mean squared error of k queries.
+
+    strategy     M, (l, m), l the rank of the centred F: distances between columns at most 1, the largest 1; the
+                 columns sum to zero, so that R M = F + b 1^T has b = -(row means of F), R = F M^+
+    pairs        weights on the pairs of cells, (m, m), symmetric: each pair i < j once, of sum 1
+    lower_bound  proved for every strategy, rounded down by a bound on the floating point error
+    upper_bound  attained by `strategy`, rounded up likewise
+    iterations   eigendecompositions
+    """
+
+    strategy: FloatArray
+    pairs: FloatArray
+    lower_bound: float
+    upper_bound: float
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
+        return relative_gap(self.lower_bound, self.upper_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _PairSpectrum(Spectrum):
+    """The spectrum of diag(w)^(1/2) D^T H^T H D diag(w)^(1/2).
+
+    `vectors` here is N^T, (m, r), N = diag(s)^(-1/2) U^T H for H L(w) H^T = U diag(s^2) U^T: the long eigenvectors are
+    diag(w)^(1/2) D^T N^T diag(s)^(-1/2), and are never formed.
+    """
+
+    block: PairBlock
+    weights: FloatArray
+
+    def diagonal(self) -> FloatArray:
+        return self.weights * np.maximum(self.block.distances(self.vectors @ self.vectors.T), 0.0)
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        vectors = self.vectors.astype(kind, copy=False)
+        kernel = (1 / (self.roots[:, None] + self.roots)).astype(kind)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = vectors.T @ self.block.laplacian(self.weights * x).astype(kind) @ vectors
+            inner *= kernel
+            return self.weights * self.block.distances((vectors @ inner @ vectors.T).astype(np.float64))
+
+        return image
+
+
+@dataclass(frozen=True, slots=True)
+class PairBlock:
+    """The Gram of F D over pairs (first, second) of cells, by a factor H (r, m) of the centred Gram of F."""
+
+    factor: FloatArray
+    first: IntArray
+    second: IntArray
+
+    @property
+    def index(self) -> IntArray:
+        return np.arange(len(self.first))
+
+    @property
+    def full(self) -> bool:
+        return len(self.factor) == len(self.first)
+
+    @property
+    def squares(self) -> FloatArray:
+        return np.maximum(self.distances(self.factor.T @ self.factor), 0.0)
+
+    def distances(self, gram: FloatArray) -> FloatArray:
+        """(e_i - e_j)^T gram (e_i - e_j) for every pair: squared distances for the Gram (m, m) of some columns."""
+        norms = np.diagonal(gram)
+        return norms[self.first] + norms[self.second] - 2 * gram[self.first, self.second]
+
+    def laplacian(self, weights: FloatArray) -> FloatArray:
+        """sum of w (e_i - e_j)(e_i - e_j)^T over the pairs, (m, m)."""
+        size = self.factor.shape[1]
+        out = np.zeros((size, size))
+        out[self.first, self.second] = -weights
+        out += out.T
+        out[np.diag_indices(size)] = -out.sum(axis=1)
+        return out
+
+    def decompose(self, v: FloatArray) -> Spectrum:
+        graph = self.laplacian(v)
+        inner = self.factor @ graph @ self.factor.T
+        # what forming the factor and the products may be off by, in units of the trace
+        size, degree = len(graph), float(np.diagonal(graph).max())
+        doubt = 8 * units(size) * degree * float(np.linalg.norm(self.factor)) ** 2 / float(np.trace(inner))
+        found = squared(inner, doubt)
+        vectors = self.factor.T @ (found.vectors / np.sqrt(found.roots))
+        return _PairSpectrum(vectors, found.roots, found.proved, self, v)
+
+    def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
+        assert isinstance(spectrum, _PairSpectrum)
+        # R = U diag(s)^(1/2) has R N = H however inexact U and s are; the squares are a multiple of the weights
+        return float((squares / spectrum.weights).max()) * float(spectrum.roots.sum())
+
+    def every_second(self) -> Block:
+        return PairBlock(self.factor, self.first[::2], self.second[::2])
+
+
+def swap_optimum(
+    gram: ArrayLike | None = None,
+    *,
+    matrix: ArrayLike | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+    progress: Progress | None = None,
+) -> SwapOptimum:
+    """The strategy of least ||R||_F diam(M) over R M = F + b 1^T, to a relative gap of `tolerance`.
+
+    `gram` is F^T F, (m, m); `matrix` is F, (k, m). One is enough; with both, the matrix serves. `progress` is called
+    with (eigendecompositions, gap so far). A search that ends above `tolerance` is no error: read `gap`. Each step
+    takes some tens of products of (m, m) matrices; memory is some tens of arrays of that size.
+
+    Raises WorkloadError for arrays that are not finite, not of these shapes, not a Gram, or not of one workload.
+    """
+    if not 0.0 <= tolerance < float("inf"):
+        raise WorkloadError(f"tolerance is {tolerance!r}; allowed are finite numbers >= 0, such as 1e-6")
+    if max_iterations < 1:
+        raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
+    problem, scale = read_problem(gram, matrix)
+    size = problem.size
+    with single_thread():
+        factor = _centred(problem)
+        if not len(factor):
+            even = 2 / (size * (size - 1)) if size > 1 else 0.0
+            return SwapOptimum(np.zeros((0, size)), even * (1 - np.eye(size)), 0.0, 0.0, 0)
+        first, second = np.triu_indices(size, 1)
+        block = PairBlock(factor, first, second)
+        start = cold_start([block])
+        found = solve([block], start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+        strategy = found.spectra[0].vectors.T
+        largest = float(block.distances(strategy.T @ strategy).max())
+    weights = np.zeros((size, size))
+    weights[first, second] = found.v
+    return SwapOptimum(
+        strategy / (np.sqrt(largest) * (1 + 4 * _EPS)),
+        weights + weights.T,
+        found.lower * scale,
+        found.upper * scale,
+        found.iterations,
+    )
+
+
+def _centred(problem: Problem) -> FloatArray:
+    """H (r, m) of full row rank with H^T H the Gram of F less its row means; no rows where all columns are equal."""
+    from scipy.linalg import eigh, svd  # noqa: PLC0415  (slow to import)
+
+    if problem.factor is not None:
+        rows = problem.factor - problem.factor.mean(axis=1, keepdims=True)
+        _, roots, vectors = svd(rows, full_matrices=False, check_finite=False)
+        kept = roots > max(rows.shape) * _EPS * max(float(roots[0]), float(np.linalg.norm(problem.factor)) * _EPS)
+        return roots[kept][:, None] * vectors[kept]
+    assert problem.gram is not None
+    gram = problem.gram
+    means = gram.mean(axis=0)
+    centred = gram - means - means[:, None] + means.mean()
+    values, columns = eigh(centred, check_finite=False)
+    largest = float(np.trace(gram))
+    if values[0] < -1e-8 * largest:
+        raise WorkloadError(
+            f"the gram is not positive semidefinite: centred, it has the eigenvalue {values[0]:.3g} (largest "
+            f"{values[-1]:.3g}); give F^T F of a workload F"
+        )
+    kept = values > 4 * len(gram) * _EPS * max(float(values[-1]), largest * 1e-2)
+    return np.sqrt(values[kept])[:, None] * columns[:, kept].T
+
+
+def swap_near(gram: FloatArray, *, progress: Progress | None = None) -> SwapOptimum:
+    """A strategy near the optimum of larger domains, and a bound: that of the centred queries for add-remove.
+
+    Any offset of the queries is free, so F may be replaced by F - (row means) 1^T, whose optimum has columns of nearly
+    equal length; the longest distance between them is then what counts. The bound takes a pair u, v with weight in
+    proportion to v_u v_v, v the dual weights of that optimum: L = D_v - v v^T scaled, whose root is that of D_v
+    after a projection. `gram` is F^T F, (m, m).
+    """
+    means = gram.mean(axis=0)
+    found = optimize(gram - means - means[:, None] + means.mean(), ordered=True, progress=progress)
+    strategy, root = found.strategy - found.strategy.mean(axis=1)[:, None], np.sqrt(found.dual)
+    with single_thread():
+        product = strategy.T @ strategy
+        lengths = np.diag(product)
+        largest = float((lengths[:, None] + lengths[None, :] - 2 * product).max()) * (1 + 4 * _EPS)
+        whitened = gram * np.multiply.outer(root, root)
+        inner = whitened @ root
+        whitened -= np.multiply.outer(root, inner) + np.multiply.outer(inner, root)
+        whitened += np.multiply.outer(root, root) * float(root @ inner)
+        values = np.linalg.eigvalsh(whitened)
+    pairs = np.multiply.outer(found.dual, found.dual) * (2 / (1 - float(found.dual @ found.dual)))
+    np.fill_diagonal(pairs, 0.0)
+    kept = values[values > values[-1] * len(gram) * _EPS]
+    lower = math.sqrt(2 / (1 - float(found.dual @ found.dual))) * float(np.sqrt(kept).sum()) * (1 - 1e-9)
+    reach = math.sqrt(largest)
+    return SwapOptimum(strategy / reach, pairs, lower, found.upper_bound * reach * (1 + 1e-12), found.iterations)

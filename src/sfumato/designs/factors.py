@@ -1,0 +1,309 @@
+"""One factor of a product strategy: an integer map over one group of attributes and its least squares."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.ground.codec import storable
+from sfumato.operators import Compose, Dense, Identity, LinearOperator, Sparse, Total
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+
+__all__ = ["Cells", "Contrasts", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
+
+MAX_DENSE_CELLS = 6_000
+_SPAN_TOLERANCE = 1e-8
+
+
+class Factor(ABC):
+    """An integer map `measured` (l, n), read as `scale` times a strategy with unit-sized columns."""
+
+    @property
+    @abstractmethod
+    def measured(self) -> LinearOperator:
+        """The integer operator."""
+
+    @property
+    def scale(self) -> float:
+        """What the integers stand for: the strategy is measured / scale."""
+        return 1.0
+
+    @abstractmethod
+    def cells(self, values: FloatArray) -> FloatArray:
+        """(l, c) measured values, divided by the scale -> (n, c) least-squares cells."""
+
+    @abstractmethod
+    def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
+        """Sums of |entry|^power over the rows of W A^+, A = measured / scale: (rows,) or (1,)."""
+
+    @abstractmethod
+    def spread_ones(self) -> FloatArray | None:
+        """(AᵀA)^-1 1, (n,), for a strategy of full column rank; None otherwise."""
+
+    @abstractmethod
+    def check(self, query: LinearOperator, what: str) -> None:
+        """Raise NotAnswerable unless the query's rows lie in the row space."""
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        """(c, n) rows -> (c, l) rows times A^+; for joint queries over several factors."""
+        dense = np.asarray(self.measured.dense(), dtype=np.float64) / self.scale
+        return self.cells_of_rows(rows) @ dense.T
+
+    @abstractmethod
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        """(c, n) rows times (AᵀA)^+."""
+
+
+@storable
+@dataclass(frozen=True)
+class Cells(Factor):
+    """Every cell itself."""
+
+    n: int
+
+    @property
+    def measured(self) -> LinearOperator:
+        return Identity(self.n)
+
+    def cells(self, values: FloatArray) -> FloatArray:
+        return values
+
+    def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
+        return np.ones(1) if isinstance(query, Identity) else query.row_sums(power)
+
+    def spread_ones(self) -> FloatArray:
+        return np.ones(self.n)
+
+    def check(self, query: LinearOperator, what: str) -> None:
+        return None
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        return rows
+
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        return rows
+
+
+@storable
+@dataclass(frozen=True)
+class TotalOnly(Factor):
+    """The sum over all cells of a group, and nothing finer."""
+
+    n: int
+
+    @property
+    def measured(self) -> LinearOperator:
+        return Total(self.n)
+
+    def cells(self, values: FloatArray) -> FloatArray:
+        return np.repeat(values / self.n, self.n, axis=0)
+
+    def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
+        return (query.row_sums(1) / self.n) ** power
+
+    def spread_ones(self) -> None:
+        return None
+
+    def check(self, query: LinearOperator, what: str) -> None:
+        first, second = query.row_sums(1), query.row_sums(2)
+        if np.any(np.abs(first**2 - self.n * second) > _SPAN_TOLERANCE * self.n * second):
+            raise NotAnswerable(f"only the total over {what} was measured")
+
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        return np.repeat(rows.sum(axis=1, keepdims=True) / self.n**2, self.n, axis=1)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Matrix(Factor):
+    """Any integer operator, reconstructed by dense least squares over its n cells."""
+
+    operator: LinearOperator
+    divisor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.operator.integral:
+            raise PlanError("a measured factor must have integer entries")
+
+    @property
+    def measured(self) -> LinearOperator:
+        return self.operator
+
+    @property
+    def scale(self) -> float:
+        return self.divisor
+
+    @functools.cached_property
+    def _solved(self) -> tuple[FloatArray, FloatArray | None]:
+        """((AᵀA)^+, projector onto the row space or None where that is everything)."""
+        return _pseudo_inverse(self._gram())
+
+    def _gram(self) -> FloatArray:
+        """AᵀA, (n, n)."""
+        if self.operator.shape[1] > MAX_DENSE_CELLS:
+            raise NotAnswerable(
+                f"dense least squares over {self.operator.shape[1]:,} cells is above the limit of {MAX_DENSE_CELLS:,}"
+            )
+        if isinstance(self.operator, (Compose, Dense)):
+            dense = np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor
+            return dense.T @ dense
+        return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
+
+    @property
+    def covariance(self) -> FloatArray:
+        """(AᵀA)^+: covariance of the least-squares cells at unit noise on A x. (n, n)."""
+        return self._solved[0]
+
+    def cells(self, values: FloatArray) -> FloatArray:
+        back = np.asarray(self.operator.rmatvec(values), dtype=np.float64) / self.divisor
+        return self.covariance @ back
+
+    def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
+        if power == 2:
+            return np.maximum(query.row_forms(self.covariance), 0.0)
+        out = np.empty(query.shape[0])
+        for a, b in query.row_chunks():
+            out[a:b] = (self.spread(query.rows(a, b)) ** power).sum(axis=1)
+        return out
+
+    def spread_ones(self) -> FloatArray | None:
+        return None if self._solved[1] is not None else self.covariance.sum(axis=1)
+
+    def check(self, query: LinearOperator, what: str) -> None:
+        projector = self._solved[1]
+        if projector is None:
+            return
+        missing = np.eye(len(projector)) - projector
+        off, size = query.row_forms(missing), query.row_sums(2)
+        if np.any(off > _SPAN_TOLERANCE * np.maximum(size, 1e-300)):
+            raise NotAnswerable(
+                f"{int((off > _SPAN_TOLERANCE * size).sum()):,} of the queries over {what} lie outside "
+                "the span of what was measured"
+            )
+
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        return rows @ self.covariance
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Contrasts(Matrix):
+    """An integer operator that need not measure the total of its n cells, which is known besides.
+
+    The Gram is that of the operator and some measurement of the total; the strategy replaces the latter by the known
+    total, so its precision cancels. Only for strategies with a public total, and for one factor.
+    """
+
+    def _gram(self) -> FloatArray:
+        gram = super()._gram()
+        return gram + float(np.trace(gram)) / len(gram) ** 2
+
+    def spread_ones(self) -> FloatArray:
+        return self.covariance.sum(axis=1)
+
+
+def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
+
+    n = len(gram)
+    with single_thread():
+        size = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+        if (size > 0).all():
+            # unit diagonal: a relative test of rank, whatever the scales of the columns
+            scaled = gram / size[:, None] / size[None, :]
+            try:
+                lower = cholesky(scaled, lower=True)
+                if np.diagonal(lower).min() > 1e-6:
+                    inverse = cho_solve((lower, True), np.eye(n))
+                    return inverse / size[:, None] / size[None, :], None
+            except LinAlgError:
+                pass
+        values, vectors = eigh(gram)
+        keep = values > values[-1] * n * 1e-14
+        kept = vectors[:, keep]
+        inverse = (kept / values[keep]) @ kept.T
+        return inverse, None if keep.all() else kept @ kept.T
+
+
+def coefficients(strategy: FloatArray, basis: LinearOperator | None) -> FloatArray:
+    """C with strategy = C Q for an integer basis Q of its row space (the identity if None)."""
+    if basis is None:
+        return strategy
+    from scipy.linalg import lstsq  # noqa: PLC0415
+
+    dense = np.asarray(basis.dense(), dtype=np.float64)
+    with single_thread():
+        return np.asarray(lstsq(dense.T, strategy.T, lapack_driver="gelsy")[0]).T
+
+
+def quantise(
+    coefficient: FloatArray, basis: LinearOperator | None, scale: float, *, known_total: bool = False
+) -> Matrix:
+    """round(scale C) Q: a real strategy C Q rounded over an integer basis Q, so that its row space is kept exactly.
+
+    From here on the rounded strategy is the strategy: its sensitivity is the one that is priced. With `known_total`
+    it need not measure the total.
+    """
+    kind = Contrasts if known_total else Matrix
+    if basis is None:
+        return kind(Dense(_round_columns(coefficient * scale)), float(scale))
+    return kind(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
+
+
+def _round_columns(values: FloatArray) -> NDArray[np.int64]:
+    """Round to integers so that each column keeps its length: the longest column sets the price.
+
+    Plain rounding changes a squared length by about the size of an entry. Moving one entry of a column
+    by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
+    """
+    wanted = (values**2).sum(axis=0)
+    rounded = np.rint(values)
+    columns = np.arange(values.shape[1])
+    for _ in range(4):
+        excess = (rounded**2).sum(axis=0) - wanted
+        step = -np.sign(excess)
+        change = step * 2 * np.abs(rounded) + 1
+        after = np.abs(excess + change)
+        after[rounded == 0] = np.inf
+        row = after.argmin(axis=0)
+        better = after[row, columns] < np.abs(excess)
+        rounded[row, columns] += np.where(better, step * np.sign(rounded[row, columns]), 0.0)
+    return rounded.astype(np.int64)
+
+
+def row_basis(gram: FloatArray, operator: LinearOperator | None, rank: int) -> LinearOperator | None:
+    """An integer basis of the row space of a workload of that rank, or None where it is everything.
+
+    Tried in turn: the classes of equal columns; independent integer rows of the workload. Returns None
+    too where no integer basis is found; the caller then states the bias of rounding.
+    """
+    n = len(gram)
+    if rank == n:
+        return None
+    diagonal = np.diagonal(gram)
+    distance = diagonal[:, None] + diagonal[None, :] - 2 * gram
+    same = distance <= 1e-12 * (diagonal[:, None] + diagonal[None, :])
+    first = np.argmax(same, axis=1)
+    first[diagonal == 0] = -1
+    classes = [c for c in np.unique(first) if c >= 0]
+    if len(classes) == rank:
+        return Sparse.from_cells([np.flatnonzero(first == c) for c in classes], n)
+    if operator is None or not operator.integral or operator.shape[0] * n > 2**25:
+        return None
+    if operator.shape[0] == rank:
+        return operator
+    return Dense(np.asarray(operator.dense())[_independent_rows(operator, rank)])
+
+
+def _independent_rows(operator: LinearOperator, rank: int) -> NDArray[np.int64]:
+    from scipy.linalg import qr  # noqa: PLC0415
+
+    with single_thread():
+        pivots = qr(np.asarray(operator.dense(), dtype=np.float64).T, mode="r", pivoting=True)[1]
+    return np.sort(np.asarray(pivots[:rank], dtype=np.int64))

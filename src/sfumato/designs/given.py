@@ -1,0 +1,94 @@
+"""A researcher's own strategy and reconstruction, priced and checked like any other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.factors import Matrix
+from sfumato.designs.product import Product
+from sfumato.errors import NotInRowSpace, PlanError
+from sfumato.operators import Dense, LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.workloads.builders import as_operator
+
+__all__ = ["design"]
+
+_TOLERANCE = 1e-8
+_FINE = 2.0**24
+
+
+def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None) -> Design:
+    """M = `strategy` (l, m) over the whole domain; R = `reconstruction` (k, l), least squares by default.
+
+    Raises NotInRowSpace where R M differs from the workload by more than 1e-8 of its largest entry.
+    """
+    operator = as_operator(strategy)
+    domain = problem.workload.domain
+    if operator.shape[1] != domain.size:
+        raise PlanError(f"the strategy needs one column per cell, {domain.size:,}, not {operator.shape[1]:,}")
+    if problem.unit_lattice and not operator.integral:
+        raise PlanError("real coefficients need the fine lattice; leave out lattice='unit', or give whole numbers")
+    given = None if reconstruction is None else _reconstruction(problem, operator, reconstruction)
+    groups, sizes = (domain.names,), (domain.shape,)
+    raw = problem.workload.blocks[0].block if given is not None else None
+
+    def build(s: float) -> Product:
+        factor, multiple = _scaled(operator, s)
+        return Product(
+            groups, sizes, (factor,), multiple, problem.unit.total_is_public, raw, given, title="a given strategy"
+        )
+
+    if given is None:
+        _check_span(problem, build(_FINE), operator)
+    return Design("given", build, _FINE)
+
+
+def _scaled(operator: LinearOperator, s: float) -> tuple[Matrix, int]:
+    if operator.integral:
+        return Matrix(operator), max(1, round(s))
+    dense = np.asarray(operator.dense(), dtype=np.float64)
+    scale = s / float(np.abs(dense).max())
+    return Matrix(Dense(np.rint(dense * scale).astype(np.int64)), scale), 1
+
+
+def _reconstruction(problem: Problem, operator: LinearOperator, given: ArrayLike) -> FloatArray:
+    matrix = np.asarray(given, dtype=np.float64)
+    if len(problem.workload.blocks) != 1 or problem.workload.blocks[0].attributes != problem.workload.domain.names:
+        raise PlanError("reconstruction= needs a workload made by sf.queries over the whole domain")
+    if matrix.shape != (len(problem.workload), operator.shape[0]) or not np.isfinite(matrix).all():
+        raise PlanError(f"the reconstruction must be finite and of shape {(len(problem.workload), operator.shape[0])}")
+    wanted = problem.workload.blocks[0].block.operator
+    worst, size = 0.0, max(float(wanted.max_abs), 1e-300)
+    back = operator.rmatvec(matrix.T).T
+    for a, b in wanted.row_chunks():
+        worst = max(worst, float(np.abs(back[a:b] - wanted.rows(a, b)).max()))
+    if worst > _TOLERANCE * size:
+        raise NotInRowSpace(f"R M differs from the workload by up to {worst:.3g}; it must reproduce it", worst)
+    return matrix
+
+
+def _check_span(problem: Problem, built: Product, operator: LinearOperator) -> None:
+    for q in problem.workload.blocks:
+        try:
+            built.check(q.block)
+        except ValueError as reason:
+            worst = _residual(problem, operator)
+            raise NotInRowSpace(
+                f"the strategy cannot answer the workload: W M^+ M differs from W by up to {worst:.3g} ({reason})",
+                worst,
+            ) from None
+
+
+def _residual(problem: Problem, operator: LinearOperator) -> float:
+    dense = np.asarray(operator.dense(), dtype=np.float64)
+    projector = np.linalg.pinv(dense) @ dense
+    whole = problem.workload.operator
+    worst = 0.0
+    for a, b in whole.row_chunks():
+        rows = whole.rows(a, b)
+        worst = max(worst, float(np.abs(rows - rows @ projector).max()))
+    return worst if math.isfinite(worst) else math.inf

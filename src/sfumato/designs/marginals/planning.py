@@ -1,0 +1,296 @@
+"""Residual marginals: the optimal noise for marginal tables in closed form, and tilted ones for unions. [XZK23]"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.components import Lift, component_powers
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.marginals.allocation import Effect, max_objective, sum_objective
+from sfumato.designs.marginals.extremes import extremes
+from sfumato.designs.marginals.incidence import Sets, closure, locate
+from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.marginals.tables import Allocation, allocate
+from sfumato.designs.marginals.tilts.bounds import union_bound
+from sfumato.designs.marginals.tilts.largest import Largest, optimise_largest
+from sfumato.designs.marginals.tilts.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
+from sfumato.errors import PlanError
+from sfumato.operators import LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.workloads import QueryFamily
+
+__all__ = ["designs", "tables_bound"]
+
+_MAX_SETS = 400_000
+_TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
+_LEAST_BITS, _BITS = 6, 13
+_RECORDS_WANTED = 2.0**30
+_MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4
+
+
+def designs(problem: Problem) -> list[Design]:
+    """Every attribute set below the asked ones, with the noise that minimises the weighted error.
+
+    The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
+    matrices under Gaussian noise, has the best contrasts of every attribute.
+    """
+    tables = all(i.is_marginal for i in problem.workload.items)
+    if tables and not (problem.known and problem.largest):
+        return [_of_tables(problem)]
+    asked = {q.attributes for q in problem.workload.blocks}
+    if sum(2 ** len(a) for a in asked) > _MAX_SETS:
+        raise PlanError("too many attribute sets for residuals in memory")
+    design, reached = _design(problem, {})
+    if tables and reached is not None:
+        reached *= _relation(problem)
+    out = [replace(design, bound=reached if tables else tables_bound(problem))]
+    products = _products(problem)
+    if products is not None:
+        try:
+            out.append(_tilted(problem, products))
+        except PlanError:
+            return out
+    return out
+
+
+def _of_tables(problem: Problem) -> Design:
+    """For marginal tables alone: arrays throughout, and the optimum."""
+    found = _allocated(problem)
+    sets, precision, value = list(found.sets), list(found.precision), found.bound
+    if problem.known:
+        # the proportions stay, and what is known costs nothing
+        power = _power(problem)
+        known = _known_sets(problem)
+        price = np.array([(3 - power) * (n - 1) / n for n in problem.workload.domain.shape])
+        kept = 0.0
+        for k, (s, p) in enumerate(zip(sets, precision, strict=True)):
+            below = known[k] if k < len(known) else s[:0]
+            unknown = locate(below, s, len(price)) < 0
+            sets[k], precision[k] = s[unknown], p[unknown]
+            kept += float((price[s[unknown]].prod(axis=1) * p[unknown] ** power).sum())
+        if kept == 0.0:
+            raise PlanError("all that is asked is public; it needs no measurement")
+        precision = [p * kept ** (-1 / power) for p in precision]
+        value *= kept
+    return replace(residual_design(problem, sets, precision), bound=value * _relation(problem))
+
+
+def _allocated(problem: Problem) -> Allocation:
+    """The best noise for the marginal tables among the queries."""
+    names = problem.workload.domain.names
+    tables: list[tuple[Sets, FloatArray]] = []
+    for item in problem.workload.items:
+        if not item.is_marginal:
+            continue
+        if isinstance(item, QueryFamily):
+            sets = item.family.sets
+        else:
+            axes = sorted(names.index(a) for a in item.attributes)
+            sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
+        tables.append((sets, problem.table_weights(item)))
+    return allocate(
+        tables,
+        problem.workload.domain.shape,
+        objective="max" if problem.largest else "mean",
+        power=_power(problem),
+        free_total=problem.unit.total_is_public,
+    )
+
+
+def _power(problem: Problem) -> Literal[1, 2]:
+    return 1 if problem.noise == "laplace" else 2
+
+
+def _relation(problem: Problem) -> float:
+    """From the optimum for residuals to a bound for every mechanism under the problem's relation.
+
+    Add-remove: the closed form is the optimum for marginals. Replace-one with a public total: the pair bound
+    with equal weights on all pairs of the m cells, sqrt(2 / (m - 1)) times the nuclear norm of the centred
+    workload, which is sqrt(2 m / (m - 1)) times the closed form. Without a public total it is no worse than
+    add-remove.
+    """
+    if not problem.unit.total_is_public:
+        return 1.0
+    log_cells = math.fsum(math.log(n) for n in problem.workload.domain.shape)
+    return math.sqrt(2 * math.exp(log_cells) / (math.exp(log_cells) - 1)) if log_cells < 36 else math.sqrt(2)
+
+
+def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[Design, float | None]:
+    """(design, proved bound on the largest deviation of such designs) for contrasts of some attributes."""
+    sizes = problem.sizes
+    free_total = problem.unit.total_is_public
+    lifts = {a: Lift.of(c) for a, c in contrasts.items()}
+    effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
+    if not effects:
+        raise PlanError("all that is asked is public; it needs no measurement")
+    power = _power(problem)
+    # contrasts of an attribute's own are scaled to unit price
+    single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
+    if problem.largest:
+        precision, reached = max_objective(extremes(effects), single, power, _TOLERANCE)
+    else:
+        precision, reached = sum_objective(_summed(effects), single, power), None
+    names = problem.workload.domain.names
+    place = {a: i for i, a in enumerate(names)}
+    by_order: dict[int, list[tuple[tuple[int, ...], float]]] = {}
+    for held, value in precision.items():
+        axes = tuple(sorted(place[a] for a in held))
+        by_order.setdefault(len(axes), []).append((axes, value))
+    sets, values = [], []
+    for order in range(max(by_order) + 1):
+        rows = sorted(by_order.get(order, []))
+        sets.append(np.array([axes for axes, _ in rows], dtype=np.int32).reshape(len(rows), order))
+        values.append(np.array([v for _, v in rows]))
+    own = tuple(contrasts.get(a) for a in names) if contrasts else ()
+    return residual_design(problem, sets, values, own), reached
+
+
+def residual_design(
+    problem: Problem,
+    sets: Sequence[NDArray[np.int32]],
+    precision: Sequence[FloatArray],
+    contrasts: tuple[LinearOperator | None, ...] = (),
+) -> Design:
+    """Residuals of the sets (per order, lexicographic) whose noise deviations are 1 / precision at unit price."""
+    names = problem.workload.domain.names
+    shape = problem.workload.domain.shape
+    lifts = [None if c is None else Lift.of(c) for c in contrasts] or [None] * len(names)
+    own = np.array([float(n) if lift is None else lift.scale for lift, n in zip(lifts, shape, strict=True)])
+    units = [own[s].prod(axis=1) for s in sets]
+
+    # what is public is part of the tables but not of the measurement
+    known = _known_sets(problem)
+
+    def build(s: float) -> Residuals:
+        multiples = [np.maximum(1, np.rint(s * p / u)).astype(np.int64) for p, u in zip(precision, units, strict=True)]
+        held = list(sets)
+        for order, extra in enumerate(known):
+            if order == len(held):
+                held.append(np.empty((0, order), dtype=np.int32))
+                multiples.append(np.empty(0, dtype=np.int64))
+            joined = np.concatenate([held[order], extra])
+            first = np.lexsort(joined.T[::-1]) if order else np.arange(len(joined))
+            held[order] = joined[first]
+            multiples[order] = np.concatenate([multiples[order], np.zeros(len(extra), dtype=np.int64)])[first]
+        return Residuals(names, shape, tuple(held), tuple(multiples), contrasts, problem.known)
+
+    coarsest = max(float((u / p).max()) for p, u in zip(precision, units, strict=True) if len(p))
+    # the largest entry of every attribute's contrasts, relative to their scale
+    peak = np.array(
+        [1.0 if c is None else c.max_abs / u for c, u in zip(contrasts or [None] * len(names), own, strict=True)]
+    )
+    largest = max(float((p * peak[s].prod(axis=1)).max()) for p, s in zip(precision, sets, strict=True) if len(p))
+    bits = _BITS
+    # finer multiples leave less room for large counts in 62 bits, one of which the noise's power of two may take;
+    # give up fineness before room
+    while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
+        bits -= 1
+    return Design("marginals", build, 2.0**bits * coarsest, notes=_notes(problem))
+
+
+def _notes(problem: Problem) -> tuple[str, ...]:
+    """What is taken as exact from elsewhere."""
+    names = problem.workload.domain.names
+    tables = [", ".join(names[a] for a in k.axes) or "the total" for k in problem.known]
+    return tuple(f"taken as exact from elsewhere, and not measured: the table of {t}" for t in tables)
+
+
+def _known_sets(problem: Problem) -> tuple[Sets, ...]:
+    """Per order the sets whose residuals are public."""
+    given = [np.array([k.axes], dtype=np.int32).reshape(1, -1) for k in problem.known]
+    if problem.unit.total_is_public:
+        given.append(np.empty((1, 0), dtype=np.int32))
+    return closure(given, len(problem.workload.domain.names))
+
+
+def _products(problem: Problem) -> list[Product] | None:
+    """The blocks as products over attributes, where tilts may pay: other factors than cells, and several tables.
+
+    One table alone has a product strategy of least mean error, but none of least largest error.
+    """
+    asked = {q.attributes for q in problem.workload.blocks}
+    several = len(asked) > 1 and len({a for s in asked for a in s}) > 1
+    if problem.noise == "laplace" or not (several or problem.largest):
+        return None
+    products = problem.products
+    if products is None:
+        return None
+    ordered = any(problem.sizes[a] > 2 and not is_plain(f) for _, factors in products for a, f in factors.items())
+    return list[Product](products) if ordered else None
+
+
+def _tilted(problem: Problem, products: list[Product]) -> Design:
+    """Residuals with the best contrasts of every attribute, and the proved bound that their search knows of."""
+    union, shapes = _shapes(problem, products)
+    order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
+    # several factors share the room that large counts leave
+    scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
+    design, _ = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
+    if problem.unit.total_is_public or problem.known:
+        return design
+    witnesses, weights = union.witness(shapes)
+    bound = union_bound(witnesses, problem.sizes, weights=weights)
+    if bound is not None and problem.largest and isinstance(union, Union):
+        bound /= math.sqrt(len(problem.workload))  # the largest is at least the mean
+    return replace(design, bound=bound)
+
+
+def _shapes(problem: Problem, products: list[Product]) -> tuple[Tilted, dict[int, Shape]]:
+    free_total = problem.unit.total_is_public
+    if problem.largest:
+        with contextlib.suppress(PlanError):  # too many rows to look at each; the best for the mean is not far off
+            largest = Largest(products, problem.sizes, free_total=free_total)
+            return largest, optimise_largest(largest)
+    union = Union(products, problem.sizes, free_total=free_total)
+    return union, optimise(union)
+
+
+def _effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> list[Effect]:
+    """Per block what a unit of variance on each residual set does to the weighted variances of its queries."""
+    out: list[Effect] = []
+    sizes = problem.sizes
+    known: dict[tuple[tuple[str, ...], int], dict[tuple[int, ...], FloatArray]] = {}
+    for q in problem.workload.blocks:
+        parts: list[dict[tuple[int, ...], FloatArray]] = []
+        for g, f in zip(q.block.groups, q.block.factors, strict=True):
+            if (g, id(f)) not in known:
+                chosen = tuple(lifts.get(a) for a in g)
+                known[g, id(f)] = component_powers(f, tuple(sizes[a] for a in g), 2, chosen)
+            parts.append(known[g, id(f)])
+        sets: dict[frozenset[str], tuple[FloatArray, ...]] = {}
+        for choice in itertools.product(*parts):
+            sums = tuple(p[t] for p, t in zip(parts, choice, strict=True))
+            names = frozenset(g[i] for g, t in zip(q.block.groups, choice, strict=True) for i in t)
+            noisy = (names or not free_total) and not problem.is_known(names)
+            if noisy and all(v.any() for v in sums) and all(sizes[a] > 1 for a in names):
+                sets[names] = sums
+        out.append(Effect(problem.objective_weight(q), tuple(f.shape[0] for f in q.block.factors), sets))
+    return out
+
+
+def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
+    """Per residual set the sum over all queries of the weighted variance that a unit of its variance causes."""
+    out: dict[frozenset[str], float] = {}
+    for effect in effects:
+        for names, sums in effect.sets.items():
+            means = math.prod(float(v.mean()) * n for v, n in zip(sums, effect.rows, strict=True))
+            out[names] = out.get(names, 0.0) + effect.weight * means
+    return out
+
+
+def tables_bound(problem: Problem) -> float | None:
+    """A proved bound on the sum objective at multiplier 1 from the marginal tables among the queries."""
+    if problem.largest or problem.known or not any(i.is_marginal for i in problem.workload.items):
+        return None
+    try:
+        return _allocated(problem).bound * _relation(problem)
+    except PlanError:
+        return None  # the only table is the public total

@@ -1,0 +1,305 @@
+"""A proved lower bound on the error of any answer to a weighted union of products, from its nuclear norm.
+
+W stacks sqrt(w_p) (⊗_i W_pi) over products p; attributes that a product does not name are summed out. Under
+add-remove and at noise multiplier 1 no unbiased reconstruction from additive Gaussian noise has a sum of weighted
+variances below ||W D^(1/2)||_*^2, D the diagonal of any probability weights on the cells [ENU20]. With product
+weights v = ⊗ v_i this norm is that of a union with factors A_pi = W_pi diag(v_i)^(1/2), and u_iᵀ, of length one,
+where i is summed out, u_i = v_i^(1/2). Its size is the number of cells; what follows is a bound from below.
+
+Per attribute the cells' space is split in two, L_i, which holds u_i, and its complement H_i, and every factor has
+a polar decomposition A_pi = U_pi R_pi (R_pi = (A_piᵀ A_pi)^(1/2), U_pi an isometry after rows of zeros are added to
+A_pi). For a set T of attributes let K_T = ⊗_{i in T} H_i ⊗_{i not in T} L_i. The spaces K_T are orthogonal, and so
+are their images under ⊗_i U_pi. Keeping of every product only what leads from K_T to its own image, for products
+that name all of T (others vanish on K_T), is a pinching on both sides, which no nuclear norm survives larger. On T
+the norm is at least the inner product with any contraction, here with the identity on H:
+
+    ||W D^(1/2)||_*  >=  sum_T || stack_p sqrt(w_p) prod_{i in T} tr(R_pi on H_i) ⊗_{i not in T} (R_pi on L_i) ||_*.
+
+It is an equality where every L_i is invariant under all R_pi (cells of equal weights: L_i is u_i alone), and close
+to one where L_i is the space that a few products of R_pi and its inverse with u_i span: five vectors do for
+prefixes and ranges, so three of them in one product make blocks of some hundred rows, whatever the domain.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.marginals.tilts.tilted import Product, is_plain
+from sfumato.errors import PlanError
+from sfumato.operators import Identity, LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+
+__all__ = ["union_bound"]
+
+_MAX_TERMS = 2_000_000  # products times the sets T in them
+_MAX_FACTOR_WORK = 2e9  # sum of the cubes of the sizes of the factors that are made dense
+_MAX_BLOCK_WORK = 4e9  # sum of the cubes of the sizes of the blocks, and what each product in them costs beside
+_PRODUCT_WORK = 1e6
+_WIDTHS = (24, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)
+_INVARIANT = 1e-9  # relative length below which a vector is taken to be in the space already
+_LEAST_ROOT = 1e-7  # relative size below which a root is not inverted
+_EPS = float(np.finfo(np.float64).eps)
+_MARGIN = 5e-10  # what rounding may take from sums of that many terms
+
+_Flat = NDArray[np.int64]
+_Names = tuple[int, ...]
+_Orders = Mapping[int, tuple[list[float], list[list[int]]]]
+
+
+def union_bound(
+    products: Sequence[Product], sizes: Mapping[str, int], *, weights: Mapping[str, FloatArray] | None = None
+) -> float | None:
+    """A proved lower bound on the root of the sum of weighted variances at noise multiplier 1, add-remove.
+
+    `weights` are the v_i, (n_i,), nonnegative, of any positive sum; uniform where none are given, and always where
+    the factors of an attribute treat all cells alike. The bound holds for all of them and is as good as they are:
+    the dual weights of the shapes of tilted residuals are near the best. Rows scaled by the roots of numbers
+    lambda that sum to 1 over all queries make it a bound on the root of the largest weighted variance.
+
+    None where it would take too long: by sizes, not by the clock. Raises PlanError for weights of wrong shape or sign.
+    """
+    if not products:
+        return 0.0
+    if sum(2.0 ** len(f) for _, f in products) > _MAX_TERMS:
+        return None
+    used = {a for _, factors in products for a in factors}
+    kinds: dict[str, list[LinearOperator]] = {a: [] for a in sizes if a in used}
+    chosen = [(w, [(a, _number(kinds[a], f)) for a, f in factors.items()]) for w, factors in products]
+    plain = {a: all(is_plain(f) for f in k) for a, k in kinds.items()}
+    if sum(len(k) * float(sizes[a]) ** 3 for a, k in kinds.items() if not plain[a]) > _MAX_FACTOR_WORK:
+        return None
+    first = dict(zip(kinds, itertools.accumulate((len(k) for k in kinds.values()), initial=0), strict=False))
+    orders: dict[int, tuple[list[float], list[list[int]]]] = {}
+    for weight, pairs in chosen:
+        known = orders.setdefault(len(pairs), ([], []))
+        known[0].append(weight)
+        known[1].append(sorted(first[a] + k for a, k in pairs))
+    with single_thread():
+        splits = [
+            [_plain(f) for f in k] if plain[a] else _dense(k, _weights(a, sizes[a], weights or {}))
+            for a, k in kinds.items()
+        ]
+        return _pinched(splits, orders) * (1 - _MARGIN)
+
+
+def _number(known: list[LinearOperator], factor: LinearOperator) -> int:
+    for k, other in enumerate(known):
+        if other is factor or other == factor:
+            return k
+    known.append(factor)
+    return len(known) - 1
+
+
+def _weights(name: str, n: int, given: Mapping[str, FloatArray]) -> FloatArray:
+    v = np.asarray(given.get(name, np.ones(n)), dtype=np.float64)
+    if v.shape != (n,) or not (np.isfinite(v).all() and (v >= 0.0).all() and v.any()):
+        raise PlanError(f"weights of {name} must be {n} nonnegative numbers, not all 0")
+    return v / v.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """R of one factor: its trace, and R in an orthonormal basis, (l, l), whose first vector is u.
+
+    Any leading part of the basis may be L; the rest is H.
+    """
+
+    trace: float
+    kept: FloatArray
+
+    def low(self, width: int) -> FloatArray:
+        """The square of R on L, (width + 1, width + 1)."""
+        root = self.kept[: width + 1, : width + 1]
+        return root @ root
+
+    def high(self, width: int) -> float:
+        """The trace of R on H."""
+        left = self.trace * (1 - 4 * _EPS * len(self.kept)) - float(np.trace(self.kept[: width + 1, : width + 1]))
+        return max(left, 0.0)
+
+
+def _plain(factor: LinearOperator) -> _Split:
+    """Under uniform weights: cells have R = n^(-1/2) I, rows that are constant have R = |A u| u uᵀ, A u = W 1 / n."""
+    n = factor.shape[1]
+    if isinstance(factor, Identity):
+        return _Split(math.sqrt(n), np.full((1, 1), 1 / math.sqrt(n)))
+    length = float(np.linalg.norm(factor.row_sums(1))) / n
+    return _Split(length, np.full((1, 1), length))
+
+
+def _dense(kinds: Sequence[LinearOperator], v: FloatArray) -> list[_Split]:
+    """The roots of an attribute's factors and the space that they make of u."""
+    from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
+
+    u = np.sqrt(v)
+    spectra: list[tuple[FloatArray, FloatArray]] = []
+    for factor in kinds:
+        gram = np.asarray(factor.gram().dense(), dtype=np.float64) * u * u[:, None]
+        squares, vectors = eigh(gram, check_finite=False, driver="evd")
+        spectra.append((_lowered_roots(squares), vectors))
+    basis = _krylov(u, spectra)
+    turned = [vectors.T @ basis for _, vectors in spectra]
+    return [_Split(float(s.sum()), (t.T * s) @ t) for (s, _), t in zip(spectra, turned, strict=True)]
+
+
+def _lowered_roots(squares: FloatArray) -> FloatArray:
+    """Roots of eigenvalues less what rounding may have added: R^2 <= AᵀA, so that the norm only falls.
+
+    The size of a backward error of an eigendecomposition, of the products before it and of the squares after it.
+    """
+    doubt = 32.0 * math.sqrt(len(squares)) * _EPS * float(np.abs(squares).max(initial=0.0))
+    return np.sqrt(np.maximum(squares - doubt, 0.0))
+
+
+def _krylov(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Orthonormal columns: u, and the vectors that R and R^+ of every kind make of it in turn."""
+    basis, waiting = [u], [u]
+    while waiting and len(basis) <= _WIDTHS[0]:
+        before, waiting = waiting, list[FloatArray]()
+        for x, (s, vectors) in itertools.product(before, spectra):
+            inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > _LEAST_ROOT * s.max(initial=0.0))
+            for scale in (s, inverse):
+                y = vectors @ (scale * (vectors.T @ x))
+                length = float(np.linalg.norm(y))
+                for _ in range(2):
+                    y = y - np.stack(basis).T @ (np.stack(basis) @ y)
+                left = float(np.linalg.norm(y))
+                if left > _INVARIANT * length and len(basis) <= min(_WIDTHS[0], len(u) - 1):
+                    basis.append(y / left)
+                    waiting.append(y / left)
+    return np.stack(basis, axis=1)
+
+
+def _pinched(splits: Sequence[Sequence[_Split]], orders: _Orders) -> float:
+    """The sum over T, with L as wide as may be afforded."""
+    rooms = [max(len(s.kept) for s in kinds) - 1 for kinds in splits]
+    largest, widths = max(rooms, default=0), [0] * len(rooms)
+    terms = _Terms(splits, orders, [room > 0 for room in rooms])
+    for width in sorted({min(w, largest) for w in _WIDTHS}):
+        wider = [min(width, room) for room in rooms]
+        if terms.work(wider) > _MAX_BLOCK_WORK:
+            break
+        widths = wider
+    if largest and not any(widths):
+        terms = _Terms(splits, orders, [False] * len(rooms))
+    return terms.norm(widths)
+
+
+class _Terms:
+    """The products on every K_T, gathered by T and by their factors outside T.
+
+    Only factors of `wide` attributes, where L has more than one dimension, count for this: others are numbers there.
+    `widths` below are the dimensions of every L less one.
+    """
+
+    def __init__(self, splits: Sequence[Sequence[_Split]], orders: _Orders, wide: Sequence[bool]) -> None:
+        self._factors = [(i, s) for i, kinds in enumerate(splits) for s in kinds]
+        self._attribute = np.array([i for i, _ in self._factors], dtype=np.int64)
+        self._wide = np.array([wide[i] for i, _ in self._factors], dtype=np.bool_)
+        varies = np.array([s.high(0) > 0.0 for _, s in self._factors], dtype=np.bool_)
+        # of every term: the weight of its product, the factors inside T, those outside
+        self._parts: list[tuple[FloatArray, _Flat, _Flat]] = []
+        top, keys = max(orders), list[_Flat]()
+        for order, (weights, rows) in orders.items():
+            table = np.array(rows, dtype=np.int64).reshape(len(rows), order)
+            for chosen in itertools.product((False, True), repeat=order):
+                mask = np.array(chosen, dtype=np.bool_)
+                here = varies[table[:, mask]].all(axis=1)
+                inside, outside = table[here][:, mask], table[here][:, ~mask]
+                self._parts.append((np.array(weights)[here], inside, outside))
+                key = np.zeros((len(inside), 2 * top), dtype=np.int64)
+                key[:, : inside.shape[1]] = 1 + self._attribute[inside]
+                key[:, 2 * top - outside.shape[1] :] = np.sort((1 + outside) * self._wide[outside], axis=1)
+                keys.append(key)
+        rows, self._row = _distinct(np.concatenate(keys), 1 + len(self._factors))
+        sets, self._set = _distinct(rows[:, :top], 1 + len(self._factors))
+        self._rest = [tuple(f - 1 for f in row if f) for row in rows[:, top:].tolist()]
+        wider = np.zeros(len(sets), dtype=np.bool_)
+        wider[self._set[[bool(r) for r in self._rest]]] = True
+        self._number = ~wider  # the sets where every product is a number
+        self._blocks = self._gathered(wider)
+
+    def _gathered(self, wider: NDArray[np.bool_]) -> dict[frozenset[_Names], list[list[int]]]:
+        """The rows of every T that makes a matrix, by the sets of attributes that its products have outside T."""
+        order = np.argsort(self._set, kind="stable")
+        order = order[wider[self._set[order]]]
+        found: dict[frozenset[_Names], list[list[int]]] = {}
+        if len(order):
+            for rows in np.split(order, np.flatnonzero(np.diff(self._set[order])) + 1):
+                found.setdefault(frozenset(self._names(r) for r in rows), []).append(rows.tolist())
+        return found
+
+    def _names(self, row: int) -> _Names:
+        return tuple(self._factors[f][0] for f in self._rest[row])
+
+    def work(self, widths: Sequence[int]) -> float:
+        """About the operations that `norm` takes."""
+        return sum(
+            len(blocks) * float(_starts(shapes, widths)[1]) ** 3 + _PRODUCT_WORK * sum(len(rows) for rows in blocks)
+            for shapes, blocks in self._blocks.items()
+        )
+
+    def norm(self, widths: Sequence[int]) -> float:
+        """The sum of the nuclear norms on every T."""
+        high = np.array([s.high(widths[i]) ** 2 for i, s in self._factors])
+        low = [s.low(widths[i]) for i, s in self._factors]
+        number = np.array([1.0 if w else float(m[0, 0]) for w, m in zip(self._wide, low, strict=True)])
+        terms = np.concatenate([w * high[i].prod(axis=1) * number[o].prod(axis=1) for w, i, o in self._parts])
+        weights = np.bincount(self._row, terms, len(self._rest))
+        total = float(np.sqrt(np.bincount(self._set, weights, len(self._number))[self._number]).sum())
+        for shapes, blocks in self._blocks.items():
+            starts, size = _starts(shapes, widths)
+            places = {shape: _place(shape, starts, widths) for shape in shapes}
+            for rows in blocks:
+                gram = np.zeros((size, size))
+                for r in rows:
+                    place = places[self._names(r)]
+                    part = functools.reduce(np.kron, (low[f] for f in self._rest[r]), np.ones((1, 1)))
+                    gram[np.ix_(place, place)] += weights[r] * part
+                squares = np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)
+                total += float(_lowered_roots(squares).sum())
+        return total
+
+
+def _distinct(rows: _Flat, base: int) -> tuple[_Flat, _Flat]:
+    """The distinct rows of numbers below `base`, and which of them each row is."""
+    if base ** rows.shape[1] < 2**62:
+        codes = rows @ (base ** np.arange(rows.shape[1], dtype=np.int64))
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return rows[first], inverse
+    found, inverse = np.unique(rows, axis=0, return_inverse=True)
+    return found, inverse.reshape(-1)
+
+
+def _starts(shapes: frozenset[_Names], widths: Sequence[int]) -> tuple[dict[_Names, int], int]:
+    """Where the coordinates begin that are off u on exactly some attributes, and how many there are in all.
+
+    An attribute that a product sums out is at u, so products share what is off u on what they share.
+    """
+    starts: dict[_Names, int] = {}
+    size = 0
+    for shape in shapes:
+        for away in (s for r in range(len(shape) + 1) for s in itertools.combinations(shape, r)):
+            if away not in starts:
+                starts[away] = size
+                size += math.prod(widths[i] for i in away)
+    return starts, size
+
+
+def _place(shape: _Names, starts: Mapping[_Names, int], widths: Sequence[int]) -> _Flat:
+    """The coordinates of ⊗ L over the attributes of a product, in C order."""
+    place = np.zeros([widths[i] + 1 for i in shape], dtype=np.int64)
+    for chosen in itertools.product((False, True), repeat=len(shape)):
+        away = tuple(i for i, c in zip(shape, chosen, strict=True) if c)
+        lengths = [widths[i] for i in away]
+        cells = starts[away] + np.arange(math.prod(lengths)).reshape(lengths)
+        place[tuple(slice(1, None) if c else 0 for c in chosen)] = cells
+    return place.reshape(-1)

@@ -1,0 +1,92 @@
+"""Trees of block sums over ordered attributes with least-squares reconstruction. [HRMS10]"""
+
+from __future__ import annotations
+
+import functools
+
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.factors import Cells, Factor, Matrix
+from sfumato.designs.ordered.trees import TreeSums
+from sfumato.designs.pieces import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
+from sfumato.designs.product import Product
+from sfumato.errors import PlanError
+from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
+from sfumato.workloads import QueryBlock
+
+__all__ = ["designs", "is_ordered"]
+
+BRANCHINGS = (2, 3, 4, 8, 16)
+WIDE = 1_024
+
+
+def is_ordered(operator: LinearOperator) -> bool:
+    """Whether the rows are prefixes, ranges or windows of an order of the cells."""
+    inner = operator.operator if isinstance(operator, Padded) else operator
+    return isinstance(inner, (Prefix, AllRange, Window))
+
+
+def designs(problem: Problem, branching: int | None = None) -> list[Design]:
+    """One stack of trees, with the branching that errs least unless it is given; refused where nothing is ordered."""
+    ordered = {
+        g[0]: f
+        for q in problem.workload.blocks
+        for g, f in zip(q.block.groups, q.block.factors, strict=True)
+        if len(g) == 1 and is_ordered(f) and f.shape[1] > 2
+    }
+    if not ordered:
+        raise PlanError("a tree helps prefixes, ranges and windows of an ordered attribute; none is asked")
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, q in enumerate(problem.workload.blocks):
+        families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
+    power = 1 if problem.noise == "laplace" else 2
+    pieces = [_piece(problem, names, members, power, branching) for names, members in families.items()]
+    title = "trees of block sums" if branching is None else f"trees of branching {branching}"
+    return [share_design("tree", title, pieces, power, None)]
+
+
+def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None) -> Piece:
+    blocks = [problem.workload.blocks[i] for i in members]
+    alone = len(names) == 1 and problem.unit.total_is_public
+    sizes = tuple((problem.sizes[a],) for a in names)
+    best: tuple[float, Product, float] | None = None
+    tried = _branchings(max(problem.sizes[a] for a in names) if names else 1, power)
+    for branching in tried if given is None else (given,):
+        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
+        title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
+        unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
+        judge = largest_error if problem.largest and not _wide(problem, names) else total_error
+        error, price = judge(problem, unit, members), column_price(unit, power)
+        if best is None or error * price ** (2 / power) < best[0]:
+            best = (error * price ** (2 / power), unit, error)
+        if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
+            break
+    assert best is not None
+    _, chosen, error = best
+    price = column_price(chosen, power)
+    if problem.largest and not _wide(problem, names):
+        error = levelled(error, price, power)
+    return Piece(functools.partial(_build, chosen), error, price, FINE)
+
+
+def _wide(problem: Problem, names: tuple[str, ...]) -> bool:
+    """Whether the errors of single queries may be too many to list: they are judged by their mean there."""
+    return any(problem.sizes[a] > WIDE for a in names)
+
+
+def _branchings(n: int, power: int) -> tuple[int, ...]:
+    """What is worth trying: on wide domains only what wins there."""
+    if n <= WIDE:
+        return BRANCHINGS
+    return (2,) if power == 2 else (8, 16)
+
+
+def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:
+    asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
+    if n > 2 and any(is_ordered(f) for f in asked):
+        tree = Tree(n, branching, root)
+        return Matrix(tree) if n <= WIDE else TreeSums(tree)
+    return Cells(n)
+
+
+def _build(unit: Product, s: float) -> Product:
+    return Product(unit.groups, unit.sizes, unit.factors, max(1, round(s)), unit.public_total, title=unit.title)

@@ -1,0 +1,115 @@
+"""Several strategies measured together, each query answered by the one that answers it best."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.designs.covariance import agreements, check_size
+from sfumato.designs.strategy import Estimate, Strategy
+from sfumato.errors import NotAnswerable
+from sfumato.ground.codec import storable
+from sfumato.operators import Block, Family
+from sfumato.operators.base import FloatArray, Numbers
+
+__all__ = ["Stacked", "shares"]
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Stacked(Strategy):
+    """Pieces under one noise law; their integer multiples say how the budget is shared."""
+
+    pieces: tuple[Strategy, ...]
+    title: str = ""
+
+    @property
+    def blocks(self) -> tuple[Block | Family, ...]:
+        return tuple(b for p in self.pieces for b in p.blocks)
+
+    @property
+    def summary(self) -> str:
+        return self.title or "; ".join(dict.fromkeys(p.summary for p in self.pieces))
+
+    @functools.cached_property
+    def _held(self) -> tuple[frozenset[str], ...]:
+        """Per piece the attributes it holds."""
+        return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
+
+    def _best(self, query: Block, power: int) -> tuple[int, FloatArray]:
+        """The piece of least mean variance for a query, and its row powers."""
+        best: tuple[float, int] | None = None
+        reasons: list[str] = []
+        asked = set(query.attributes)
+        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
+            if not asked <= held:
+                continue
+            try:
+                mean = float(piece.row_powers(query, 2).mean())
+            except NotAnswerable as reason:
+                reasons.append(str(reason))
+                continue
+            if best is None or mean < best[0]:
+                best = (mean, i)
+        if best is None:
+            names = ", ".join(query.attributes) or "the total"
+            raise NotAnswerable(
+                reasons[0]
+                if reasons
+                else f"nothing was measured that holds {names} together; "
+                "ask the release for what it holds, or plan a workload with this query in it"
+            )
+        return best[1], self.pieces[best[1]].row_powers(query, power)
+
+    def check(self, query: Block) -> None:
+        self._best(query, 2)
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        return self._best(query, power)[1]
+
+    def source(self, query: Block) -> Strategy:
+        return self.pieces[self._best(query, 2)[0]].source(query)
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        one, other = self.source(first), self.source(second)
+        # the noise of different pieces is independent
+        return one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        one, other = self.source(first), self.source(second)
+        return one.table_covariance(first, second) if one is other else np.zeros(agreements(first, second))
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        out: list[Estimate] = []
+        start = 0
+        for piece in self.pieces:
+            count = len(piece.blocks)
+            out.append(piece.estimate(values[start : start + count], total))
+            start += count
+        return tuple(out)
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        chosen, _ = self._best(query, 2)
+        return self.pieces[chosen].answer(estimate[chosen], query)
+
+    def bias_bound(self, query: Block) -> float:
+        return self.pieces[self._best(query, 2)[0]].bias_bound(query)
+
+
+def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list[float]:
+    """Relative scales of pieces measured together that minimise the sum of errors, the least scale being 1.
+
+    A piece at scale r costs price * r^power (power 2 for Gaussian, 1 for Laplace noise) and errs by
+    error / r^2.
+    """
+    worth = [e > 1e-12 * max(errors) for e in errors]
+    if not any(worth):
+        return [1.0] * len(errors)
+    scales = [(e / max(c, 1e-300)) ** (1 / (2 + power)) for e, c in zip(errors, prices, strict=True)]
+    least = min(s for s, w in zip(scales, worth, strict=True) if w)
+    # a piece without error, such as a public total, needs no share of its own
+    return [s / least if w else 1.0 for s, w in zip(scales, worth, strict=True)]

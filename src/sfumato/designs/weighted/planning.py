@@ -1,0 +1,197 @@
+"""Weighted tables for pure epsilon: few tables, each worth its share, of cells or of L1 factors. [MMHM18]"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sfumato.designs.dense.pure import optimize_pure
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.factors import Cells, Factor, quantise
+from sfumato.designs.marginals.planning import tables_bound
+from sfumato.designs.matrix import laplace_note
+from sfumato.designs.ordered.hierarchical import is_ordered
+from sfumato.designs.weighted.axes import Axis
+from sfumato.designs.weighted.strategy import WeightedTables
+from sfumato.designs.weighted.weights import superset_sums, weigh
+from sfumato.operators import Identity, LinearOperator, Total
+from sfumato.operators.base import FloatArray
+
+__all__ = ["designs"]
+
+_MOST_ATTRIBUTES = 14
+_MOST_SUBSETS = 2**17
+_MOST_CELLS, _MOST_SIDE = 2**23, 1024
+_ROUNDS, _GAIN, _TOLERANCE = 12, 3e-5, 1e-9
+_BITS, _FACTOR_BITS, _JOINT_BITS = 10, 18, 40
+_TIE = 1e-6  # of the largest query of an attribute: what the total counts where nobody asks for it
+
+Product = tuple[float, dict[int, LinearOperator]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    factors: tuple[Factor, ...]
+    weights: FloatArray
+    error: float
+
+
+def designs(problem: Problem) -> list[Design]:
+    """The best weighted tables found for Laplace noise; none where attributes are too many or asked about jointly.
+
+    They are those of the least mean error, also where the largest is to be small: a candidate there, no optimum.
+    """
+    if problem.noise != "laplace" or problem.known:
+        return []
+    names = problem.workload.domain.ordered({a for i in problem.workload.items for a in i.attributes})
+    # of one attribute the L1 optimum is the whole answer
+    if not 1 < len(names) <= _MOST_ATTRIBUTES:
+        return []
+    if sum(2 ** len(q.attributes) for q in problem.workload.blocks) > _MOST_SUBSETS:
+        return []
+    place = {a: i for i, a in enumerate(names)}
+    named = problem.products
+    if named is None:
+        return []
+    products: list[Product] = [(w, {place[a]: f for a, f in factors.items()}) for w, factors in named]
+    sizes = [problem.sizes[a] for a in names]
+    found = _best(products, sizes, public=problem.unit.total_is_public)
+    return [] if found is None else [_design(problem, names, found)]
+
+
+def _design(problem: Problem, names: tuple[str, ...], found: _Found) -> Design:
+    held = np.flatnonzero(found.weights)
+    sets = tuple(tuple(i for i in range(len(names)) if s >> i & 1) for s in held.tolist())
+    units = np.array([math.prod(found.factors[i].scale for i in s) for s in sets])
+    real = found.weights[held] / units
+    public = problem.unit.total_is_public
+
+    def build(s: float) -> WeightedTables:
+        multiples = tuple(int(m) for m in np.maximum(1, np.rint(s * real)))
+        return WeightedTables(names, found.factors, sets, multiples, public)
+
+    # what is proved of Gaussian noise is in closed form for tables; on a plain lattice noise may vary less than that
+    bound = None if problem.unit_lattice else tables_bound(replace(problem, noise="gaussian"))
+    notes = () if bound is None else (laplace_note(problem, bound),)
+    return Design("marginals", build, 2.0**_BITS / float(real.min()), notes=notes)
+
+
+def _best(products: Sequence[Product], sizes: Sequence[int], *, public: bool) -> _Found | None:
+    """The least of cells alone, and of factors that take turns with the weights of their tables."""
+    cells = tuple(Cells(n) for n in sizes)
+    found = [_weighed(products, sizes, cells, public=public)]
+    grams = [{i: _gram(o) for i, o in f.items() if not isinstance(o, Identity | Total)} for _, f in products]
+    told = {i for some in grams for i, gram in some.items() if not _is_plain(gram)}
+    own = sorted(i for i in told if 2 < sizes[i] <= _MOST_SIDE)
+    if own:
+        grams = [{i: _gram(f[i]) for i in own if i in f} for _, f in products]
+        joint = np.zeros(2 ** len(sizes))
+        joint[-1] = 1.0
+        scale = 2.0 ** min(_FACTOR_BITS, _JOINT_BITS // len(own))
+        starts = [(None, False)] + ([(joint, True)] if math.prod(sizes) <= _MOST_CELLS else [])
+        for start, totals in starts:
+            factors: tuple[Factor, ...] = cells
+            weights = start if start is not None else (found[0].weights if found[0] is not None else None)
+            least = math.inf
+            for _ in range(_ROUNDS):
+                if weights is None:
+                    break
+                factors = _improved(products, grams, factors, weights, own, scale, totals=totals)
+                made = _weighed(products, sizes, factors, public=public)
+                found.append(made)
+                if made is None or made.error > least * (1 - _GAIN):
+                    break
+                least = made.error
+                if not totals:
+                    weights = made.weights
+    some = [f for f in found if f is not None]
+    return min(some, key=lambda f: f.error) if some else None
+
+
+def _is_plain(gram: FloatArray) -> bool:
+    """Whether queries of this Gram treat all cells alike, as tables and totals do: then weights of tables suffice."""
+    off = gram[~np.eye(len(gram), dtype=bool)]
+    return bool(np.ptp(np.diagonal(gram)) == 0.0 and np.ptp(off) == 0.0) if off.size else True
+
+
+def _gram(operator: LinearOperator) -> FloatArray:
+    return np.asarray(operator.gram().dense(), dtype=np.float64)
+
+
+def _scales(axes: Sequence[Axis]) -> FloatArray:
+    out = np.ones(2 ** len(axes))
+    for i, axis in enumerate(axes):
+        out.reshape(-1, 2, 1 << i)[:, 1] *= axis.total
+    return out
+
+
+def _sums(axes: Sequence[Axis], factors: dict[int, LinearOperator]) -> dict[int, tuple[float, float]]:
+    """Per attribute the squares of all rows: of their means, and of their contrasts."""
+    out: dict[int, tuple[float, float]] = {}
+    for i, f in factors.items():
+        mean, rest = axes[i].squares(f)
+        out[i] = float(mean.mean()) * f.shape[0], float(rest.mean()) * f.shape[0]
+    return out
+
+
+def _weighed(
+    products: Sequence[Product], sizes: Sequence[int], factors: Sequence[Factor], *, public: bool
+) -> _Found | None:
+    axes = [Axis.of(f) for f in factors]
+    effects = np.zeros(2 ** len(sizes))
+    for weight, asked in products:
+        sums = _sums(axes, asked)
+        for choice in itertools.product((0, 1), repeat=len(sums)):
+            effect = weight * math.prod(s[k] for s, k in zip(sums.values(), choice, strict=True))
+            effects[sum(k << i for i, k in zip(sums, choice, strict=True))] += effect
+    if public:
+        effects[0] = 0.0
+    if not effects.any():
+        return None
+    effects[effects < 1e-13 * effects.max()] = 0.0
+    cells = np.ones(len(effects))
+    for i, n in enumerate(sizes):
+        cells.reshape(-1, 2, 1 << i)[:, 1] *= n
+    asked_sets = superset_sums((effects > 0).astype(float)) > 0
+    allowed = (cells <= _MOST_CELLS) | asked_sets
+    weights, error = weigh(effects, _scales(axes), allowed)
+    return _Found(tuple(factors), weights, error)
+
+
+def _improved(
+    products: Sequence[Product],
+    grams: Sequence[dict[int, FloatArray]],
+    factors: Sequence[Factor],
+    weights: FloatArray,
+    own: Sequence[int],
+    scale: float,
+    *,
+    totals: bool,
+) -> tuple[Factor, ...]:
+    """Factors for given weights of tables, one attribute after the other; with `totals` as in one joint table."""
+    out = list(factors)
+    for i in own:
+        axes = [Axis.of(f) for f in out]
+        scales = _scales(axes)
+        told = superset_sums(weights**2 / scales) * scales
+        n = axes[i].cells
+        gram = np.zeros((n, n))
+        for (weight, asked), own_grams in zip(products, grams, strict=True):
+            if i not in own_grams and not totals and i not in asked:
+                continue
+            sums = _sums(axes, {j: f for j, f in asked.items() if j != i})
+            share = 0.0
+            for choice in itertools.product((0, 1), repeat=len(sums)):
+                precision = told[sum(k << j for j, k in zip(sums, choice, strict=True)) | 1 << i]
+                if precision > 0:
+                    share += math.prod(s[k] for s, k in zip(sums.values(), choice, strict=True)) / precision
+            gram += weight * share * own_grams.get(i, np.ones((n, n)))
+        gram += _TIE * float(np.diagonal(gram).max()) * np.ones((n, n))
+        ordered = all(is_ordered(f[i]) or isinstance(f[i], Identity | Total) for _, f in products if i in f)
+        found = optimize_pure(gram, ordered=ordered, tolerance=_TOLERANCE)
+        out[i] = quantise(found.coefficients, found.basis, scale)
+    return tuple(out)

@@ -1,0 +1,1 @@
+"""What every room stands on, without mathematics: files, fingerprints, checks, frames."""

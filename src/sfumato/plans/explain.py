@@ -1,0 +1,258 @@
+"""A plan in words, and in facts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sfumato.ground.codec import fingerprint
+from sfumato.privacy.accountant import GaussianEvent, events_export
+from sfumato.privacy.budget import readable
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+
+if TYPE_CHECKING:
+    from sfumato.plans.plan import Plan
+
+__all__ = [
+    "bias_text",
+    "error_text",
+    "explain_plan",
+    "noise_name",
+    "objective_text",
+    "order_legend",
+    "plan_facts",
+    "starving",
+]
+
+_SHOWN = 24
+_STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
+_COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
+_HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
+
+
+def noise_name(plan: Plan) -> str:
+    """The noise law for people."""
+    if isinstance(plan.noise, DiscreteLaplace):
+        return "exact discrete Laplace noise"
+    return (
+        "exact discrete Gaussian noise" if isinstance(plan.noise, DiscreteGaussian) else "exact rounded Gaussian noise"
+    )
+
+
+def order_legend(plan: Plan) -> str:
+    """What the columns of `plan.errors_by_order()` mean."""
+    return f"(margin: half-width of a 95 % interval{_COLUMNS if plan.alone else ''})"
+
+
+def explain_plan(plan: Plan) -> str:
+    """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
+    k, m = plan.workload.shape
+    lines = [
+        f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
+        f"  protects   {plan.unit.describe()}",
+        f"  guarantee  {plan.budget}",
+        f"  measures   {plan.strategy.summary} ({sum(b.rows for b in plan.strategy.blocks):,} noisy values)",
+        f"  noise      {noise_name(plan)}; sensitivity {_sensitivity(plan)}",
+        f"  price      {_price(plan)}",
+        f"  error      {_error(plan)}, largest standard error {plan.max_standard_error:,.5g}",
+        f"  best       {_bound(plan)}",
+        f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
+    ]
+    if plan.forecast is not None:
+        how = "projects   onto" if plan.forecast.proved else "denoises   by"
+        lines.append(f"  {how} {plan.body!r}: {plan.forecast.verdict}")
+    if plan.bias_records is not None:
+        lines.append(f"  bias       {bias_text(plan)}")
+    elif plan.bias_bound > 0:
+        lines.append(
+            f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
+        )
+    starved = starving(plan)
+    lines += [f"  note       {n}" for n in (*plan.notes, *([starved] if starved else []))]
+    few = plan.workload.tables <= _SHOWN
+    if plan.alone or not few:
+        more = "" if few else "; plan.errors() has every table"
+        lines += ["", f"Errors by part and number of attributes {order_legend(plan)}{more}:"]
+        lines.append(_table(plan.errors_by_order()))
+    if few:
+        lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(plan.errors())]
+    if plan.considered:
+        lines += ["", "Considered:", str(plan.candidates)]
+    return "\n".join(lines)
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """See `Plan.facts`."""
+    noise, found = plan.noise, plan.sensitivity
+    return {
+        "privacy": {
+            "neighbours": plan.unit.neighbours.value,
+            "person": plan.unit.person,
+            "rows_per_person": plan.unit.rows_per_person,
+            "unit": plan.unit.describe(),
+            "budget": plan.budget.to_json(),
+            "statement": str(plan.budget),
+            "events": list(events_export([plan.price])),
+        },
+        "mechanism": {
+            "name": plan.mechanism,
+            "strategy": plan.strategy.summary,
+            "noise": {
+                "law": type(noise).__name__,
+                "scale": str(getattr(noise, "sigma", None) or getattr(noise, "scale", None)),
+            },
+            "sensitivity": {
+                "norm": "L1" if found.power == 1 else "L2 squared",
+                "value": str(found.value),
+                "exact": found.exact,
+            },
+            "record_limit": plan.record_limit,
+        },
+        "error": {
+            "rmse": plan.rmse,
+            "mean_error": plan.mean_error,
+            "max_standard_error": plan.max_standard_error,
+            "objective": plan.objective,
+            "objective_value": plan.objective_value,
+            "lower_bound": plan.lower_bound,
+            "bias_bound_per_record": plan.bias_bound,
+            "bias": _bias_facts(plan),
+            "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
+            "unit": plan.main_unit,
+        },
+        "hashes": {
+            "plan": plan.fingerprint,
+            "workload": fingerprint(plan.workload),
+            "strategy": fingerprint(plan.strategy),
+            "domain": fingerprint(plan.workload.domain),
+        },
+    }
+
+
+def _bias_facts(plan: Plan) -> dict[str, Any] | None:
+    """What is known of biases that answers have on purpose."""
+    if plan.bias_records is None:
+        return None
+    return {"records": plan.bias_records, "largest": float(plan.bias_bounds().max()), "rmse": plan.bias_rmse}
+
+
+def _table(frame: object) -> str:
+    return "\n".join(str(frame).splitlines()[: _SHOWN + 2])
+
+
+def bias_text(plan: Plan) -> str:
+    """How far answers may be off on purpose, and for which tables that is bounded."""
+    largest = float(plan.bias_bounds().max())
+    return (
+        f"answers are off by up to {largest:,.4g} besides the noise, for tables of at most {plan.bias_records:,} "
+        "records; errors and intervals include it and hold for those alone, standard errors are of the noise"
+    )
+
+
+def objective_text(plan: Plan) -> str:
+    """Over what errors are averaged: nothing to say of one table, all of whose queries count alike."""
+    single = plan.workload.tables == 1
+    if plan.objective == "cells":
+        return "" if single else "every query alike"
+    several = len(plan.workload.parts) > 1
+    return "" if single else "every part, table and query alike" if several else "every table and query alike"
+
+
+def error_text(plan: Plan) -> str:
+    """The plan's typical error: number, unit, and over what it is the mean."""
+    units = plan.workload.units
+    unit = units[0] if len(units) == 1 else "records, sums in their largest coefficient"
+    return ", ".join(t for t in (f"{plan.mean_error:,.5g} {unit}", objective_text(plan)) if t)
+
+
+def starving(plan: Plan) -> str | None:
+    """What errs far more than it would alone, what takes the budget, and which weight changes that; None if nothing."""
+    if not plan.alone:
+        return None
+    rows = plan.errors_by_order().rows()
+    worst = max(rows, key=lambda r: r["ratio"] or 0.0)
+    if (worst["ratio"] or 0.0) <= _STARVES or worst["share"] is None:
+        return None
+    takes = max(rows, key=lambda r: r["share"])
+    several = sum(r["part"] == worst["part"] for r in rows) > 1
+    return (
+        f"{_line(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole budget; most of that "
+        f"goes to {_line(takes, True)}, {takes['share']:.0%} of the weighted squared error. "
+        f"{_remedy(plan, worst, own=several and takes['part'] == worst['part'])}"
+    )
+
+
+def _remedy(plan: Plan, worst: Mapping[str, Any], *, own: bool) -> str:
+    """What gives a line more of the budget. A weight of the whole part does not where the part itself takes it."""
+    if not own:
+        return (
+            f"A weight multiplies squared errors; one of {_HALVES} about halves an error: "
+            f"weights={{{worst['part']!r}: {_HALVES}}} in sf.stack, weight = {_HALVES} in a spec"
+        )
+    if not all(e.item.is_marginal for e in plan.entries if e.item.part == worst["part"]):
+        return (
+            f"What you need more exactly counts for more as a part of its own, with weight = {_HALVES} for still more"
+        )
+    order = worst["attributes"]
+    call = "sf.total(domain)" if order == 0 else f"sf.marginals(domain, order={order})"
+    key = "total = true" if order == 0 else f"marginals = {order}"
+    # where cells count alike, another part is but a few more cells
+    stack, spec = (
+        ("", "") if plan.objective == "tables" else (f" with a weight of {_HALVES}", f" and weight = {_HALVES}")
+    )
+    return (
+        f"It errs less as a part of its own: {call} in sf.stack{stack}, another [[queries]] with {key}{spec} in a "
+        f"spec. Or by weights={{{order}: {_HALVES}}} in sf.marginals: a weight multiplies squared errors, {_HALVES} "
+        "about halves an error"
+    )
+
+
+def _line(row: Mapping[str, Any], several: bool) -> str:
+    count = row["attributes"]
+    order = "the total" if count == 0 else f"tables of {count} attribute{'s' if count > 1 else ''}"
+    return f"{row['part']!r} ({order})" if several else repr(row["part"])
+
+
+def _error(plan: Plan) -> str:
+    if plan.forecast is not None and not plan.forecast.proved:
+        return f"rmse {plan.forecast.raw:,.5g} {plan.main_unit} for the pairs that are measured, before denoising"
+    if plan.forecast is not None:
+        return f"rmse at most {plan.mean_error:,.5g} {plan.main_unit} once projected, {plan.forecast.raw:,.5g} before"
+    if plan.bias_records is not None and plan.rmse is not None:
+        noise = math.sqrt(max(0.0, plan.rmse**2 - plan.bias_rmse**2))
+        return (
+            f"rmse at most {plan.rmse:,.5g} {plan.main_unit} (noise {noise:,.5g}, bias at most {plan.bias_rmse:,.5g})"
+        )
+    cells = plan.rmse
+    alike = cells is None or math.isclose(cells, plan.mean_error, rel_tol=1e-9)
+    return f"rmse {error_text(plan)}{'' if alike else f' ({cells:,.5g} over all queries alike)'}"
+
+
+def _sensitivity(plan: Plan) -> str:
+    found = plan.sensitivity
+    size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
+    norm = "L1" if found.power == 1 else "L2"
+    proof = "exact" if found.exact else "proved upper bound"
+    return f"{norm} {size:,.6g} on the integer lattice ({proof})"
+
+
+def _price(plan: Plan) -> str:
+    price = plan.price
+    if isinstance(price, GaussianEvent):
+        return f"mu^2 = {readable(price.mu_squared)} (Gaussian differential privacy)"
+    name, value = next((n, getattr(price, n)) for n in ("epsilon", "rho") if hasattr(price, n))
+    return f"{name} = {readable(value)}"
+
+
+def _bound(plan: Plan) -> str:
+    if plan.forecast is not None or plan.bias_records is not None:
+        return "no lower bound: those that are known are for unbiased answers"
+    if plan.lower_bound is None:
+        return "no lower bound is known for this noise and workload"
+    ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
+    plain = plan.max_standard_error if plan.objective == "max" else plan.mean_error
+    weighted = not math.isclose(plan.objective_value, plain, rel_tol=1e-9)
+    kind = f"{'weighted ' if weighted else ''}{'largest standard error' if plan.objective == 'max' else 'error'}"
+    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}, "
+    return f"{what}proved lower bound {plan.lower_bound:,.6g}; this plan is {ratio:.2%} above it"

@@ -1,0 +1,374 @@
+"""A plan: every decision before the data, with the error it will have and how far that is from the best."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from sfumato.designs.calibrate import calibrate
+from sfumato.designs.design import Candidate, Design, Problem, candidate_table, read_objective
+from sfumato.designs.strategy import Strategy
+from sfumato.errors import PlanError
+from sfumato.estimate.widths import Forecast
+from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.frames import Frame
+from sfumato.operators.base import FloatArray
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.covariances import Question, covariance, table_covariances
+from sfumato.plans.explain import explain_plan, plan_facts
+from sfumato.plans.intervals import check_confidence, margins, widest
+from sfumato.plans.intervals import simultaneous as together
+from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
+
+__all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]
+
+_MAX_ERRORS = 200_000_000
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
+
+    `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+    """
+
+    workload: Workload
+    budget: Budget
+    unit: PrivacyUnit
+    mechanism: str
+    objective: str
+    strategy: Strategy
+    noise: NoiseLaw
+    price: Event
+    sensitivity: Sensitivity
+    bound: float | None = None
+    records: int | None = None
+    notes: tuple[str, ...] = ()
+    considered: tuple[Candidate, ...] = field(default=())
+    body: str | None = None
+    forecast: Forecast | None = None
+    alone: tuple[Alone, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", read_objective(self.objective))
+
+    # -- predicted errors --------------------------------------------------------------------------
+
+    @functools.cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """The sums of squares of the reconstruction's rows: per family of tables where each has one, else per block."""
+        out: list[Entry] = []
+        for item in self.workload.items:
+            if isinstance(item, QueryFamily):
+                powers = self.strategy.family_powers(item.family, 2)
+                if powers is not None:
+                    out.append(Entry(item, powers))
+                    continue
+            blocks = self._blocks(item)
+            out += [Entry.of(self.strategy, q) for q in blocks]
+        return tuple(out)
+
+    def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
+        return Workload(self.workload.domain, (item,)).blocks
+
+    def block_variances(self) -> list[tuple[QueryBlock, FloatArray]]:
+        """Per block the predicted variances, one axis per factor of the block (length 1 where nothing changes)."""
+        out: list[tuple[QueryBlock, FloatArray]] = []
+        for e in self.entries:
+            variances = e.powers * self.noise.variance
+            if isinstance(e.item, QueryBlock):
+                out.append((e.item, variances))
+                continue
+            shape = (1,) * e.item.family.order
+            pairs = zip(self._blocks(e.item), variances, strict=True)
+            out += [(q, np.full(shape, v)) for q, v in pairs]
+        return out
+
+    @functools.cached_property
+    def main_unit(self) -> str:
+        """The unit of `rmse`: records, unless no query counts records."""
+        units = self.workload.units
+        return RECORDS if RECORDS in units else units[0]
+
+    @functools.cached_property
+    def rmse(self) -> float | None:
+        """Root mean squared error over all queries alike, in their unit; None where they have several.
+
+        Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
+        Where they will be projected, the least that is proved of that (`forecast`), over all queries; where they will
+        be denoised, which proves nothing, that of the measured pairs before.
+        """
+        if len(self.workload.units) > 1:
+            return None
+        if self.forecast is not None:
+            return self.forecast.rmse
+        rows = len(self.workload)
+        mean = sum(e.sum() for e in self.entries) / rows
+        return math.sqrt(mean * self.noise.variance + worst_bias(self.entries) / rows)
+
+    @functools.cached_property
+    def bias_rmse(self) -> float:
+        """The root mean squared bias of all queries alike, at most: 0 where answers are unbiased."""
+        return math.sqrt(worst_bias(self.entries) / len(self.workload))
+
+    @functools.cached_property
+    def mean_error(self) -> float:
+        """The root of the mean variance as the objective weighs it: of parts, tables and cells alike, or of all cells.
+
+        In the unit of the answers, or where they have several in records, sums in their largest coefficient. What a
+        plan for the largest error minimises is no mean: its tables count alike here. A projection's or denoiser's is
+        that of `forecast`.
+        """
+        if self.forecast is not None:
+            return self.forecast.rmse
+        return self._weighted_error(self._averaged)
+
+    @property
+    def bias_records(self) -> int | None:
+        """The number of records up to which biases are bounded; None where answers are unbiased but for rounding."""
+        return self.strategy.records
+
+    def bias_bounds(self, part: str | None = None) -> FloatArray:
+        """(k,) bounds on what answers are off by on purpose, for tables of at most `bias_records` records."""
+        return np.concatenate(
+            [e.expand(np.zeros_like(e.powers) if e.bias is None else e.bias) for e in self._listed(part)]
+        )
+
+    @functools.cached_property
+    def max_standard_error(self) -> float:
+        """The largest standard error of a query (of those that count records, where there are any).
+
+        Of queries that have one: those beyond what is measured, which denoising alone answers, are left out.
+        """
+        largest = [float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit]
+        known = [x for x in largest if math.isfinite(x)]
+        return math.sqrt(max(known, default=math.inf) * self.noise.variance)
+
+    def standard_errors(self, part: str | None = None) -> FloatArray:
+        """(k,) predicted standard errors of all queries in order, or of one part."""
+        return np.concatenate([e.expand(np.sqrt(e.powers * self.noise.variance)) for e in self._listed(part)])
+
+    def level(self, confidence: float, *, simultaneous: bool, count: int) -> float:
+        """The pointwise confidence of `count` intervals: as asked, or that at which they hold together with it."""
+        level = check_confidence(confidence)
+        return together(level, count, self.noise, biased=self.bias_records is not None) if simultaneous else level
+
+    def half_widths(
+        self, confidence: float = 0.95, part: str | None = None, *, simultaneous: bool = False
+    ) -> FloatArray:
+        """(k,) half-widths of intervals of all queries in order, or of one part: those that the release will have.
+
+        Each holds with `confidence`; with `simultaneous` all of them together do, as `release.intervals` has them: so
+        no answer is off by more than the largest, but with probability 1 - confidence.
+        """
+        listed = self._listed(part)
+        level = self.level(confidence, simultaneous=simultaneous, count=sum(e.item.rows for e in listed))
+        return np.concatenate([e.expand(self.margins(e, level)) for e in listed])
+
+    def _listed(self, part: str | None) -> list[Entry]:
+        chosen = [e for e in self.entries if part in (None, e.item.part)]
+        if not chosen:
+            raise PlanError(f"no part is called {part!r}; there are {', '.join(self.workload.parts)}")
+        if sum(e.item.rows for e in chosen) > _MAX_ERRORS:
+            raise PlanError("too many queries to list; take plan.errors(), one line per table")
+        return chosen
+
+    @functools.cached_property
+    def objective_value(self) -> float:
+        """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
+
+        Weights are those of the objective times those that were asked for. Equal to `rmse` where all queries weigh
+        alike, as those of one table do, and to `max_standard_error` under "max" where none has a weight.
+        """
+        if self.forecast is not None and not self.forecast.proved:
+            return self.forecast.rmse
+        problem = self._problem(self.objective)
+        if not problem.largest:
+            return self._weighted_error(problem)
+        weighted = [(problem.table_weights(e.item), e) for e in self.entries]
+        return math.sqrt(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * self.noise.variance)
+
+    @functools.cached_property
+    def _averaged(self) -> Problem:
+        """By whose weights errors are averaged: a plan for the largest error counts its tables alike."""
+        return self._problem("tables" if self.objective == "max" else self.objective)
+
+    def _problem(self, objective: str) -> Problem:
+        return Problem(self.workload, self.budget, self.unit, "gaussian", objective, known=self.strategy.known)
+
+    def _weighted_error(self, problem: Problem) -> float:
+        total = sum(e.weighted(problem.table_weights(e.item)) for e in self.entries) * self.noise.variance
+        biased = [e for e in self.entries if e.off is not None]
+        total += worst_bias(biased, [float(problem.table_weights(e.item)[0]) for e in biased])
+        return math.sqrt(total / problem.total_weight)
+
+    @property
+    def lower_bound(self) -> float | None:
+        """A proved bound on `objective_value`, or None where none is known.
+
+        No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
+        this budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        """
+        return self.bound
+
+    def margins(self, entry: Entry, confidence: float) -> FloatArray:
+        """Half-widths of pointwise intervals, compact as the entry's powers."""
+        if entry.mean is not None:
+            return widest(confidence, entry.powers, self.noise)
+        return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise, entry.bias)
+
+    def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:
+        """Sums of fourth powers of the reconstruction's rows where the noise's shape matters, else None."""
+        if not isinstance(self.noise, DiscreteLaplace):
+            return None
+        if isinstance(item, QueryFamily):
+            return self.strategy.family_powers(item.family, 4)
+        return self.strategy.row_powers(item.block, 4)
+
+    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """One row per table or family of queries: cells, rmse, worst standard error, margin at that confidence.
+
+        With `simultaneous` all answers to the workload are within their margins together with that confidence.
+        """
+        margins_of = self.entry_margins(confidence, simultaneous=simultaneous)
+        return by_table(self.workload.domain, self.entries, self.noise, margins_of)
+
+    def errors_by_order(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin.
+
+        The rmse is over tables alike, or over cells alike where that is the objective. `share` is that of the weighted
+        squared error; of parts that are measured apart also that of the budget. `alone` is the rmse if the line's
+        tables had the whole budget, and `ratio` how many times that the plan has.
+        """
+        weights = [self._averaged.table_weights(e.item) for e in self.entries]
+        table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
+        return compared(table, self.alone) if self.alone else table
+
+    def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
+        """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""
+        level = self.level(confidence, simultaneous=simultaneous, count=len(self.workload))
+        return [self.margins(e, level) for e in self.entries]
+
+    def smallest_count(self, cv: float = 0.2) -> Frame:
+        """Per table: the smallest count whose standard error is at most `cv` of it; None for sums of other units."""
+        if isinstance(cv, bool) or not isinstance(cv, (int, float)) or not 0 < cv < math.inf:
+            raise PlanError(f"cv must be a positive share such as 0.2, not {cv!r}")
+        table = self.errors()
+        errors = zip(table["worst_standard_error"], table["unit"], strict=True)
+        counts = [math.ceil(e / cv) if unit == RECORDS and math.isfinite(e) else None for e, unit in errors]
+        return Frame({"part": table["part"], "attributes": table["attributes"], "smallest_count": counts})
+
+    def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
+        """Covariances of the answers to two questions, or to one: (answers to first, answers to second).
+
+        A question is a tuple of attribute names (the cells of that table), a predicate, or a workload. Exact.
+        Raises NotAnswerable for what will not be measured, PlanError where there are too many.
+        """
+        return covariance(self.strategy, self.workload.domain, first, second, self.noise.variance)
+
+    def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
+        """Covariances of the cells of two tables, however large, by which common attributes agree.
+
+        One row per pattern. Raises PlanError where more than agreement counts, as in tilted residuals.
+        """
+        return table_covariances(self.strategy, self.workload.domain, first, second, self.noise.variance)
+
+    @property
+    def candidates(self) -> Frame:
+        """Every mechanism considered: predicted errors, the value compared, and why it was not chosen."""
+        return candidate_table(self.considered)
+
+    @functools.cached_property
+    def bias_bound(self) -> float:
+        """Largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
+        blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
+        return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
+
+    @functools.cached_property
+    def record_limit(self) -> int:
+        """The largest number of records for which the integer arithmetic cannot wrap."""
+        spread = math.ceil(64 * math.sqrt(self.noise.variance))
+        return max(0, (2**62 - spread) // max(1, self.strategy.max_abs))
+
+    # -- identity and files ---------------------------------------------------------------------------
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides what is measured and released."""
+        return fingerprint(
+            (self.workload, self.budget, self.unit, self.mechanism, self.strategy, self.noise, self.price, self.body)
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+        return plan_facts(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to one file (no pickle)."""
+        write_document(path, self)
+
+    def explain(self) -> str:
+        """The plan in words."""
+        return explain_plan(self)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}>"
+
+    def _repr_html_(self) -> str:
+        import html  # noqa: PLC0415
+
+        return f"<pre>{html.escape(self.explain())}</pre>"
+
+
+def load_plan(path: str | PathLike[str]) -> Plan | CoursePlan:
+    """Read a plan that `save` wrote."""
+    return read_document(path, (Plan, CoursePlan))
+
+
+def price_design(design: Design, problem: Problem) -> Plan:
+    """Scale a design to the budget and predict its errors."""
+    done = calibrate(
+        design.build,
+        design.fine,
+        problem.sizes,
+        problem.unit,
+        problem.budget,
+        problem.noise,
+        unit_lattice=problem.unit_lattice,
+    )
+    bound = None
+    if design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice:
+        weights = 1.0 if problem.largest else problem.total_weight
+        # sensitivity at c rows a person is c times as large, for every strategy alike
+        multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
+        bound = design.bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
+    return Plan(
+        problem.workload,
+        problem.budget,
+        problem.unit,
+        design.mechanism,
+        problem.objective,
+        done.strategy,
+        done.noise,
+        done.price,
+        done.sensitivity,
+        bound,
+        problem.records,
+        design.notes,
+    )

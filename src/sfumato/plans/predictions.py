@@ -1,0 +1,199 @@
+"""Predicted errors before they are spread: per family of tables or block of queries, as compact as they are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.strategy import Strategy, row_shape
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
+from sfumato.operators import Block
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.workloads import QueryBlock, QueryFamily
+from sfumato.workloads.levels import family_names, names_asked
+
+__all__ = ["Alone", "Entry", "biases", "by_order", "by_table", "compared", "expand", "worst_bias"]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What the tables of one part, order and unit would err if they had the whole budget; None where that is unknown.
+
+    `rmse` is over them as the objective weighs them.
+    """
+
+    part: str
+    order: int
+    unit: str
+    rmse: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Queries with the sums of squares of their rows of the reconstruction.
+
+    For a block one axis per factor, of length 1 where nothing changes; for a family of tables, all of whose
+    cells are alike, one number per table. Where the queries are too many to list, `powers` is the largest of
+    the sums and `mean` their mean. Where answers are biased on purpose, `bias` bounds that of each query, and `off`
+    holds per cell the sum of squared biases if all records are in it.
+    """
+
+    item: QueryBlock | QueryFamily
+    powers: FloatArray
+    mean: float | None = None
+    bias: FloatArray | None = None
+    off: FloatArray | None = None
+
+    @classmethod
+    def of(cls, strategy: Strategy, query: QueryBlock) -> Entry:
+        """The errors of a block of queries under a strategy."""
+        summed = strategy.row_errors(query.block)
+        if summed is None:
+            return cls(query, strategy.row_powers(query.block, 2), None, *biases(strategy, query.block))
+        mean, largest = summed
+        return cls(query, np.full((1,) * len(query.block.factors), largest), mean)
+
+    @property
+    def order(self) -> int:
+        """Number of attributes of every table."""
+        return self.item.family.order if isinstance(self.item, QueryFamily) else len(self.item.attributes)
+
+    def sum(self) -> float:
+        """Sum over all queries."""
+        if isinstance(self.item, QueryFamily):
+            return float(self.powers @ self.item.family.rows_each)
+        return (float(self.powers.mean()) if self.mean is None else self.mean) * self.item.rows
+
+    def weighted(self, weights: FloatArray) -> float:
+        """Weighted sum over all queries, (tables,) weights."""
+        if isinstance(self.item, QueryFamily):
+            return float((weights * self.powers) @ self.item.family.rows_each)
+        return float(weights[0]) * self.sum()
+
+    def expand(self, values: FloatArray) -> FloatArray:
+        """Numbers compact as the powers, spread to one per query. Raises PlanError where they are too many."""
+        if self.mean is not None:
+            raise PlanError(f"{self.item.rows:,} queries are too many to list; ask for those you need")
+        if isinstance(self.item, QueryFamily):
+            return np.repeat(values, self.item.family.rows_each)
+        return expand(values, self.item)
+
+    def by_table(self, values: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Per table the mean and the largest of numbers compact as the powers (the powers, unless given)."""
+        if self.mean is not None:
+            largest = (self.powers if values is None else values).reshape(-1)
+            return np.array([self.mean]) if values is None else largest, largest
+        values = self.powers if values is None else values
+        if isinstance(self.item, QueryFamily):
+            return values, values
+        return np.array([values.mean()]), np.array([values.max()])
+
+    def names(self, domain: Domain) -> list[tuple[str, ...]]:
+        """The attributes of every table, or the levels of theirs that are asked."""
+        if isinstance(self.item, QueryFamily):
+            return family_names(domain, self.item.family)
+        return [names_asked(domain, self.item.block)]
+
+    def cells(self) -> NDArray[np.int64]:
+        """Queries per table."""
+        if isinstance(self.item, QueryFamily):
+            return self.item.family.rows_each
+        return np.array([self.item.rows])
+
+
+def biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatArray | None]:
+    """`bias` and `off` of an entry: of answers that are biased on purpose, else None."""
+    off, records = strategy.deviations(block), strategy.records
+    if off is None or records is None:
+        return None, None
+    return records * off.max(axis=1).reshape(row_shape(block)), float(records) ** 2 * (off**2).sum(axis=0)
+
+
+def worst_bias(entries: Iterable[Entry], weights: Iterable[float] | None = None) -> float:
+    """The largest (weighted) sum of squared biases of all queries: that of all records in one cell.
+
+    The sum is convex in the counts, so no table of as many records has a larger one.
+    """
+    weighted = zip(itertools.repeat(1.0) if weights is None else weights, entries)  # noqa: B905  (endless)
+    sums = [w * e.off for w, e in weighted if e.off is not None]
+    return float(np.sum(sums, axis=0).max()) if sums else 0.0
+
+
+def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
+    """A compact array of a block, spread to one value per query."""
+    shape = tuple(f.shape[0] for f in query.block.factors)
+    return np.broadcast_to(values, shape).reshape(-1)
+
+
+def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
+    """One row per table or block of queries; where answers are biased, with the largest bound on it."""
+    names = ("part", "attributes", "cells", "unit", "rmse", "worst_standard_error", "margin")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    largest: list[float] = []
+    for e, margin in zip(entries, margins, strict=True):
+        mean, worst = e.by_table()
+        count = len(mean)
+        largest += [0.0 if e.bias is None else float(e.bias.max())] * count
+        mean = mean + worst_bias([e]) / e.item.rows / noise.variance
+        found = (
+            [e.item.part] * count,
+            [", ".join(held) or "(total)" for held in e.names(domain)],
+            e.cells().tolist(),
+            [e.item.unit] * count,
+            np.sqrt(mean * noise.variance).tolist(),
+            np.sqrt(worst * noise.variance).tolist(),
+            e.by_table(margin)[1].tolist(),
+        )
+        for column, values in zip(columns.values(), found, strict=True):
+            column += values
+    return Frame(columns | {"bias": largest} if any(largest) else columns)
+
+
+def by_order(
+    entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray], weights: Sequence[FloatArray]
+) -> Frame:
+    """One row per part, unit and number of attributes; means over queries by their tables' weights, (tables,) each."""
+    rows: dict[tuple[str, int, str], list[float]] = {}
+    for e, margin, weight in zip(entries, margins, weights, strict=True):
+        row = rows.setdefault((e.item.part, e.order, e.item.unit), [0.0] * 7)
+        row[0] += len(e.cells())
+        row[1] += e.item.rows
+        row[2] += e.weighted(weight) + worst_bias([e], weight[:1]) / noise.variance
+        row[6] += float(weight @ e.cells())
+        row[3] = max(row[3], float(e.powers.max()))
+        row[4] = max(row[4], float(margin.max()))
+        row[5] = max(row[5], 0.0 if e.bias is None else float(e.bias.max()))
+    columns: dict[str, list[Any]] = {
+        "part": [part for part, _, _ in rows],
+        "attributes": [order for _, order, _ in rows],
+        "tables": [int(r[0]) for r in rows.values()],
+        "queries": [int(r[1]) for r in rows.values()],
+        "unit": [unit for _, _, unit in rows],
+        "rmse": [float(np.sqrt(r[2] / r[6] * noise.variance)) for r in rows.values()],
+        "worst_standard_error": [float(np.sqrt(r[3] * noise.variance)) for r in rows.values()],
+        "margin": [r[4] for r in rows.values()],
+    }
+    whole = sum(r[2] for r in rows.values())
+    columns["share"] = [r[2] / whole if 0 < whole < math.inf else None for r in rows.values()]
+    largest = [r[5] for r in rows.values()]
+    return Frame(columns | {"bias": largest} if any(largest) else columns)
+
+
+def compared(table: Frame, alone: Iterable[Alone]) -> Frame:
+    """A table by order with what every line would err alone, and how many times that it errs."""
+    known = {(a.part, a.order, a.unit): a.rmse for a in alone}
+    keys = zip(table["part"], table["attributes"], table["unit"], strict=True)
+    best = [known.get(key) for key in keys]
+    ratios = [e / b if b else None for e, b in zip(table["rmse"], best, strict=True)]
+    return Frame({name: table[name] for name in table.columns} | {"alone": best, "ratio": ratios})
