@@ -18,7 +18,8 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.mechanisms import run
-from sfumato.privacy.ledger import entries
+from sfumato.privacy import entries
+from sfumato.privacy.ledger import ledger as granting
 from sfumato.wall import Curator
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -33,8 +34,8 @@ def stand_still() -> None:
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
     Curator._look = fixed  # type: ignore[method-assign]
-    entries._now = lambda: NOON.isoformat(timespec="seconds")
-    entries.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
+    entries.now = granting.now = lambda: NOON.isoformat(timespec="seconds")
+    granting.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
     run.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
 
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
-from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.documents import read_document, write_document
 from sfumato.ground.frames import Frame
 from sfumato.local.questions import Questions, Reading
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.budget import readable
+from sfumato.privacy.amounts import readable
 from sfumato.privacy.local import check_epsilon
 from sfumato.workloads import Workload
 

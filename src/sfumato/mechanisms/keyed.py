@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError, WorkloadError
+from sfumato.mechanisms.thresholds import least_threshold
 from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
-from sfumato.privacy.budget import Budget, Number, exact
-from sfumato.privacy.conversions import sqrt_up
-from sfumato.privacy.keyed import Stability, key_sensitivity, least_threshold
+from sfumato.privacy.amounts import Number, exact
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.keyed import Stability, key_sensitivity
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs
 from sfumato.sketches.field import Words

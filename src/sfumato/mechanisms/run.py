@@ -17,18 +17,18 @@ from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
-from sfumato.ground.checks import check_text
 from sfumato.ground.codec import encode, fingerprint
+from sfumato.ground.names import check_text
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.operators import Block, Family
 from sfumato.plans.courses import CoursePlan
+from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget
+from sfumato.privacy.budget import Budget, keeps
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
-from sfumato.privacy.pricing import keeps
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance, Release, load_release
@@ -92,7 +92,7 @@ def release(
         return stored
     versions = _versions()
     with nullcontext() if out is None else Draft(out) as draft:
-        curator = Curator(source, plan.workload.domain, plan.unit, account, table=table)
+        curator = Curator(source, plan.workload.domain, plan.unit, account, table=table, packing=pack)
         made: Callable[[Provenance], Release | ModelRelease]
         if isinstance(plan, CoursePlan):
             paid, receipt = curator.prepaid(plan.price, name=name, plan_hash=plan.fingerprint)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.privacy import conversions
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.conversions import pure_of_mu
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import round_down, round_up, sqrt_down, sqrt_up
 
 __all__ = ["UNPROMISED", "course_price", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
 
@@ -35,9 +37,9 @@ def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEven
     if account.currency is Currency.EPSILON:
         return BoundedRangeEvent(each)
     if account.currency is Currency.RHO:
-        return BoundedRangeEvent(conversions.round_down(conversions.sqrt_down(8 * each)))
+        return BoundedRangeEvent(round_down(sqrt_down(8 * each)))
     # an epsilon-bounded range costs what (epsilon/2)-DP does
-    return BoundedRangeEvent(2 * conversions.pure_of_mu(conversions.round_down(conversions.sqrt_down(each))))
+    return BoundedRangeEvent(2 * pure_of_mu(round_down(sqrt_down(each))))
 
 
 def measured_at(whole: Event, spent: Fraction, count: int) -> Event:
@@ -64,7 +66,7 @@ def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
         return DiscreteLaplace(max(scale, _LEAST_NOISE))
     assert isinstance(price_of_one, GaussianEvent)
     squared = sensitivity / price_of_one.mu_squared if sensitivity else _LEAST_NOISE**2
-    return RoundedGaussian(max(conversions.round_up(conversions.sqrt_up(squared)), _LEAST_NOISE))
+    return RoundedGaussian(max(round_up(sqrt_up(squared)), _LEAST_NOISE))
 
 
 def spent_on(whole: Event, parts: Event, count: int) -> Fraction:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
-from sfumato.ground.checks import check_text
 from sfumato.ground.codec import encode, fingerprint
+from sfumato.ground.names import check_text
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.accountant import ApproxEvent, PureEvent
-from sfumato.privacy.budget import Budget
+from sfumato.privacy.budget import Budget, keeps
 from sfumato.privacy.ledger import Ledger, Receipt
-from sfumato.privacy.pricing import keeps
 from sfumato.releases.core import Provenance
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall.keys import KeyCurator

@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from sfumato.designs.design import Candidate, candidate_table
 from sfumato.errors import PlanError
-from sfumato.ground.codec import fingerprint, storable, write_document
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
-from sfumato.privacy.accountant import Account, Event, compose, events_export
-from sfumato.privacy.budget import Budget, readable
+from sfumato.privacy.accountant import Account, Event, compose
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 

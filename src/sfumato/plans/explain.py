@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sfumato.ground.codec import fingerprint
-from sfumato.privacy.accountant import GaussianEvent, events_export
-from sfumato.privacy.budget import readable
+from sfumato.privacy.accountant import GaussianEvent
+from sfumato.privacy.amounts import readable
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.privacy.statements import events_export
 
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan

@@ -16,7 +16,8 @@ from sfumato.designs.design import Candidate, Design, Problem, candidate_table, 
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
-from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.documents import read_document, write_document
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.documents import is_beside, read_document, sync_folder, write_atomically, write_document
 from sfumato.ground.scratch import Place
 from sfumato.ground.spool import forget, room
 from sfumato.releases.writing import write_answers, write_measurements, write_parts, write_tables

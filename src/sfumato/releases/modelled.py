@@ -14,7 +14,8 @@ import numpy as np
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.possible import Possible
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block

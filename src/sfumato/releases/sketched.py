@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import read_document, storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document, write_document
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.privacy.keyed import KeyMeasurement
 from sfumato.releases.core import Provenance
 from sfumato.releases.tables import Answer
 from sfumato.sketches.field import Words

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Block
 from sfumato.plans.predictions import expand

@@ -11,8 +11,9 @@ from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accountant import events_export, price
-from sfumato.privacy.budget import Currency, readable
+from sfumato.privacy.accountant import price
+from sfumato.privacy.amounts import Currency, readable
+from sfumato.privacy.statements import events_export
 from sfumato.releases import Provenance, Release
 from sfumato.report.words import price_text, statement
 from sfumato.workloads import predicates

@@ -8,7 +8,8 @@ from fractions import Fraction
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, readable
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from sfumato.errors import BudgetExceeded, PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
+from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.conversing import Step
-from sfumato.privacy.keyed import KeyQuestion
+from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion
 from sfumato.releases.core import Provenance
 from sfumato.releases.sketched import SketchRelease
 from sfumato.sessions.answers import SessionAnswer

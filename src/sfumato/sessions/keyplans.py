@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sfumato.errors import BudgetError, PlanError
 from sfumato.ground.codec import fingerprint, storable
 from sfumato.privacy.accountant import Event
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit

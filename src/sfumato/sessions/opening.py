@@ -13,6 +13,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.run import release
 from sfumato.operators import Block
+from sfumato.plans.packing import pack
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -30,7 +31,7 @@ from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, 
 from sfumato.sketches import Keys
 from sfumato.wall import Curator
 from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
-from sfumato.wall.talk import Minutes, minutes
+from sfumato.wall.talk import Minutes, converse, minutes, resume
 
 __all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
 
@@ -226,7 +227,9 @@ def _kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramM
 
 
 def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan, anchor: str | None) -> Session:
-    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store, anchor=anchor))
+    return OnlineSession(
+        plan, resume(Curator(source, plan.domain, plan.unit, account, packing=pack), store, anchor=anchor)
+    )
 
 
 def _open_online(asked: Request) -> Session:
@@ -243,7 +246,7 @@ def _open_online(asked: Request) -> Session:
     if store is not None and store.exists():
         raise InvalidInput(f"{store} exists; choose another path, or go on with it by sf.resume_session")
     account.expect(asked.name, "0" * 64, price_of(asked.budget, account.currency), unit, asked.table)
-    curator = Curator(asked.source, asked.domain, unit, account, table=asked.table)
+    curator = Curator(asked.source, asked.domain, unit, account, table=asked.table, packing=pack)
     if public:
         found = _public_total(curator, account, asked)
         if records not in (None, found):
@@ -254,8 +257,8 @@ def _open_online(asked: Request) -> Session:
     options: dict[str, Any] = {"updates": asked.updates, "threshold": asked.threshold, "alpha": asked.alpha}
     plan = make_plan(asked.domain, asked.budget, unit, shape, currency=account.currency, **options)
     about = asked.about | {"plan": plan}
-    conversation, receipt = curator.converse(
-        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
+    conversation, receipt = converse(
+        curator, plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
     )
     if store is not None:
         try:

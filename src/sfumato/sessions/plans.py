@@ -12,10 +12,11 @@ from sfumato.ground.checks import show_count
 from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.frames import Frame
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, Currency, readable
+from sfumato.privacy.amounts import Currency, readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversing import Terms
-from sfumato.privacy.conversions import sqrt_up
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions.parameters import (
     Bounds,
