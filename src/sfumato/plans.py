@@ -21,6 +21,7 @@ from sfumato.explain import explain_plan, plan_facts
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins, widest
 from sfumato.intervals import simultaneous as together
+from sfumato.later import later
 from sfumato.operators.base import FloatArray
 from sfumato.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
 from sfumato.privacy.accountant import Event
@@ -60,7 +61,7 @@ class Plan:
     considered: tuple[Candidate, ...] = field(default=())
     body: str | None = None
     forecast: Forecast | None = None
-    alone: tuple[Alone, ...] = ()
+    alone: tuple[Alone, ...] = later(())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))

@@ -17,6 +17,7 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.frames import Frame
 from sfumato.intervals import check_confidence, margins
+from sfumato.later import later
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -55,7 +56,7 @@ class Provenance:
     created: str
     versions: tuple[tuple[str, str], ...]
     snapshot: str | None = None
-    table: str | None = None
+    table: str | None = later(None)
 
 
 @storable

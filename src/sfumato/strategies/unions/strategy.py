@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.codec import storable
 from sfumato.errors import NotAnswerable
+from sfumato.later import later
 from sfumato.operators import Block, Identity, Total
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.base import Estimate, Strategy, marginalise
@@ -39,7 +40,7 @@ class Orbits(Strategy):
 
     groups: tuple[Group, ...]
     public_total: bool = False
-    gap: float = 0.0
+    gap: float = later(0.0)
 
     @property
     def names(self) -> tuple[str, ...]:
