@@ -16,6 +16,7 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -55,7 +56,7 @@ class Provenance:
     created: str
     versions: tuple[tuple[str, str], ...]
     snapshot: str | None = None
-    table: str | None = None
+    table: str | None = later(None)
 
 
 @storable
