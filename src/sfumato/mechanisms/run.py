@@ -13,7 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator import Curator
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
@@ -35,6 +34,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance, Release, load_release
 from sfumato.releases.files import Draft, result_hash, write_release
 from sfumato.releases.modelled import ModelRelease, write_model
+from sfumato.wall import Curator
 from sfumato.workloads import Workload
 
 __all__ = ["projected_release", "release"]
