@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from sfumato.designs.product import Product
 from sfumato.designs.unions import planning as unions
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
@@ -48,7 +49,6 @@ _PURE_ROUNDS = 5
 _BITS = 24
 _BASIS_BITS = 28
 _BIAS_BITS = 32
-Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)

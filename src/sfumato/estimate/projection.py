@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,13 @@ from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
 from sfumato.ground.codec import storable
 from sfumato.ground.later import later
+from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.workloads import Workload
 
-__all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
+__all__ = ["Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
 
-Progress = Callable[[int, float], None]
 
 _FEW = 12
 _HELD = 0.01  # standard errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
+from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -38,7 +39,6 @@ from sfumato.workloads.levels import family_names, names_asked, table_block, tab
 
 __all__ = ["Provenance", "Release"]
 
-Progress = Callable[[int, float], None]
 
 _MAX_ANSWERS = 200_000_000
 
