@@ -85,19 +85,6 @@ class Plan:
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
         return Workload(self.workload.domain, (item,)).blocks
 
-    def block_variances(self) -> list[tuple[QueryBlock, FloatArray]]:
-        """Per block the predicted variances, one axis per factor of the block (length 1 where nothing changes)."""
-        out: list[tuple[QueryBlock, FloatArray]] = []
-        for e in self.entries:
-            variances = e.powers * self.noise.variance
-            if isinstance(e.item, QueryBlock):
-                out.append((e.item, variances))
-                continue
-            shape = (1,) * e.item.family.order
-            pairs = zip(self._blocks(e.item), variances, strict=True)
-            out += [(q, np.full(shape, v)) for q, v in pairs]
-        return out
-
     @functools.cached_property
     def main_unit(self) -> str:
         """The unit of `rmse`: records, unless no query counts records."""
