@@ -54,6 +54,7 @@ class _After:
     gap: float = later(0.0)
     steps: tuple[int, ...] = later(())
     table: str | None = later(None)
+    power: int = later(2)
 
 
 def test_a_later_field_is_told_only_where_it_is_unusual() -> None:
@@ -61,6 +62,7 @@ def test_a_later_field_is_told_only_where_it_is_unusual() -> None:
     assert list(told(_Before(3))) == list(told(_After(3))) == [("size", 3)]
     assert dict(told(_After(3, gap=0.5))) == {"size": 3, "gap": 0.5}
     assert dict(told(_After(3, 0, steps=(1,), table=""))) == {"size": 3, "gap": 0, "steps": (1,), "table": ""}
+    assert dict(told(_After(3, power=0))) == {"size": 3, "power": 0}
     assert dict(told(_After(3, table=np.zeros(2))))["table"].shape == (2,)  # type: ignore[arg-type]
 
 
