@@ -8,9 +8,9 @@ from enum import Enum
 
 import numpy as np
 import pytest
-
 from sfumato.codec import decode, encode, fingerprint
-from sfumato.later import later, told
+
+from sfumato.ground.later import later, told
 from support.golden.classes import FILE, HOW, stored_classes, strange
 from support.golden.classes import told as names_of
 from support.old import OLD

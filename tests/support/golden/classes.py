@@ -14,8 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import sfumato
 from sfumato.codec import storable
+
+import sfumato
 
 __all__ = ["FILE", "HOW", "stored_classes", "strange"]
 
