@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from sfumato.designs.product import Product
 from sfumato.designs.unions import planning as unions
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
@@ -50,7 +51,6 @@ _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no opti
 _BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
 _BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
 _BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
-Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)

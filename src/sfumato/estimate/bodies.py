@@ -19,9 +19,10 @@ from sfumato.estimate.local import local
 from sfumato.estimate.mixtures import AdaptedTables, adapt
 from sfumato.estimate.oracles import find_oracle, starting_records
 from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, TableCounts
-from sfumato.estimate.projection import Progress, Projection, Task, joint_attributes, joint_operator, read_task
+from sfumato.estimate.projection import Projection, Task, joint_attributes, joint_operator, read_task
 from sfumato.estimate.records import fit_records
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.ground.progress import Progress
 from sfumato.operators import Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.workloads import QueryFamily, Workload

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidInput
 from sfumato.estimate.active import minimise_quadratic
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.ground.progress import Progress
 from sfumato.operators import Dense, LinearOperator
 from sfumato.operators.base import FloatArray
 
 __all__ = ["CellSolution", "LeastSquares", "hull", "whitener"]
 
-Progress = Callable[[int, float], None]
 
 # cells in use up to which the exact step is taken: its Gram matrix has 8 MB, its factor a fraction of a second
 _SUPPORT = 1_000

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from sfumato.curator import Curator
 from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError
 from sfumato.mechanisms import boosting, mwem
@@ -16,6 +15,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings, ModelRelease
+from sfumato.wall import Curator
 from sfumato.workloads import Workload
 
 __all__ = ["COURSES", "CourseName", "Recipe", "check_course", "plan_course", "run_course"]

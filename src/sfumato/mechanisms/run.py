@@ -13,13 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator import Curator
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.checks import check_text
 from sfumato.ground.codec import encode, fingerprint
+from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.operators import Block, Family
@@ -35,11 +35,11 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance, Release, load_release
 from sfumato.releases.files import Draft, result_hash, write_release
 from sfumato.releases.modelled import ModelRelease, write_model
+from sfumato.wall import Curator
 from sfumato.workloads import Workload
 
 __all__ = ["projected_release", "release"]
 
-Progress = Callable[[int, float], None]
 
 _PARTS: dict[str, Any] = {
     "workload": Workload,

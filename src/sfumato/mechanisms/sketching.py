@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator import KeyCurator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError
 from sfumato.ground.checks import check_text
 from sfumato.ground.codec import encode, fingerprint
@@ -21,6 +20,7 @@ from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.pricing import keeps
 from sfumato.releases.core import Provenance
 from sfumato.releases.sketched import SketchRelease, load_sketch
+from sfumato.wall.keys import KeyCurator
 
 __all__ = ["sketch"]
 

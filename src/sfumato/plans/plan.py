@@ -18,6 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.codec import fingerprint, read_document, storable, write_document
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.covariances import Question, covariance, table_covariances
@@ -60,7 +61,7 @@ class Plan:
     considered: tuple[Candidate, ...] = field(default=())
     body: str | None = None
     forecast: Forecast | None = None
-    alone: tuple[Alone, ...] = ()
+    alone: tuple[Alone, ...] = later(())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))

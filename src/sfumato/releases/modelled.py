@@ -16,6 +16,7 @@ from sfumato.estimate.possible import Possible
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable, write_document
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -67,7 +68,7 @@ class ModelRelease:
     model: Possible
     provenance: Provenance
     part: str | None = None
-    gap: float | None = None
+    gap: float | None = later(None)
 
     @property
     def workload(self) -> Workload:

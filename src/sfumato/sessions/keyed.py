@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.curator import Conversation, LazyHistogram
 from sfumato.errors import BudgetExceeded, PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
 from sfumato.plans.intervals import check_confidence, margins
@@ -25,6 +24,8 @@ from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sketches import Listed
 from sfumato.sketches.field import Words
+from sfumato.wall.keys import LazyHistogram
+from sfumato.wall.talk import Conversation
 
 __all__ = ["HistogramSession", "KeyBelief", "KeySession", "SparseSession", "describe_key_steps", "describe_shown"]
 

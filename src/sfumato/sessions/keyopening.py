@@ -7,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator import KeyCurator, histogram_minutes
 from sfumato.errors import LedgerError, PlanError
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
@@ -16,6 +15,7 @@ from sfumato.releases.core import Provenance
 from sfumato.sessions.keyed import HistogramSession, KeySession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.plans import BETA, QUESTIONS
+from sfumato.wall.keys import KeyCurator, histogram_minutes
 
 if TYPE_CHECKING:
     from sfumato.sessions.opening import Request

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.curator import Conversation
 from sfumato.domain import Domain
 from sfumato.errors import BudgetExceeded, PlanError, WorkloadError
 from sfumato.operators import Block
@@ -26,6 +25,7 @@ from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.belief import Belief, span_of
 from sfumato.sessions.core import Session
 from sfumato.sessions.plans import SessionPlan
+from sfumato.wall.talk import Conversation
 
 __all__ = ["OnlineSession", "describe_steps"]
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, overload
 
-from sfumato.curator import Curator, HistogramMinutes, Minutes, histogram_minutes, is_histogram, minutes
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.run import release
@@ -29,6 +28,9 @@ from sfumato.sessions.online import OnlineSession, describe_steps
 from sfumato.sessions.parameters import price_of
 from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, check_shape, make_plan
 from sfumato.sketches import Keys
+from sfumato.wall import Curator
+from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
+from sfumato.wall.talk import Minutes, minutes
 
 __all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import coefficients, quantise, row_basis
 from sfumato.designs.product import Product
 from sfumato.domain import Domain
+from sfumato.ground.progress import Progress
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.workloads.core import on_domain
@@ -35,7 +35,6 @@ _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse
 _BITS = 24  # of an entry: rounding moves errors by less than is shown
 _MAX_ENTRIES = 2**22  # 32 MB of queries; above, their Gram matrix alone is used
 _MAX_WORK = 2**29  # operations of one look at all queries
-Progress = Callable[[int, float], None]
 
 
 def design(problem: Problem, progress: Progress | None = None) -> Design | None:

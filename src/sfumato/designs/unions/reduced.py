@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.dense.blocks import Block, IntArray, Spectrum, gram_block
-from sfumato.designs.dense.dual import Progress, Solution, cold_start, solve
+from sfumato.designs.dense.dual import Solution, cold_start, solve
 from sfumato.designs.unions.axes import Axis, Reduced, reduce_axis
 from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
 from sfumato.operators import LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread

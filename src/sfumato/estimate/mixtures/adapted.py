@@ -36,7 +36,7 @@ _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
 _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
-Progress = Callable[[str, float], None]
+Stages = Callable[[str, float], None]
 
 
 @storable
@@ -127,7 +127,7 @@ def adapt(
     total: float | None = None,
     *,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Stages | None = None,
 ) -> Adapted:
     """Consistent tables of all pairs from noisy ones of some. Post-processing: it costs no privacy.
 
@@ -178,7 +178,7 @@ def _silent(stage: str, share: float) -> None:
     del stage, share
 
 
-def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Progress) -> float:
+def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> float:
     """The penalty whose mixtures the judging halves like best, tried upward until they like them less."""
     best, chosen = np.inf, _PENALTIES[0]
     for i, penalty in enumerate(_PENALTIES):
