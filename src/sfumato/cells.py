@@ -17,7 +17,7 @@ from sfumato.ground.codec import rebuild, storable
 
 __all__ = ["MAX_CELLS", "Codes", "Edges", "Grid", "Rule", "Truths", "Wholes"]
 
-MAX_CELLS = 10_000_000
+MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 _EXACT = 2**53  # whole numbers below are doubles
 
 

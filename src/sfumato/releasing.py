@@ -15,6 +15,7 @@ from typing import Any, cast, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
+from sfumato.ground.progress import Progress
 from sfumato.mechanisms import budget_for, choose, plan_for, run
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan, load_plan
@@ -56,7 +57,7 @@ def release(
     out: str | os.PathLike[str] | None = None,
     table: str | None = None,
     snapshot: str | None = None,
-    progress: choose.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Release: ...
 @overload
 def release(
@@ -68,7 +69,7 @@ def release(
     out: str | os.PathLike[str] | None = None,
     table: str | None = None,
     snapshot: str | None = None,
-    progress: choose.Progress | None = None,
+    progress: Progress | None = None,
 ) -> ModelRelease: ...
 def release(
     plan: Plan | CoursePlan,
@@ -79,7 +80,7 @@ def release(
     out: str | os.PathLike[str] | None = None,
     table: str | None = None,
     snapshot: str | None = None,
-    progress: choose.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Release | ModelRelease:
     """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
 
@@ -129,7 +130,7 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: choose.Progress | None = None, *, compare: bool = False) -> Plan | CoursePlan:
+def plan_of(spec: Spec, progress: Progress | None = None, *, compare: bool = False) -> Plan | CoursePlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
 
     No data are read. Raises PlanError or BudgetError.
@@ -215,7 +216,7 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 
 def plan_or_spec(
-    path: str | os.PathLike[str], progress: choose.Progress | None = None
+    path: str | os.PathLike[str], progress: Progress | None = None
 ) -> tuple[Plan | CoursePlan, str | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():

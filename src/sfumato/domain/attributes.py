@@ -36,7 +36,7 @@ Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 
 OTHER = "(other)"
-MAX_LEVELS = 16
+MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

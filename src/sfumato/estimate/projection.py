@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +15,16 @@ from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
+from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.workloads import Workload
 
-__all__ = ["Progress", "Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
+__all__ = ["Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
 
-Progress = Callable[[int, float], None]
 
-_FEW = 12
+_FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
 _HELD = 0.01  # standard errors
 
 _LARGER = {
@@ -61,7 +61,7 @@ class Projection:
     realisable: bool
     rounded: float | None = None
     norm: str = "answers"
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[Rung, ...] = later(())
 
     @property
     def cells(self) -> FloatArray | None:
@@ -111,7 +111,7 @@ class Task:
 
     @property
     def cells(self) -> int:
-        """CellCounts of the table over those attributes."""
+        """How many cells the joint table of those attributes has."""
         return math.prod(self.work.domain.sizes(self.names))
 
 

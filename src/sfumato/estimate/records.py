@@ -9,7 +9,7 @@ fitted by least squares. [Jag13, NTZ13]
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 
 from sfumato.estimate.active import minimise_quadratic
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.ground.progress import Progress
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Factor", "Oracle", "RecordSolution", "fit_records"]
 
 Codes = NDArray[np.int32]
-Progress = Callable[[int, float], None]
 
+# steps between two looks for further records: the next fit goes on from here, and the gap says when all is done
 _FITTED = 60
-_EXACT = 400
-_DENSE = 2**23
-_DROPPED = 1e-9
+_EXACT = 400  # records in use: their least squares are solved exactly in milliseconds
+_DENSE = 2**23  # 64 MB of answers of single records
+_DROPPED = 1e-9  # of all weights: such a record is less than one of a thousand million
 
 
 @dataclass(frozen=True, slots=True, eq=False)

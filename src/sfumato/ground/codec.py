@@ -11,7 +11,7 @@ import json
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
+from sfumato.ground.later import told
 from sfumato.ground.spool import forget
 
 __all__ = ["decode", "encode", "fingerprint", "plain", "rebuild", "storable"]
@@ -87,7 +88,7 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     if isinstance(value, Enum):
         return {"~class": name, "value": value.value}
     if is_dataclass(value):
-        body = {f.name: _encode(getattr(value, f.name), arrays, depth + 1) for f in fields(value) if f.init}
+        body = {key: _encode(held, arrays, depth + 1) for key, held in told(value)}
         return {"~class": name, **body}
     raise InvalidInput(f"a {name} cannot be stored")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import quantise
 from sfumato.designs.product import Product
 from sfumato.errors import PlanError, SfumatoError
+from sfumato.ground.progress import Progress
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
@@ -30,7 +30,6 @@ __all__ = ["MAX_APPROXIMATE", "designs"]
 MAX_APPROXIMATE = 512
 _MAX_ENTRIES = 2**22
 _FINE = 2.0**24
-Progress = Callable[[int, float], None]
 
 
 def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:

@@ -18,6 +18,7 @@ from sfumato.designs.ordered import hierarchical as tree
 from sfumato.designs.ordered import planning as ordered
 from sfumato.designs.weighted import planning as weighted
 from sfumato.errors import PlanError, SfumatoError
+from sfumato.ground.progress import Progress
 from sfumato.mechanisms import adaptive, apart, approximate, classic, projection
 from sfumato.mechanisms.courses import COURSES, CourseName, plan_course
 from sfumato.mechanisms.options import refuse_idle
@@ -28,8 +29,6 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import Workload
 
 __all__ = ["MECHANISMS", "plan", "projections"]
-
-Progress = Callable[[int, float], None]
 
 _DESIGNS: dict[str, Callable[[Problem, Progress | None], list[Design]]] = {
     "direct": lambda problem, _: direct.designs(problem),

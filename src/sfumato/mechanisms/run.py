@@ -19,6 +19,7 @@ from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, Sfuma
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.codec import encode, fingerprint
 from sfumato.ground.names import check_text
+from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.operators import Block, Family
@@ -39,7 +40,6 @@ from sfumato.workloads import Workload
 
 __all__ = ["projected_release", "release"]
 
-Progress = Callable[[int, float], None]
 
 _PARTS: dict[str, Any] = {
     "workload": Workload,

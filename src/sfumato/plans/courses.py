@@ -6,7 +6,7 @@ import functools
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 from sfumato.designs.design import Candidate, candidate_table
 from sfumato.errors import PlanError
@@ -20,7 +20,7 @@ from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 
-__all__ = ["Course", "CourseBound", "CoursePlan", "Knock", "event_text"]
+__all__ = ["CourseBound", "CoursePlan", "Knock", "event_text"]
 
 
 @storable
@@ -35,28 +35,6 @@ class Knock:
     def __post_init__(self) -> None:
         if type(self.count) is not int or self.count < 0 or not isinstance(self.price, Event):
             raise PlanError("looks of a course have a number of at least 0 and the price of each")
-
-
-class Course(Protocol):
-    """What a mechanism of several looks decides before data: a storable value of its own.
-
-    It says in words what will be done, and lists all looks with the price of each.
-    """
-
-    @property
-    def summary(self) -> str: ...
-
-    @property
-    def knocks(self) -> tuple[Knock, ...]: ...
-
-    @property
-    def total_known(self) -> bool:
-        """Whether the number of records is public, so that it is read for nothing."""
-        ...
-
-    def bound(self, plan: CoursePlan) -> CourseBound | None:
-        """What is proved of the answers before data, from the plan alone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
+from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -37,7 +39,6 @@ from sfumato.workloads.levels import family_names, names_asked, table_block, tab
 
 __all__ = ["Provenance", "Release"]
 
-Progress = Callable[[int, float], None]
 
 _MAX_ANSWERS = 200_000_000
 
@@ -55,7 +56,7 @@ class Provenance:
     created: str
     versions: tuple[tuple[str, str], ...]
     snapshot: str | None = None
-    table: str | None = None
+    table: str | None = later(None)
 
 
 @storable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from sfumato.estimate.ladder.climb import climb
 from sfumato.estimate.ladder.low import LISTED
 from sfumato.estimate.ladder.told import Asked, Axes, Told
 from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
+from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.workloads import QueryBlock, Workload
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["laddered", "told"]
 
-Progress = Callable[[int, float], None]
 
 _ENTRIES = 2**22  # of a map of queries by cells that is written out
 _LEAST = 1e-6  # share of a table's variance that is its own at least: strategies of several pieces need not agree

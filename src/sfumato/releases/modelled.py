@@ -17,6 +17,7 @@ from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -68,7 +69,7 @@ class ModelRelease:
     model: Possible
     provenance: Provenance
     part: str | None = None
-    gap: float | None = None
+    gap: float | None = later(None)
 
     @property
     def workload(self) -> Workload:

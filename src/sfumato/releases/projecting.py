@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from sfumato.estimate.integers import to_integers
 from sfumato.estimate.ladder.climb import allowed
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
+from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["project"]
 
-Progress = Callable[[int, float], None]
 
 _LADDER = ("local", "cone", "hull")
 

@@ -356,7 +356,7 @@ def test_a_ledger_that_was_put_back_does_not_pay(
     another = sf.Ledger(tmp_path / "l.db")
     with pytest.raises(sf.LedgerError, match="never paid"):
         resume(curator(another, Untouchable()), store)
-    monkeypatch.setattr(entries, "_now", lambda: "2000-01-01T00:00:00+00:00")
+    monkeypatch.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
     another.debit("c", entry.plan_hash, COST, UNIT)
     with pytest.raises(sf.LedgerCorrupted, match="made anew"):
         resume(curator(another, Untouchable()), store)

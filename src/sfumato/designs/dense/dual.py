@@ -16,18 +16,18 @@ when g = t wherever v > 0. The Hessian in log v acts on a vector by two matrix p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sfumato.designs.dense.blocks import Block, Spectrum
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Progress", "Solution", "cold_start", "pair_bound", "relative_gap", "solve", "titled", "warm_start"]
+__all__ = ["Solution", "cold_start", "pair_bound", "relative_gap", "solve", "titled", "warm_start"]
 
-Progress = Callable[[int, float], None]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LONGEST = 30.0  # a step of log v beyond this goes where the Hessian is singular

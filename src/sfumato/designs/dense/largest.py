@@ -25,9 +25,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.designs.dense.dual import Progress, relative_gap
+from sfumato.designs.dense.dual import relative_gap
 from sfumato.designs.dense.reductions import Problem
 from sfumato.errors import WorkloadError
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.operators.blas import single_thread
 

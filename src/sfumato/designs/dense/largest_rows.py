@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.designs.dense.blocks import squared, units
-from sfumato.designs.dense.dual import Progress
 from sfumato.designs.dense.largest import Largest, Point, raised, search
 from sfumato.designs.dense.reductions import Problem
 from sfumato.designs.dense.rows import Queries
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.designs.dense.blocks import squared, units
-from sfumato.designs.dense.dual import Progress
 from sfumato.designs.dense.largest import Largest, Point, raised, search
 from sfumato.designs.dense.rows import Queries
 from sfumato.designs.dense.swap import PairBlock
 from sfumato.errors import WorkloadError
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.operators.blas import single_thread
 

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.designs.dense.blocks import IntArray
-from sfumato.designs.dense.dual import Progress, cold_start, relative_gap, solve, warm_start
+from sfumato.designs.dense.dual import cold_start, relative_gap, solve, warm_start
 from sfumato.designs.dense.reductions import Columns, Problem, distinct_columns, read_problem
 from sfumato.errors import WorkloadError
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 

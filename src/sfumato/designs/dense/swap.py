@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.designs.dense.blocks import Block, IntArray, Spectrum, squared, units
-from sfumato.designs.dense.dual import Progress, cold_start, relative_gap, solve
+from sfumato.designs.dense.dual import cold_start, relative_gap, solve
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.reductions import Problem, read_problem
 from sfumato.errors import WorkloadError
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 

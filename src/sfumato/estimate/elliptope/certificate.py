@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from sfumato.estimate.elliptope.pairs import coordinates, pair_tables, spread, support
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 
-__all__ = ["EPS", "NearestCorrelation", "Problem", "Progress", "feasible"]
+__all__ = ["EPS", "NearestCorrelation", "Problem", "feasible"]
 
-Progress = Callable[[int, float], None]
 
 EPS = float(np.finfo(np.float64).eps)
 # a distance between entries that is taken for none

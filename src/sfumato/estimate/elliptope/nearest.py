@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.elliptope.certificate import EPS, NearestCorrelation, Problem, Progress
+from sfumato.estimate.elliptope.certificate import EPS, NearestCorrelation, Problem
 from sfumato.estimate.elliptope.newton import newton
 from sfumato.estimate.elliptope.pairs import coordinates, pair_tables
 from sfumato.estimate.elliptope.scaling import product_scale
 from sfumato.estimate.elliptope.tetrahedra import split
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.operators.blas import single_thread
 
 __all__ = ["elliptope"]
 
-_MAX_SIZE = 3000
+_MAX_SIZE = 3000  # 72 MB a matrix, and an eigendecomposition of it at every step: n^3 takes many seconds there
 
 
 def elliptope(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,15 +15,15 @@ from sfumato.estimate.ladder.tables import agreeing_tables
 from sfumato.estimate.ladder.told import Asked, Axes, Rung, Told
 from sfumato.estimate.possible import CellCounts, Possible, TableCounts
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Climbed", "allowed", "climb"]
 
-Progress = Callable[[int, float], None]
 
-_CELLS = 2**20
+_CELLS = 2**20  # 8 MB a joint table: up to here the cone over all cells, beyond it tables that agree
 _WORK = 2**27  # cells times the sizes of all attributes: some 20 CPU seconds of transforms
-_CERTAIN = 1e-6
+_CERTAIN = 1e-6  # of the largest variance: what is known exactly weighs a million times, and the system stays sound
 _GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
 
 

@@ -153,7 +153,11 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         message = (
             f"{opened.label} could not be read for its column {keys.column!r}: it is damaged, or memory or disk ran out"
         )
-        fetched = attempt(message, lambda: opened.session.connection.execute(grouped).fetchnumpy())
+
+        def fetch() -> dict[str, Any]:
+            return opened.session.connection.execute(grouped).fetchnumpy()
+
+        fetched = attempt(message, fetch)
         return attempt(message, lambda: _counted(fetched, keys))
     finally:
         opened.session.close()
