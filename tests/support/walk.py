@@ -18,8 +18,8 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.mechanisms import run
 from sfumato.privacy.ledger import entries
+from sfumato.releases import provenance
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def stand_still() -> None:
     Curator._look = fixed  # type: ignore[method-assign]
     entries._now = lambda: NOON.isoformat(timespec="seconds")
     entries.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
-    run.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
+    provenance.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
 
 
 def plans() -> dict[str, sf.Plan]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra
@@ -38,6 +38,12 @@ class Frame:
     def __post_init__(self) -> None:
         if len({len(c) for c in self.columns.values()}) > 1:
             raise InvalidInput("the columns of a frame must have equal lengths")
+
+    @classmethod
+    def of(cls, kind: type, values: Iterable[Any]) -> Frame:
+        """One row for each value of a dataclass, one column for each of its fields."""
+        listed = tuple(values)
+        return cls({f.name: [getattr(v, f.name) for v in listed] for f in fields(kind)})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.designs.spending import price_of
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms import plan as make
@@ -18,7 +19,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Release
 from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.core import Session
-from sfumato.sessions.parameters import price_of
 from sfumato.workloads import identity
 
 __all__ = ["HistogramSession", "histogram_plan"]

@@ -19,7 +19,7 @@ from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.keys import KeyMeasurement, KeyPlan
 from sfumato.privacy.conversing import Step
 from sfumato.privacy.keyed import KeyQuestion
-from sfumato.releases.core import Provenance
+from sfumato.releases.provenance import Provenance
 from sfumato.releases.sketched import SketchRelease
 from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan

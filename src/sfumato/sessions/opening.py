@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, overload
 
 from sfumato.curator import Curator, HistogramMinutes, Minutes, histogram_minutes, is_histogram, minutes
+from sfumato.designs.spending import price_of
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
-from sfumato.mechanisms.run import release
+from sfumato.mechanisms.run import carry_out
 from sfumato.operators import Block
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
@@ -26,7 +27,6 @@ from sfumato.sessions.keyed import KeySession, describe_key_steps, describe_show
 from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_histogram, resume_sparse
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.online import OnlineSession, describe_steps
-from sfumato.sessions.parameters import price_of
 from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, check_shape, make_plan
 from sfumato.sketches import Keys
 
@@ -296,7 +296,7 @@ def _open_histogram(asked: Request) -> Session:
         if getattr(asked, name) is not None:
             raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram answers any number of any questions")
     plan = histogram_plan(asked.domain, asked.budget, asked.unit, asked.ledger, asked.records)
-    made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store, table=asked.table)
+    made = carry_out(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store, table=asked.table)
     return _histogram(made, BETA if asked.beta is None else asked.beta)
 
 
