@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.operators import Block, Dense, Identity
 from sfumato.privacy.accountant import BoundedRangeEvent, ZcdpEvent
 from sfumato.privacy.conversing import Terms
@@ -23,6 +22,7 @@ from sfumato.privacy.exponential import exponential
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator
 
 HASH = "0" * 64
 UNIT = PrivacyUnit(Neighbours.REPLACE_ONE)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.curator import KeyCounts
 from sfumato.mechanisms.keyed import plan_keys
 from sfumato.mechanisms.run import sketch
 from sfumato.privacy.budget import Budget
 from sfumato.sketches import Keys
 from sfumato.sketches.predict import paper_parameters
+from sfumato.wall.keys import KeyCounts
 
 RECORDS, SIZES = 100_000, (16, 64, 256, 1024)
 KEYS = Keys()

@@ -1,6 +1,5 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
-from sfumato.curator import Histogram, KeyCounts
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import (
     BudgetError,
@@ -64,6 +63,8 @@ from sfumato.sessions import (
 )
 from sfumato.sketches import Keys
 from sfumato.specs import Spec, read_spec
+from sfumato.wall import Histogram
+from sfumato.wall.keys import KeyCounts
 from sfumato.workloads import (
     Workload,
     conjunctions,

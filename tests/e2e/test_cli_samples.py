@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator.samples import place_sample
-from sfumato.curator.sources import open_source
 from sfumato.domain.mock import mock_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall.rows.samples import place_sample
+from sfumato.wall.rows.sources import open_source
 from support.typed import SPEC, Run, refused
 
 DOMAIN = sf.Domain(

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import KeyCurator
 from sfumato.privacy.accountant import GaussianEvent, PureEvent
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.keyed import KeyQuestion
@@ -26,6 +25,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions import opening
 from sfumato.sessions.keyplans import plan_sparse
 from sfumato.sketches import Listed
+from sfumato.wall.keys import KeyCurator
 from support.wall import Untouchable
 
 KEYS = sf.Keys()

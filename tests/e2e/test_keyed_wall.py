@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import KeyCurator, keyed
 from sfumato.privacy.accountant import ApproxEvent, PureEvent
 from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, Signs
+from sfumato.wall.keys import KeyCurator
+from sfumato.wall.keys import curator as keyed
 from support.wall import Touched, Untouchable
 
 KEYS = sf.Keys()

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator, KeyCurator
 from sfumato.operators import Block, Dense
 from sfumato.privacy.accountant import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.ledger import Ledger
@@ -24,6 +23,8 @@ from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.maps import Listed
+from sfumato.wall import Curator
+from sfumato.wall.keys import KeyCurator
 from support.conversations import COST, HASH, TERMS
 from support.typed import SPEC, Run
 from support.wall import DOMAIN, Untouchable

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator, counting
 from sfumato.operators import Block, Identity
 from sfumato.privacy import accountant
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator
+from sfumato.wall.rows import counting
 from support.wall import DOMAIN, TABLE, Touched, Untouchable
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)

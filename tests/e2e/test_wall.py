@@ -20,12 +20,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.curator import Curator, counting, curator
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator, curator
+from sfumato.wall.rows import counting
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, OTHER, TABLE, WORK, Touched, Untouchable, plan, with_unit
 

@@ -16,8 +16,9 @@ from scipy.optimize import minimize
 from sfumato.designs.marginals import tables as module
 from sfumato.designs.marginals.allocation import Effect, least_largest, max_objective, sum_objective
 from sfumato.designs.marginals.incidence import Sets, patterns
-from sfumato.designs.marginals.tables import Allocation, allocate, variances
+from sfumato.designs.marginals.tables import Allocation, allocate
 from sfumato.errors import NotAnswerable, PlanError
+from support.allocation import variances
 
 Vector = NDArray[np.float64]
 Tables = list[tuple[Sets, Vector]]

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import COURSES
 from sfumato.mechanisms.courses import run_course
@@ -24,6 +23,7 @@ from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings
+from sfumato.wall import Curator
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
 WORK = sf.marginals(DOMAIN, order=2) + sf.prefix(DOMAIN, "b")

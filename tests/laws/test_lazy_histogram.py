@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import KeyCurator
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall.keys import KeyCurator
 
 UNIVERSE = (3, 2**40, 2**59 + 1)
 # a small law that is lopsided, so that neither signs nor orders can be mistaken

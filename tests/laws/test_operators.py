@@ -153,11 +153,6 @@ def test_sums(operator: LinearOperator, data: st.DataObject) -> None:
         columns = (abs(wanted) ** power).sum(axis=0)
         agrees(sums, columns, operator.integral)
         assert math.isclose(operator.column_norm(power), float(max(columns)) ** (1 / power), rel_tol=1e-12)
-        distances = [
-            [(abs(wanted[:, i] - wanted[:, j]) ** power).sum() for i in range(operator.shape[1])]
-            for j in range(operator.shape[1])
-        ]
-        agrees(operator.column_distances(power), np.array(distances, dtype=object), operator.integral)
     for power in (1, 2, 3, 4):
         agrees(operator.row_sums(power), (wanted**power).sum(axis=1), integral=False)
     n = operator.shape[1]
@@ -268,12 +263,6 @@ def check_huge(operator: LinearOperator) -> None:
         agrees(gram.dense(), exact, integral=True)
     if not children(operator):
         assert gram.integral or max(np.diagonal(exact)) >= 2**63
-    if dense.dtype == np.int64:
-        differences = abs(wanted[:, :1] - wanted)
-        for power in (1, 2):
-            got = operator.column_distances(power)[0]
-            if got.dtype.kind != "f":
-                agrees(got, (differences**power).sum(axis=0), integral=True)
 
 
 def structure(operator: LinearOperator) -> Any:

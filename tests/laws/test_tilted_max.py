@@ -147,7 +147,7 @@ def test_releases_measure_what_was_planned(name: str) -> None:
 def test_plans_for_the_largest_error_are_near_their_bound_and_no_worse_than_others(name: str) -> None:
     plain, tilted = _plans(CASES[name], "max", Neighbours.ADD_REMOVE)
     for_mean = _plans(CASES[name], "cells", Neighbours.ADD_REMOVE)[-1]
-    weighted = max(float(q.weight) * float(v.max()) for q, v in for_mean.block_variances())
+    weighted = max(float(np.max(e.item.weight * e.powers)) for e in for_mean.entries) * for_mean.noise.variance
     assert tilted.lower_bound is not None
     assert tilted.lower_bound <= tilted.objective_value <= tilted.lower_bound * 1.06
     assert tilted.objective_value <= plain.objective_value * 1.001

@@ -28,7 +28,6 @@ import numpy as np
 from ledger_harness import child, statuses
 
 import sfumato as sf
-from sfumato.curator import Conversation, Curator, minutes
 from sfumato.operators import Block, Dense
 from sfumato.privacy import files
 from sfumato.privacy.accountant import ZcdpEvent
@@ -36,6 +35,8 @@ from sfumato.privacy.conversing import Step, Terms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator
+from sfumato.wall.talk import Conversation, minutes
 
 Figures = dict[str, Any]
 CELLS = 16

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.operators import Block, Identity, Scaled
 from sfumato.privacy.accountant import GaussianEvent, PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator
 
 ALPHA = 5e-11
 CELLS = 1_000_000

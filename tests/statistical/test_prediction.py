@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sfumato.curator import Histogram
 from sfumato.domain import Domain, Integers
 from sfumato.mechanisms import carry_out, plan, simulate
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
+from sfumato.wall import Histogram
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 
 REPEATS = 5_000

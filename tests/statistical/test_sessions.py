@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
+from sfumato.wall import Curator
 
 SESSIONS, BETA, ALARM = 200, 0.2, 1e-10
 CELLS, ASKED = 32, 20

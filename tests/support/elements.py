@@ -30,7 +30,7 @@ class Text(str):
 
 
 OBJECTS: list[Any] = [
-    *(None, math.nan, pd.NA, pd.NaT, np.float64("nan"), Decimal("NaN"), np.datetime64("NaT")),
+    *(None, math.nan, pd.NA, pd.NaT, np.float64("nan"), Decimal("NaN"), np.datetime64("NaT", "s")),
     *(
         True,
         False,

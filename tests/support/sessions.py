@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.curator import Conversation, Curator
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
+from sfumato.wall import Curator
+from sfumato.wall.talk import Conversation
 
 DOMAIN = sf.Domain({"x": sf.Integers(0, 15), "y": sf.Categories(["a", "b", "c"])})
 RECORDS = 100_000

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.privacy.ledger import entries
 from sfumato.releases import provenance
+from sfumato.wall import Curator
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -33,7 +33,6 @@ def test_a_family_is_its_blocks(family: Family, random: object) -> None:
     blocks = list(family.blocks())
     assert [b.attributes for b in blocks] == [family.set_names(i) for i in range(len(family))]
     assert family.rows_each.tolist() == [b.rows for b in blocks]
-    assert family.cells_each.tolist() == [b.cells for b in blocks]
     assert family.rows == sum(b.rows for b in blocks)
     largest = max(int(np.abs(b.operator.dense()).max()) for b in blocks)
     assert largest <= family.max_abs <= largest * (1 + 1e-9)

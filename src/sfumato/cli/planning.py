@@ -57,7 +57,7 @@ def init(
     Example:
       sfumato init people.csv -o people.toml
     """
-    from sfumato.curator.headers import column_names
+    from sfumato.wall.rows.headers import column_names
     from sfumato.workloads.schema import spec_template
 
     place = table if "://" in table else os.path.relpath(table, out.parent)

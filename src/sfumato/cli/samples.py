@@ -13,9 +13,9 @@ from sfumato.ground.frames import safe_text
 from sfumato.terminal import csv_text, print_json, write_new
 
 if TYPE_CHECKING:
-    from sfumato.curator.samples import Odd, Placed
     from sfumato.domain import Attribute
     from sfumato.specs import Spec
+    from sfumato.wall.rows.samples import Odd, Placed
 
 __all__ = ["commands"]
 
@@ -77,9 +77,9 @@ def check(
     """
     from dataclasses import asdict
 
-    from sfumato.curator.samples import place_sample, refuse_source
     from sfumato.privacy.unit import Neighbours, PrivacyUnit
     from sfumato.specs import read_spec
+    from sfumato.wall.rows.samples import place_sample, refuse_source
 
     read = read_spec(spec)
     refuse_source(sample, read.source)

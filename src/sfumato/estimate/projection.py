@@ -15,6 +15,7 @@ from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
 from sfumato.operators.base import FloatArray, real_array
@@ -60,7 +61,7 @@ class Projection:
     realisable: bool
     rounded: float | None = None
     norm: str = "answers"
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[Rung, ...] = later(())
 
     @property
     def cells(self) -> FloatArray | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.sketches.field import Words
 
-__all__ = ["SparseHypothesis", "sparse_updates"]
+__all__ = ["SparseHypothesis"]
 
 _MOST = 2**40
 
@@ -74,19 +74,3 @@ def _log_sum(logs: NDArray[np.float64]) -> float:
     if not logs.size:
         return -math.inf
     return float(np.logaddexp.reduce(logs))
-
-
-def sparse_updates(size: int, alpha: float) -> int:
-    """The updates after which no query of `size` keys errs by a share above `alpha`: L = 8/3 ln(2 s L) / alpha^2.
-
-    The fixed point, rounded up: the divergence from the start is at most ln(2 s L), and an update, made where the
-    error is at least alpha / 2, takes 3/8 alpha^2 or more of it off [HR10].
-    """
-    if type(size) is not int or not 1 <= size <= 2**30 or not 0 < alpha <= 1:
-        raise PlanError(f"a query has 1 to 2^30 keys and alpha lies above 0, at most 1; not {size!r} and {alpha!r}")
-    found = 1
-    while True:  # from below, so that the least fixed point is met
-        needed = math.ceil(8 / 3 * math.log(2 * size * found) / alpha**2)
-        if needed <= found:
-            return found
-        found = needed

@@ -16,7 +16,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
+from sfumato.ground.later import told
 from sfumato.ground.scratch import place
 from sfumato.ground.spool import forget
 
@@ -131,7 +132,7 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     if isinstance(value, Enum):
         return {"~class": name, "value": value.value}
     if is_dataclass(value):
-        body = {f.name: _encode(getattr(value, f.name), arrays, depth + 1) for f in fields(value) if f.init}
+        body = {key: _encode(held, arrays, depth + 1) for key, held in told(value)}
         return {"~class": name, **body}
     raise InvalidInput(f"a {name} cannot be stored")
 

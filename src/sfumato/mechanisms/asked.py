@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.curator import Curator
 from sfumato.estimate.projection import joint_attributes
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.shares import free, noise_at
@@ -14,6 +13,7 @@ from sfumato.operators import Block, Dense
 from sfumato.privacy.accountant import Event, PureEvent
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.wall import Curator
 from sfumato.workloads import Workload
 
 __all__ = ["TOTAL", "Asked"]

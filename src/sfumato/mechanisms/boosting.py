@@ -18,7 +18,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.curator import Curator
 from sfumato.designs.design import Problem
 from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
@@ -36,6 +35,7 @@ from sfumato.privacy.budget import Currency
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.selection import below, score_sensitivity
 from sfumato.releases.modelled import Findings
+from sfumato.wall import Curator
 from sfumato.workloads import QueryBlock, Workload
 
 __all__ = ["BoostingCourse", "planned", "run"]

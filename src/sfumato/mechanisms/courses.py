@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple, get_args
 
-from sfumato.curator import Curator
 from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError
 from sfumato.mechanisms import boosting, mwem
 from sfumato.plans.courses import CoursePlan
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings, ModelRelease
+from sfumato.wall import Curator
 
 __all__ = ["COURSES", "CourseName", "Recipe", "check_course", "plan_course", "run_course"]
 

@@ -15,7 +15,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.curator import Curator
 from sfumato.designs.design import Problem
 from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
@@ -33,6 +32,7 @@ from sfumato.plans.courses import CourseBound, CoursePlan, Knock
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings
+from sfumato.wall import Curator
 from sfumato.workloads import Workload
 
 __all__ = ["MwemCourse", "planned", "rounds_for", "run"]

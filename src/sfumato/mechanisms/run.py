@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from sfumato.curator import Curator, KeyCurator
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.ground.checks import check_text
@@ -28,6 +27,8 @@ from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.files import Draft, File, check_file
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
+from sfumato.wall import Curator
+from sfumato.wall.keys import KeyCurator
 
 __all__ = ["carry_out", "one_shot", "opened", "projected_release", "sketch"]
 

@@ -194,21 +194,6 @@ class LinearOperator(ABC):
             out[a:b] = np.einsum("ij,ij->i", block @ matrix, block)
         return out
 
-    def column_distances(self, power: int) -> Numbers:
-        """(columns, columns) sums of |difference|^power of every pair of columns; dense, small domains only.
-
-        Exact for integral operators: int64, or Python integers where int64 might not do.
-        """
-        check_dense(self.shape[1], self.shape[1])
-        dense = self.dense()
-        if dense.dtype.kind == "i" and (2 * int(self.max_abs)) ** power * self.shape[0] >= INT64:
-            dense = dense.astype(object)
-        if power == 2:
-            gram = dense.T @ dense if dense.dtype.kind == "O" else self.gram().dense()
-            norms = np.diagonal(gram)
-            return norms[:, None] + norms[None, :] - 2 * gram
-        return np.stack([np.abs(dense - dense[:, [j]]).sum(axis=0) for j in range(self.shape[1])])
-
     def column_norm(self, power: int) -> float:
         """Largest L1 (power 1) or L2 (power 2) norm of a column."""
         largest = max(self.column_sums(power), default=0)

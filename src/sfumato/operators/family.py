@@ -82,15 +82,7 @@ class Family:
     @functools.cached_property
     def rows_each(self) -> IntArray:
         """(count,) rows of every block. Raises WorkloadError where they do not fit 63 bits."""
-        return self._products(0)
-
-    @functools.cached_property
-    def cells_each(self) -> IntArray:
-        """(count,) cells of every block's table. Raises WorkloadError where they do not fit 63 bits."""
-        return self._products(1)
-
-    def _products(self, axis: int) -> IntArray:
-        lengths = [f.shape[axis] for f in self.factors]
+        lengths = [f.shape[0] for f in self.factors]
         if float(max(lengths, default=1)) ** self.order >= INT64:
             raise WorkloadError("a table of a family has more cells than 63 bits can number")
         return np.array(lengths, dtype=np.int64)[self.sets].prod(axis=1, dtype=np.int64)

@@ -94,10 +94,6 @@ class Grouping(LinearOperator):
     def column_sums(self, power: int) -> Numbers:
         return (self.codes >= 0).astype(np.int64).astype(object)
 
-    def column_distances(self, power: int) -> Numbers:
-        some = (self.codes >= 0).astype(np.int64)
-        return some[:, None] + some - 2 * self._alike()
-
     def row_sums(self, power: int) -> FloatArray:
         return np.bincount(self.codes[self.codes >= 0], minlength=self.groups).astype(np.float64)
 

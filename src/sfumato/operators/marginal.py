@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,12 +75,6 @@ class Block:
                     f"an operator over {', '.join(group) or 'the total'} needs {cells:,} columns, "
                     f"not {factor.shape[1]:,}"
                 )
-
-    def in_order(self, order: Sequence[str]) -> Block:
-        """The same block with its groups sorted by the first attribute of each."""
-        place = {name: i for i, name in enumerate(order)}
-        pairs = sorted(zip(self.groups, self.factors, strict=True), key=lambda p: place[p[0][0]] if p[0] else -1)
-        return Block(tuple(g for g, _ in pairs), tuple(f for _, f in pairs))
 
     def by_attribute(self) -> dict[str, LinearOperator] | None:
         """One factor per attribute, or None where a factor joins several attributes."""

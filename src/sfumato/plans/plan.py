@@ -18,6 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.codec import read_document, storable
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.covariances import Question, covariance, table_covariances
@@ -61,7 +62,7 @@ class Plan(WorkloadPlan):
     considered: tuple[Candidate, ...] = field(default=())
     body: str | None = None
     forecast: Forecast | None = None
-    alone: tuple[Alone, ...] = ()
+    alone: tuple[Alone, ...] = later(())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
@@ -84,19 +85,6 @@ class Plan(WorkloadPlan):
 
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
         return Workload(self.workload.domain, (item,)).blocks
-
-    def block_variances(self) -> list[tuple[QueryBlock, FloatArray]]:
-        """Per block the predicted variances, one axis per factor of the block (length 1 where nothing changes)."""
-        out: list[tuple[QueryBlock, FloatArray]] = []
-        for e in self.entries:
-            variances = e.powers * self.noise.variance
-            if isinstance(e.item, QueryBlock):
-                out.append((e.item, variances))
-                continue
-            shape = (1,) * e.item.family.order
-            pairs = zip(self._blocks(e.item), variances, strict=True)
-            out += [(q, np.full(shape, v)) for q, v in pairs]
-        return out
 
     @functools.cached_property
     def rmse(self) -> float | None:

@@ -16,6 +16,7 @@ from sfumato.estimate.possible import Possible
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -66,7 +67,7 @@ class ModelRelease(WorkloadRelease):
     model: Possible
     provenance: Provenance
     part: str | None = None
-    gap: float | None = None
+    gap: float | None = later(None)
 
     @property
     def total(self) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 
 __all__ = ["Provenance", "provenance", "receipt_of", "versions"]
@@ -28,7 +29,7 @@ class Provenance:
     created: str
     versions: Versions
     snapshot: str | None = None
-    table: str | None = None
+    table: str | None = later(None)
 
     @property
     def where(self) -> str:

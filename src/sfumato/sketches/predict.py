@@ -16,7 +16,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 
-__all__ = ["PaperParameters", "dimension", "guaranteed_error", "independence", "paper_parameters", "residual_rate"]
+__all__ = ["PaperParameters", "dimension", "independence", "paper_parameters", "residual_rate"]
 
 
 class PaperParameters(NamedTuple):
@@ -54,15 +54,10 @@ def dimension(
 ) -> int:
     """Signs with which the projection adds 1 / `balance` of the noise's variance, and never too few for its tails.
 
-    `noise_variance` is per key of a query; with balance 4 `guaranteed_error` holds.
+    `noise_variance` is per key of a query; with balance 4 and full independence no query errs by more than
+    2 sqrt(2 size noise_variance ln(4 queries / beta)) but with probability beta.
     """
     return max(math.ceil(balance * squared_norm / noise_variance), math.ceil(32 * math.log(4 * queries / beta)))
-
-
-def guaranteed_error(size: int, noise_variance: float, queries: int, beta: float = 0.05) -> float:
-    """What no error of `queries` queries of `size` keys exceeds with probability 1 - beta, at balance 4 and Gaussian
-    noise, for hashes of full independence (of `independence`, up to constants)."""
-    return 2 * math.sqrt(size * noise_variance * 2 * math.log(4 * queries / beta))
 
 
 def residual_rate(scale: float, threshold: int) -> float:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -270,11 +269,6 @@ class Workload:
     def weights(self) -> Mapping[str, Fraction]:
         """The weight of each part; parts of several weights show the largest."""
         return {n: max(i.weight for i in w.items) for n, w in self.parts.items()}
-
-    def gram_dense(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        """The weighted Gram matrix over the whole domain as a dense (m, m) array."""
-        terms = [on_domain(self.domain, q.block).gram().dense() * float(q.weight) for q in self.blocks]
-        return np.asarray(reduce(np.add, terms), dtype=np.float64)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{n}: {show_count(w.shape[0])}" for n, w in self.parts.items())

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator, KeyCurator, is_histogram, minutes
 from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions import session_status
+from sfumato.wall import Curator
+from sfumato.wall.keys import KeyCurator, is_histogram
+from sfumato.wall.talk import minutes
 from support.wall import DOMAIN, Untouchable
 
 OLD = Path(__file__).parents[2] / "fixtures" / "0.1"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator
-from sfumato.curator.counting import TensorCounts
 from sfumato.errors import InvalidInput, NotWritten
 from sfumato.ground import spool
 from sfumato.ground.codec import fingerprint, read_document, write_document
+from sfumato.wall import Curator
+from sfumato.wall.rows.counting import TensorCounts
 
 DOMAIN = sf.Domain({"a": 3, "b": 4, "c": 2, "d": 3})
 WORK = sf.marginals(DOMAIN, upto=3)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator import Curator
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import COURSES
 from sfumato.privacy.ledger import Ledger
 from sfumato.report import write_report
+from sfumato.wall import Curator
 from support.wall import Untouchable
 
 DOMAIN = sf.Domain({"a": sf.Categories(["=x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans(), "d": sf.Booleans()})

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.curator import Histogram
 from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms.choose import plan as make_plan
@@ -30,6 +29,7 @@ from sfumato.report.answers import distributions, singles, small_tables
 from sfumato.report.charts import family_chart
 from sfumato.report.facts import families, plan_facts
 from sfumato.report.words import rounded, share, show
+from sfumato.wall import Histogram
 from sfumato.workloads import Workload, identity, marginals, predicates, prefix, queries, stack, sums
 
 HOSTILE = (

@@ -78,7 +78,7 @@ def test_answers_are_those_of_the_rows(given_blocks: list[Block], data: st.DataO
     assert work.answer(counts.reshape(DOMAIN.shape)).tolist() == wanted
     assert work.operator.dense().tolist() == rows.tolist()
     assert len(work.labels()) == len(work) == len(rows)
-    assert np.array_equal(work.gram_dense(), (rows.T @ rows).astype(np.float64))
+    assert np.array_equal(work.operator.gram().dense(), rows.T @ rows)
     assert [len(w) for w in work.parts.values()] == [len(rows_of(b)) for b in given_blocks]
     back = decode(*encode(work))
     assert fingerprint(back) == fingerprint(work)
@@ -249,7 +249,7 @@ def test_sizes_beyond_any_memory() -> None:
     assert pairs.shape[0] == 190 * 10**12
     assert str(190 * 10**12)[:3] in repr(pairs).replace(",", "")
     with pytest.raises(WorkloadError, match="dense"):
-        pairs.gram_dense()
+        pairs.operator.gram().dense()
 
 
 @pytest.mark.parametrize(

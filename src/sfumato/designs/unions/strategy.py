@@ -19,6 +19,7 @@ from sfumato.designs.unions.axes import Axis
 from sfumato.designs.unions.groups import SPAN, Group
 from sfumato.errors import NotAnswerable
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.operators import Block, Identity, Total
 from sfumato.operators.base import FloatArray, Numbers
 
@@ -39,7 +40,7 @@ class Orbits(Strategy):
 
     groups: tuple[Group, ...]
     public_total: bool = False
-    gap: float = 0.0
+    gap: float = later(0.0)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,18 +8,12 @@ projected on in polynomial time.
 
 from sfumato.estimate.elliptope.certificate import NearestCorrelation
 from sfumato.estimate.elliptope.nearest import elliptope
-from sfumato.estimate.elliptope.parities import parity_adjoint, parity_answers, parity_matrix, parity_rows
-from sfumato.estimate.elliptope.signs import sign_records
-from sfumato.estimate.elliptope.widths import elliptope_bound, elliptope_width
+from sfumato.estimate.elliptope.parities import parity_adjoint, parity_answers, parity_matrix
 
 __all__ = [
     "NearestCorrelation",
     "elliptope",
-    "elliptope_bound",
-    "elliptope_width",
     "parity_adjoint",
     "parity_answers",
     "parity_matrix",
-    "parity_rows",
-    "sign_records",
 ]

@@ -12,7 +12,7 @@ from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators.base import FloatArray, LinearOperator, real_array
 from sfumato.workloads import QueryFamily, Workload
 
-__all__ = ["parity_adjoint", "parity_answers", "parity_matrix", "parity_rows"]
+__all__ = ["parity_adjoint", "parity_answers", "parity_matrix"]
 
 # rows (1, y): a query of an attribute's cells (f_0, f_1) is (f_0 + f_1)/2 times the total plus (f_1 - f_0)/2 times y
 _TO_PARITIES = np.array([[0.5, -0.5], [0.5, 0.5]])
@@ -92,17 +92,6 @@ def parity_adjoint(work: Workload) -> tuple[FloatArray, Callable[[FloatArray], F
         return found + found.T
 
     return constant, adjoint
-
-
-def parity_rows(d: int) -> NDArray[np.intp]:
-    """(d + 1, d + 1) which query of `parities(d)` is each entry: its total, d single and d (d - 1) / 2 double ones.
-
-    `parities` counts -1 for an attribute that is true, the opposite of y; so entries of row and column 0 change sign.
-    """
-    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= 30:
-        raise InvalidInput(f"d is the number of binary attributes, a whole number from 1 to 30, not {d!r}")
-    bits = np.concatenate([[0], 2 ** np.arange(d - 1, -1, -1)]).astype(np.intp)
-    return np.bitwise_xor.outer(bits, bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,339 @@
+"""How each kind of table is opened in DuckDB.
+
+Nothing is guessed from the data: text files and frames without types of their own are read with every field as text,
+and a record that is not well formed is mended by itself (csvfile.py, jsonfile.py, elements.py). DuckDB runs walled in:
+no extensions, no network, no file but the one that was named and its mended copy. Its own error texts quote the table,
+so none of them is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidInput, SourceError
+from sfumato.ground.scratch import Place
+from sfumato.wall.rows import csvfile, jsonfile
+from sfumato.wall.rows.elements import plain_column
+from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["MAX_ROWS", "Opened", "Session", "attempt", "open_arrays", "open_table"]
+
+T = TypeVar("T")
+
+_ALLOWED = (
+    "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; a DuckDB relation; "
+    "a pandas, polars or arrow table; or sf.Histogram(counts)"
+)
+# What a file may hold, also once uncompressed: more is taken for a bomb.
+MAX_ROWS = 2**36
+MAX_BYTES = 2**40
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "preserve_insertion_order": "false",
+    # A column of objects is text, whatever its first thousand rows happen to hold.
+    "pandas_analyze_sample": "0",
+}
+# In a path these stand for other paths, which the engine would look for instead; in brackets each is itself.
+_GLOB = re.compile(r"([*?\[])")
+# What the optimizer may do; the rest is switched off. Much of it rests on statistics of the whole table, and those of a
+# Parquet file leave NaN out: what became of a NaN would hang on the other records.
+_OPTIMIZERS = ("expression_rewriter", "common_subexpressions", "unused_columns", "column_lifetime")
+# A mended record is at most eight times as long: every field quoted, every quote doubled. Read from its beginning on: a
+# reader that starts in many places takes a line end within quotes for one of a record, wherever it happens to start.
+_CSV = (
+    f"auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false, "
+    f"parallel = false, max_line_size = {8 * csvfile.MAX_RECORD}, buffer_size = {16 * csvfile.MAX_RECORD}"
+)
+
+
+class Session:
+    """A private DuckDB in memory that may read the given files and write only to a folder of its own."""
+
+    connection: DuckDBPyConnection
+    copy: str
+    """Where a copy of a text file may be written; gone when the session is closed."""
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        import duckdb  # noqa: PLC0415
+
+        # it may hold records; what a killed process left of them goes now
+        place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        self.copy = f"{place.path}/copy"
+        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{place.path}/spill"})
+        self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
+        self.connection.execute("SET enable_progress_bar = false")
+        known = self.rows("SELECT name FROM duckdb_optimizers()")
+        off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
+        self.connection.execute(f"SET disabled_optimizers = {literal(off)}")
+        paths = dict.fromkeys(p for f in (*files, self.copy) for p in (f, _plainly(f)))
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
+        self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET lock_configuration = true")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return self.connection.execute(sql).fetchall()
+
+    def columns(self, sql: str) -> dict[str, Column]:
+        """The columns of what `sql` reads, by name."""
+        described = self.rows(f"DESCRIBE SELECT * FROM {sql}")
+        return {str(name): Column(identifier(str(name)), str(kind)) for name, kind, *_ in described}
+
+
+def _plainly(path: str) -> str:
+    """A path as a pattern that means it alone."""
+    return _GLOB.sub(r"[\1]", path)
+
+
+def _clean_up(connection: DuckDBPyConnection, place: Place, process: int) -> None:
+    if os.getpid() != process:
+        return  # a forked child has neither the engine's threads nor the right to the parent's folder
+    connection.close()
+    place.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A table that DuckDB can read: what to call it, the SQL it is read from, its columns by name."""
+
+    session: Session = field(repr=False)
+    label: str
+    sql: str
+    columns: Mapping[str, Column]
+
+
+def attempt(message: str, action: Callable[[], T]) -> T:
+    """Run an action; what it raises is replaced by SourceError(message) and not even kept as its context."""
+    try:
+        return action()
+    except SourceError:
+        raise
+    except Exception:  # DuckDB, arrow and frames each raise their own kinds, and quote what they read
+        pass
+    raise SourceError(message)
+
+
+def open_table(source: object, needed: Sequence[str]) -> Opened:
+    """Open a table and find the columns that are needed.
+
+    Raises InvalidInput for what is no source, SourceError for a table that cannot be opened or lacks a column.
+    """
+    if isinstance(source, str) and source.startswith("duckdb:"):
+        path, table = _parse_url(source)
+        opened = _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",))
+    elif isinstance(source, (str, Path)) and Path(source).suffix.lower() in _OPENERS:
+        opener = _OPENERS[Path(source).suffix.lower()]
+        opened = _open_file(str(source), lambda s, p: opener(s, p, needed))
+    elif _is_pandas(source):
+        opened = _keep(Session(), lambda s: _open_pandas(s, source, needed))
+    elif hasattr(source, "__arrow_c_stream__"):
+        opened = _keep(Session(), lambda s: _open_stream(s, source))
+    else:
+        shown = repr(str(source)) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
+        raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
+    for name in needed:
+        if name not in opened.columns:
+            opened.session.close()
+            raise _lacks(opened.label, name)
+    return opened
+
+
+def _lacks(label: str, name: str) -> SourceError:
+    # The columns that are there are not listed: where a file has no header, its first record stands there.
+    return SourceError(f"{label} has no column called {name!r} (names are matched exactly, capitals included)")
+
+
+def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequence[str] = ()) -> Opened:
+    status = attempt(f"{path!r} cannot be found or read", lambda: os.stat(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError(f"{path!r} is not a regular file; folders, pipes and devices are not read")
+    # of newline-delimited JSON no lines are no records; any other table has at least a beginning
+    if status.st_size == 0 and not path.lower().endswith((".ndjson", ".jsonl")):
+        raise SourceError(f"{path!r} is empty; a table without rows still has a header")
+    _check_extent(path, status.st_size, 0)
+    whole = os.path.abspath(path)
+    return _keep(Session([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
+
+
+def _keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
+    """Open something in a session, which is closed where that fails."""
+    try:
+        return opener(session)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _check_extent(path: str, size: int, rows: int) -> None:
+    if size > MAX_BYTES or rows > MAX_ROWS:
+        raise SourceError(f"{os.path.basename(path)} holds more than {MAX_BYTES:,} bytes or {MAX_ROWS:,} rows")
+
+
+def _open_csv(session: Session, path: str, needed: Sequence[str]) -> Opened:
+    label = os.path.basename(path)
+    found = attempt(f"{label} cannot be read", lambda: csvfile.layout(path, needed))
+    for name in needed:
+        if found.names.count(name) > 1:
+            raise SourceError(f"{label} has more than one column called {name!r}")
+        if name not in found.names:
+            raise _lacks(label, name)
+    plain = attempt(f"{label} cannot be read", lambda: csvfile.readable(path, session.copy, found))
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
+    dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
+    sql = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{{columns}}}, {_CSV})"
+    return Opened(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in needed})
+
+
+def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
+    """Records on lines of their own, or, in a file called .json, an array of objects or objects one after another."""
+    label = os.path.basename(path)
+    by_line = not path.lower().endswith(".json")
+    plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
+    dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
+    lines = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
+    sql = f"(SELECT TRY_CAST(line AS JSON) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
+    unreadable = literal(UNREADABLE)
+    columns: dict[str, Column] = {}
+    for name in needed:
+        pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+        kind, text = f"json_type(record, {pointer})", f"(record ->> {pointer})"
+        # equal numbers have one text, NaN none; digits beyond a double's stay as they are
+        number = f"TRY_CAST({text} AS DOUBLE)"
+        whole = f"CASE WHEN {number} = trunc({number}) AND abs({number}) < {2**53} THEN CAST({number} AS BIGINT) END"
+        double = f"CASE WHEN NOT isnan({number}) THEN coalesce(CAST({whole} AS VARCHAR), {text}) END"
+        # a field that is not there is missing; a record that is no object has no field that could be read
+        field = f"WHEN 'DOUBLE' THEN {double} WHEN 'ARRAY' THEN {unreadable} WHEN 'OBJECT' THEN {unreadable}"
+        field = f"CASE {kind} {field} ELSE {text} END"
+        columns[name] = Column(f"(CASE json_type(record) WHEN 'OBJECT' THEN {field} ELSE {unreadable} END)", "VARCHAR")
+    return Opened(session, label, sql, columns)
+
+
+def _open_parquet(session: Session, path: str, needed: Sequence[str]) -> Opened:
+    label = os.path.basename(path)
+    message = f"{label} is not a Parquet file, or is damaged"
+    of_file, of_columns = (
+        f"{function}({literal(_plainly(path))})" for function in ("parquet_file_metadata", "parquet_metadata")
+    )
+    rows = attempt(message, lambda: session.rows(f"SELECT num_rows FROM {of_file}"))
+    size = attempt(message, lambda: session.rows(f"SELECT sum(total_uncompressed_size) FROM {of_columns}"))
+    _check_extent(path, int(size[0][0] or 0), int(rows[0][0]))
+    sql = f"read_parquet({literal(_plainly(path))}, hive_partitioning = false)"
+    return Opened(session, label, sql, attempt(message, lambda: session.columns(sql)))
+
+
+def _parse_url(url: str) -> tuple[str, str]:
+    """The path and the table of duckdb:///file.db?table=people; four slashes begin an absolute path."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    path = unquote(parts.path.removeprefix("/"))
+    if parts.netloc or parts.fragment or not path or set(query) != {"table"} or len(query["table"]) != 1:
+        raise InvalidInput(
+            f"{url!r} is not of the form duckdb:///file.db?table=people; with four slashes the path is absolute"
+        )
+    return path, query["table"][0]
+
+
+def _open_database(session: Session, path: str, table: str) -> Opened:
+    label = f"{os.path.basename(path)}, table {table!r},"
+    message = f"{os.path.basename(path)} cannot be opened: it is no DuckDB database, or another program holds it open"
+    attempt(message, lambda: session.rows(f"ATTACH {literal(path)} AS source (READ_ONLY)"))
+    sql = "source." + ".".join(map(identifier, table.split(".") if "." in table else ("main", table)))
+    message = f"{os.path.basename(path)} has no table {table!r} that can be read by itself"
+    return Opened(session, label, sql, _own_texts(attempt(message, lambda: session.columns(sql))))
+
+
+def _is_pandas(source: object) -> bool:
+    return any(c.__name__ == "DataFrame" and c.__module__.split(".")[0] == "pandas" for c in type(source).__mro__)
+
+
+def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened:
+    """Its columns hold what they hold, whatever pandas says of them: see `elements`."""
+    label = "the pandas table"
+    names = [name if isinstance(name, str) else "" for name in source.columns]
+    columns = {name: Column("NULL", "") for name in names if name}
+    held: dict[str, tuple[NDArray[Any], NDArray[np.bool_] | None]] = {}
+    for name in needed:
+        if names.count(name) > 1:
+            raise SourceError(f"{label} has more than one column called {name!r}")
+        if name not in names:
+            raise _lacks(label, name)
+        message = f"{label} cannot be read for its column {name!r}"
+        held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)]))
+    return Opened(session, label, "source", columns | _register(session, held))
+
+
+def open_arrays(label: str, columns: Mapping[str, NDArray[Any]]) -> Opened:
+    """A table of arrays of numbers, or of objects that are texts or None."""
+    held = {name: (values, None) for name, values in columns.items()}
+    return _keep(Session(), lambda s: Opened(s, label, "source", _register(s, held)))
+
+
+def _register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]) -> dict[str, Column]:
+    """Columns of numbers or texts, the latter of objects, and which of them are missing besides."""
+    arrays: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Column] = {}
+    for i, (name, (values, missing)) in enumerate(held.items()):
+        # under names of our own: DuckDB renames columns that differ in capitals alone
+        arrays[f"c{i}"] = values
+        kind = {"O": "VARCHAR", "f": "FLOAT" if values.itemsize == 4 else "DOUBLE"}.get(values.dtype.kind, "BIGINT")
+        columns[name] = Column(f"c{i}", kind)
+        if missing is not None:
+            arrays[f"m{i}"] = missing
+            columns[name] = Column(f"(CASE WHEN NOT m{i} THEN c{i} END)", kind)
+    if arrays:
+        session.connection.register("source", arrays)
+    return columns
+
+
+def _open_stream(session: Session, source: Any) -> Opened:
+    package = type(source).__module__.split(".")[0].lstrip("_")
+    label = f"the {package} table"
+    message = f"{label} cannot be read: a column has a type that DuckDB does not know; select the columns declared"
+
+    def register() -> dict[str, Column]:
+        # The bare stream: it can be read only once, and DuckDB needs no other package to read it.
+        session.connection.register("source", source.__arrow_c_stream__())
+        return session.columns("source")
+
+    columns = attempt(message, register)
+    # texts of polars and DuckDB are UTF-8, and a collation does not come along
+    return Opened(session, label, "source", columns if package in ("polars", "duckdb") else _own_texts(columns))
+
+
+def _own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Columns of texts compared by their bytes, whatever their collation, and read also where they are no UTF-8."""
+    found = dict(columns)
+    for name, column in columns.items():
+        if column.type == "VARCHAR":
+            # a bare arrow array may hold any bytes; under a collation "a" and "A" would be one key or person
+            other = f"CASE WHEN {column.sql} IS NOT NULL THEN {literal(UNREADABLE)} END"
+            found[name] = Column(f"coalesce(TRY(decode(encode({column.sql}))), {other})", "VARCHAR")
+    return found
+
+
+_OPENERS: dict[str, Callable[[Session, str, Sequence[str]], Opened]] = {
+    ".csv": _open_csv,
+    ".parquet": _open_parquet,
+    ".json": _open_json,
+    ".ndjson": _open_json,
+    ".jsonl": _open_json,
+}

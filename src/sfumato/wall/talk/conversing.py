@@ -1,0 +1,288 @@
+"""Conversations: questions one by one, each chosen after earlier replies, under one budget debited at the opening.
+
+The order inside `ask`: take the turn, have the question formed from the steps so far, refuse what was not paid for, and
+only then look, draw the noise and write the step down; what was written down for good is returned.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.conversing import Question, SparseVector, Step, Terms
+from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.prepaid import Prepaid
+from sfumato.privacy.sampling import BitSource
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.wall.talk.filed import FileTranscript, Opening, check_place, check_plan_hash
+from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
+
+__all__ = ["Conversation", "Holder", "Minutes", "converse", "minutes", "resume"]
+
+
+class Holder(Protocol):
+    """What a conversation asks of the holder of the data."""
+
+    def open(self) -> None:
+        """Read the table, if that was not done before. Raises SourceError."""
+        ...
+
+    def admit(self, question: object, terms: Terms) -> Question:
+        """The question built anew, after checks without a look that score and answer move as little as was paid for.
+
+        Raises PlanError or WorkloadError.
+        """
+        ...
+
+    def exact(self, question: Any) -> int:
+        """The exact answer to an admitted question. Private."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what is declared: domain and privacy unit."""
+        ...
+
+    def digest(self, key: bytes) -> str:
+        """A hash, keyed, of the opened table, by which one that changed is told. Private."""
+        ...
+
+
+class _Unformed(Exception):
+    """No question came; the turn is undone."""
+
+
+class Conversation:
+    """Questions one by one, under a budget debited when it was opened; made by a curator's `converse`.
+
+    Steps, `remaining`, `terms` and `about` are public. The object belongs to one process: a forked copy refuses, and it
+    can be neither copied nor pickled, for two copies would answer twice with one noise.
+    """
+
+    __slots__ = ("_asking", "_bits", "_holder", "_process", "_transcript")
+
+    def __init__(self, transcript: Transcript, holder: Holder, bits: BitSource | None) -> None:
+        self._transcript, self._holder, self._bits = transcript, holder, bits
+        self._process, self._asking = os.getpid(), threading.local()
+
+    @property
+    def terms(self) -> Terms:
+        """What was paid for."""
+        return self._transcript.terms
+
+    @property
+    def about(self) -> Any:
+        """What was given at the opening, to be kept with the conversation."""
+        return self._transcript.about
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All questions and replies so far."""
+        return self._transcript.standing().steps
+
+    @property
+    def asked(self) -> int:
+        """How many questions were answered."""
+        return len(self.steps)
+
+    @property
+    def remaining(self) -> int:
+        """Positive answers left."""
+        return self._transcript.standing().vector.remaining
+
+    @property
+    def anchor(self) -> str | None:
+        """Kept elsewhere, it finds a file that was rolled back; None for a conversation in memory."""
+        return self._transcript.anchor
+
+    def ask(self, form: Callable[[Sequence[Step]], Any]) -> Step:
+        """The reply to the question that `form` makes of all steps so far, while nobody else can ask.
+
+        Refused without a look, and the conversation goes on: whatever `form` raises; PlanError or WorkloadError for
+        more than one query, for what could not be counted and for what moves further than was paid for;
+        BudgetExceeded, before `form` is called, once the last positive was given; BudgetError in another process.
+        LedgerError: the step could not be kept, so it was not given. NotWritten: answering failed, and the
+        conversation is closed for good.
+        """
+        self._alone()
+        if getattr(self._asking, "now", False):
+            raise BudgetError("a question is being formed; another cannot be asked before it is answered")
+        self._asking.now = True
+        try:
+            step = self._turn(form)
+        finally:
+            self._asking.now = False
+        if step is None:
+            raise NotWritten(
+                "answering failed, for want of memory or because the table is gone; the conversation is closed for good"
+            )
+        return step
+
+    def _turn(self, form: Callable[[Sequence[Step]], Any]) -> Step | None:
+        step: Step | None = None
+        raised: Exception | None = None
+        with suppress(_Unformed), self._transcript.turn() as turn:
+            vector = turn.standing.vector
+            vector.check_open()
+            try:
+                formed = form(turn.standing.steps)
+            except Exception as error:
+                # passed on as it is, and not read as an error of the file
+                raised = error
+                raise _Unformed from None
+            question = self._holder.admit(formed, self.terms)
+            self._alone()  # `form` may have forked
+            with suppress(Exception):  # what failed, and its text, may depend on the data
+                exact = self._holder.exact(question)
+                (score,) = question.scores([exact])
+                (above, answer), vector = vector.ask(score, exact, self._bits)
+                step = Step(question, answer, above)
+            if step is None:
+                turn.close()
+            else:
+                turn.write(step, vector)
+        if raised is not None:
+            raise raised
+        return step
+
+    def _alone(self) -> None:
+        if os.getpid() != self._process:
+            raise BudgetError("this conversation belongs to the process that opened it; a copy would spend twice")
+
+    def __reduce__(self) -> NoReturn:
+        raise BudgetError("a conversation holds secret noise: it can be neither copied nor pickled; keep its steps")
+
+    def __repr__(self) -> str:
+        return f"<Conversation: {self.remaining} of {self.terms.epochs.count} positive answers left>"
+
+
+def converse(
+    holder: Holder,
+    terms: Terms,
+    price: Event,
+    *,
+    ledger: Ledger | Prepaid,
+    unit: PrivacyUnit,
+    table: str | None,
+    name: str,
+    plan_hash: str,
+    store: Path | None,
+    about: Any,
+    bits: BitSource | None = None,
+) -> tuple[Conversation, Receipt]:
+    """Open a conversation whose whole price is debited now; values are the wall's own, built anew by the caller.
+
+    Refused before the table is touched: PlanError for terms that cost more than `price`, and for a file under a ledger
+    that is none; InvalidInput for a place where no new file can be; NameTaken, BudgetExceeded or LedgerError for what
+    the ledger would not pay. SourceError: the table cannot be loaded; nothing is spent. NotWritten: spent, but the
+    file could not be completed.
+    """
+    if not isinstance(terms, Terms) or not terms.fits(price):
+        raise PlanError("the conversation costs more than the price it states; it is refused")
+    check_plan_hash(plan_hash)
+    if store is None:
+        ledger.expect(name, plan_hash, price, unit, table)
+        holder.open()
+        receipt = ledger.debit(name, plan_hash, price, unit, table)
+        return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), holder, bits), receipt
+    if not isinstance(ledger, Ledger) or not ledger.durable or bits is not None:
+        raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
+    path = check_place(store)
+    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
+    holder.open()
+    key = secrets.token_bytes(32)
+    opening = Opening(terms, price, about, holder.fingerprint, holder.digest(key), ledger.ledger_id, name, plan_hash)
+    transcript = FileTranscript.create(path, opening, key)
+    try:
+        receipt = ledger.debit(name, transcript.plan_hash, price, unit, table)
+    except BaseException:
+        transcript.remove()
+        raise
+    try:
+        transcript.pay(receipt, SparseVector.begin(terms))
+    except Exception as error:
+        raise NotWritten(
+            f"the budget is spent (entry {receipt.sequence}) but {path} could not be completed ({error}); there is no "
+            "refund once noise may be drawn"
+        ) from error
+    return Conversation(transcript, holder, None), receipt
+
+
+def resume(holder: Holder, store: Path, *, ledger: Ledger | Prepaid, anchor: str | None = None) -> Conversation:
+    """The conversation kept in a file, to go on with: same ledger, same domain and unit, same table.
+
+    With an `anchor` kept from earlier, also a file that was put back to a state before it is refused.
+
+    Raises LedgerError for a file that was not paid for by this ledger, LedgerCorrupted for one that was changed,
+    PlanError for another domain or unit, SourceError (for the custodian) for a table that cannot be loaded or changed.
+    """
+    transcript = FileTranscript(store)
+    if anchor is not None:
+        transcript.check(anchor)
+    opening = transcript.opening
+    if not isinstance(ledger, Ledger) or ledger.ledger_id != opening.ledger_id:
+        raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
+    entry = ledger.find(opening.name)
+    if entry is None or entry.plan_hash != transcript.plan_hash:
+        raise LedgerError(
+            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Remove the file "
+            "and open another"
+        )
+    paid = transcript.paid
+    if paid is None:
+        raise LedgerError(
+            f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
+            "used, and there is no refund"
+        )
+    ledger.verify(paid[1])
+    if entry.sequence != paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
+        raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
+    if holder.fingerprint != opening.holder:
+        raise PlanError(f"{store} is a conversation over another domain or privacy unit; resume it with its own")
+    holder.open()
+    key, digest = transcript.key, opening.digest
+    if not hmac.compare_digest(holder.digest(key), digest):
+        raise SourceError("the table is not the one that the conversation was opened on; its answers would not agree")
+    return Conversation(transcript, holder, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """What a conversation's file shows without the table. All of it is public."""
+
+    terms: Terms
+    about: Any
+    steps: tuple[Step, ...]
+    remaining: int
+    anchor: str
+    ledger_id: str
+    name: str
+
+
+def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:
+    """Read the file of a conversation; nothing can be asked by it.
+
+    Raises LedgerError for one that was never opened, LedgerCorrupted for one that was changed.
+    """
+    transcript = FileTranscript(store)
+    if anchor is not None:
+        transcript.check(anchor)
+    standing, opening = transcript.standing(), transcript.opening
+    return Minutes(
+        opening.terms,
+        opening.about,
+        standing.steps,
+        standing.vector.remaining,
+        transcript.anchor,
+        opening.ledger_id,
+        opening.name,
+    )

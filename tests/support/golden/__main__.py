@@ -1,0 +1,47 @@
+"""Write the golden file anew, after a change that is meant: `python -m support.golden [PYTHON ...]`, in tests/.
+
+Every plan is made on the kernels that OpenBLAS has for this processor, without the vector instructions that numpy would
+use, and by the interpreters that are named (other versions of numpy and scipy). What all of these agree on is demanded
+everywhere; what they do not is a search in floating-point numbers, and is demanded only where the file was written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from support.golden.cases import CASES
+from support.golden.file import FILE, compiled, where
+from support.golden.said import tell
+
+_KERNELS = ("Prescott", "Haswell")
+_WITHOUT = "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V3 X86_V4"
+_AT_ONCE = 2
+
+
+def _made(environment: dict[str, str], python: str) -> dict[str, Any]:
+    call = [python, "-W", "ignore", "-m", "support.golden", "--tell"]
+    done = subprocess.run(call, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def main(arguments: list[str]) -> None:
+    """Tell all plans as they are made here, or write the file from what all ways of making them say."""
+    if arguments == ["--tell"]:
+        json.dump({name: tell(make()) for name, make in CASES.items()}, sys.stdout)
+        return
+    ways: list[tuple[dict[str, str], str]] = [({}, sys.executable)]
+    ways += [({"OPENBLAS_CORETYPE": kernel}, sys.executable) for kernel in _KERNELS]
+    ways += [({"NPY_DISABLE_CPU_FEATURES": _WITHOUT}, sys.executable)]
+    ways += [({}, python) for python in arguments]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        here, *others = pool.map(lambda way: _made(*way), ways)
+    FILE.write_text(compiled(where(), here, others), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

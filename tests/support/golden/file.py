@@ -1,0 +1,103 @@
+"""The golden file: what it holds of every plan, and how a plan made now is compared with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+from support.kernels import kernels
+
+__all__ = ["FILE", "compiled", "differences", "read", "where"]
+
+FILE = Path(__file__).parents[2] / "fixtures" / "golden" / "plans.json"
+
+ABOUT = [
+    "What sf.plan and its kin decide, by name of tests/support/golden/cases.py; compared by tests/laws/test_golden.py.",
+    "exact: the same on every kernel of OpenBLAS, with and without vector instructions, on all supported versions.",
+    "floats: predictions, equal within 1e-9 of themselves where 'where' names, elsewhere within what 'within' says.",
+    "searched: what a search in floating-point numbers found (an optimum of a factorization, questions of the local",
+    "model): its last bits hang on how BLAS adds, so it is compared only at the place that 'where' names. There it is",
+    "equal to the bit; elsewhere its price, its noise, its errors and that sensitivity and noise make that price are.",
+    "Written by `python -m support.golden` after a change that is meant; say in the change's record why it was.",
+]
+
+WITHIN = 1e-9
+_SEARCHED = ("factorization", "approximate", "designed")
+_BY_SEARCH = ("fingerprint", "maps", "sensitivity", "attained", "questions", "outcomes")
+_ROOM = 100  # times what the ways of making a plan differ by
+_MOST = 0.1  # the questions of the local model differ by 3 % from kernel to kernel; no search by more
+
+
+def where() -> str:
+    """What the last bits of a search hang on: kernels, versions, and instructions that numpy uses."""
+    features = sorted(n for n, on in np._core._multiarray_umath.__cpu_features__.items() if on)
+    used = hashlib.sha256(" ".join(features).encode()).hexdigest()[:8]
+    python = ".".join(platform.python_version_tuple()[:2])
+    libc = "-".join(platform.libc_ver())
+    blas = "+".join(sorted(kernels()))
+    return f"{blas}, numpy {np.__version__}, scipy {scipy.__version__}, Python {python}, {libc}, instructions {used}"
+
+
+def compiled(place: str, here: dict[str, Any], others: list[dict[str, Any]]) -> str:
+    """The file's text, from what is told of all plans here and in other ways of making them."""
+    lines = []
+    for name, told in here.items():
+        all_others = [other[name] for other in others]
+        exact = told["exact"]
+        hangs = {k for k in exact if any(other["exact"][k] != exact[k] for other in all_others)}
+        if hangs or exact.get("mechanism", exact.get("reporter")) in _SEARCHED:
+            hangs |= {k for k in _BY_SEARCH if k in exact}
+        spread = max(_spread(told["floats"], other["floats"]) for other in all_others)
+        entry: dict[str, Any] = {"exact": {k: v for k, v in exact.items() if k not in hangs}, "floats": told["floats"]}
+        if spread * _ROOM > WITHIN:
+            entry["within"] = min(_MOST, float(f"1e{math.ceil(math.log10(spread * _ROOM))}"))
+        if hangs:
+            entry["searched"] = {k: v for k, v in exact.items() if k in hangs}
+        lines.append(f"{json.dumps(name)}: {json.dumps(entry)}")
+    plans = ",\n".join(lines)
+    return f'{{"about": {json.dumps(ABOUT, indent=1)},\n"where": {json.dumps(place)},\n"plans": {{\n{plans}\n}}}}\n'
+
+
+def _spread(one: dict[str, Any], other: dict[str, Any]) -> float:
+    assert one.keys() == other.keys()
+    return max((_apart(x, other[n]) for n, x in one.items()), default=0.0)
+
+
+def _apart(x: float | str, y: float | str) -> float:
+    """The relative difference; texts stand for what is not finite."""
+    if isinstance(x, str) or isinstance(y, str):
+        return 0.0 if x == y else math.inf
+    return 0.0 if x == y else abs(x - y) / max(abs(x), abs(y))
+
+
+def read() -> dict[str, Any]:
+    """The file."""
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def differences(stored: dict[str, Any], told: dict[str, Any], *, here: bool) -> list[str]:
+    """What differs between a plan as stored and as told now, one line each; `here` says that searches are compared."""
+    told = json.loads(json.dumps(told))
+    searched = stored.get("searched", {})
+    out = _unlike({"exact": {*stored["exact"], *searched}, "floats": set(stored["floats"])}, told)
+    demanded = stored["exact"] | (searched if here else {})
+    for field, value in demanded.items():
+        if told["exact"].get(field) != value:
+            out.append(f"{field} was {value} and is {told['exact'].get(field)}")
+    within = WITHIN if here else stored.get("within", WITHIN)
+    for field, value in stored["floats"].items():
+        if _apart(value, told["floats"].get(field, "missing")) > within:
+            out.append(f"{field} was {value} and is {told['floats'].get(field)}, allowed {within}")
+    return out
+
+
+def _unlike(fields: dict[str, set[str]], told: dict[str, Any]) -> list[str]:
+    """Fields that are new: what is told and not stored would never be compared."""
+    return [f"{name} is new: write the file anew" for kind in fields for name in told[kind].keys() - fields[kind]]
