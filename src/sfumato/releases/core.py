@@ -34,7 +34,7 @@ from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
-from sfumato.releases.tables import Answer, Batch, Intervals, Table
+from sfumato.releases.tables import Answer, Batch, Intervals, Table, answered
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
@@ -181,14 +181,10 @@ class Release(WorkloadRelease):
 
     def frame(self, confidence: float = 0.95) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
-        ends, errors = self.intervals(confidence), self.standard_errors()
-        projected = {} if self.projection is None else {"unprojected": self.raw.answers.tolist()}
-        return Frame(
-            self.rows()
-            | {"answer": self.answers.tolist(), **projected}
-            | {"standard_error": [None] * len(self.answers) if errors is None else errors.tolist()}
-            | {"low": ends.low.tolist(), "high": ends.high.tolist()}
-        )
+        ends = self.intervals(confidence)
+        projected = {} if self.projection is None else {"unprojected": self.raw.answers}
+        known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
+        return answered(self.rows(), answer=self.answers, **known)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -227,18 +223,10 @@ class Release(WorkloadRelease):
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [ends(self, q.block, expand(self.margins(q.block, level), q), level) for q in work.blocks]
         value, low, high = (np.concatenate(x) for x in zip(*found, strict=True))
-        errors: list[float | None] = [None] * len(value)
+        errors = None
         if self.projection is None:
-            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks]).tolist()
-        return Frame(
-            {
-                "label": work.labels(),
-                "answer": value.tolist(),
-                "standard_error": errors,
-                "low": low.tolist(),
-                "high": high.tolist(),
-            }
-        )
+            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks])
+        return answered({"label": work.labels()}, answer=value, standard_error=errors, low=low, high=high)
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
         """Covariances of the answers to two questions, or to one: those that the plan predicted."""

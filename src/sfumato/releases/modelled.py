@@ -24,7 +24,7 @@ from sfumato.plans.courses import CoursePlan
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.synthetic import Synthetic, drawn
-from sfumato.releases.tables import Answer, Table, reach
+from sfumato.releases.tables import Answer, Table, answered, reach
 from sfumato.releases.writing import cell_columns
 from sfumato.workloads import Workload
 from sfumato.workloads.levels import table_block
@@ -92,7 +92,7 @@ class ModelRelease(WorkloadRelease):
 
     def frame(self) -> Frame:
         """part, label, answer: one row per query."""
-        return Frame(self.rows() | {"answer": self.answers.tolist()})
+        return answered(self.rows(), answer=self.answers)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class ModelRelease(WorkloadRelease):
         work = self.question(question)
         if isinstance(question, Workload):
             answers = np.concatenate([self.model.answer(q.block) for q in work.blocks])
-            return Frame({"label": work.labels(), "answer": answers.tolist()})
+            return answered({"label": work.labels()}, answer=answers)
         block = work.blocks[0].block
         return Answer(float(self.model.answer(block)[0]), None, *self._reach(block))
 
