@@ -13,7 +13,7 @@ from sfumato.report.words import statement
 
 __all__ = ["course_sections"]
 
-_LISTED = 200
+_LISTED = 200  # answers on a page; the folder has all
 
 
 def course_sections(plan: CoursePlan, release: ModelRelease | None) -> dict[str, Any]:
