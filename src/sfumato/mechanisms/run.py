@@ -115,7 +115,7 @@ def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **optio
 def carry_out(plan: CoursePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
 @overload
 def carry_out(plan: KeyPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> SketchRelease: ...
-def carry_out(
+def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
     plan: Planned,
     source: Any,
     *,

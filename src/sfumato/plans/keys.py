@@ -1,4 +1,4 @@
-"""Plans for universes of keys too large to list, and what crosses the wall for them."""
+"""Plans for universes of keys too large to list."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.errors import InvalidInput, PlanError
+from sfumato.errors import PlanError
 from sfumato.ground.codec import read_document, storable
 from sfumato.ground.frames import Frame
 from sfumato.plans.planned import Planned, price_text
@@ -20,41 +17,9 @@ from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
-from sfumato.sketches.field import Words
 from sfumato.sketches.predict import residual_rate
 
-__all__ = ["KeyCandidate", "KeyMeasurement", "KeyPlan", "law_name", "load_key_plan"]
-
-
-@storable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeyMeasurement:
-    """A map of the counts by key with one draw of noise per row, after the keys that a stability histogram showed.
-
-    `heavy` are those keys as sorted field elements, `heavy_counts` their noisy counts; the map was applied to what
-    these leave over. Publishable.
-    """
-
-    map: KeyMap
-    values: NDArray[np.int64]
-    noise: NoiseLaw
-    heavy: Words
-    heavy_counts: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if self.values.dtype != np.int64 or self.values.shape != (self.map.rows,):
-            raise InvalidInput("measured values are int64, one per row of their map")
-        if self.heavy.dtype != np.uint64 or self.heavy_counts.dtype != np.int64:
-            raise InvalidInput("shown keys are field elements with int64 counts")
-        if (
-            self.heavy.ndim != 1
-            or self.heavy.shape != self.heavy_counts.shape
-            or (self.heavy[1:] <= self.heavy[:-1]).any()
-        ):
-            raise InvalidInput("shown keys are sorted, each once, with one count each")
-
-    def __repr__(self) -> str:
-        return f"<KeyMeasurement of {len(self.values):,} noisy integers and {len(self.heavy):,} shown keys>"
+__all__ = ["KeyCandidate", "KeyPlan", "law_name", "load_key_plan"]
 
 
 @storable

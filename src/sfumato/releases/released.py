@@ -61,10 +61,10 @@ class WorkloadRelease(Released):
         whole: Workload = self.plan.workload
         return whole if self.part is None else whole.parts[self.part]
 
-    @property
-    @abstractmethod
+    @functools.cached_property
     def answers(self) -> FloatArray:
         """(k,) answers in the order of the workload."""
+        raise NotImplementedError
 
     @abstractmethod
     def answer_block(self, block: Block) -> FloatArray:
@@ -95,6 +95,10 @@ class WorkloadRelease(Released):
                 names = table_names(self.workload.domain, block)
                 if names is not None and item.unit == RECORDS:
                     yield names
+
+    @abstractmethod
+    def ask(self, question: str | Workload, *how: Any, **options: Any) -> Any:
+        """Answer a further predicate, or a workload."""
 
     def question(self, asked: str | Workload) -> Workload:
         """A further question as a workload. Raises PlanError for one over another domain."""

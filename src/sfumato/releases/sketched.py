@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import read_document, storable
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
+from sfumato.plans.keymeasured import KeyMeasurement
+from sfumato.plans.keys import KeyPlan
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released
 from sfumato.releases.tables import Answer

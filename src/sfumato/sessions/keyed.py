@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
+from sfumato.plans.keymeasured import KeyMeasurement
+from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.conversing import Step
 from sfumato.privacy.keyed import KeyQuestion
 from sfumato.releases.provenance import Provenance

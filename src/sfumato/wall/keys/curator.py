@@ -16,7 +16,7 @@ import numpy as np
 
 from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.ground.codec import rebuild
-from sfumato.plans.keys import KeyMeasurement
+from sfumato.plans.keymeasured import KeyMeasurement
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.keyed import KeyQuestion, Stability, costs_at_most, histogram_sensitivity
