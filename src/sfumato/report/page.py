@@ -63,23 +63,27 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
     specs: Specs = {}
-    context = _NOTHING | _shared(plan, release) | standing(plan, release)
-    if isinstance(plan, CoursePlan):
-        return _fill(context | course_sections(plan, release if isinstance(release, ModelRelease) else None), specs)
-    single = release if isinstance(release, Release) else None
-    context |= _planned(plan, single, specs)
-    if single is not None:
-        context |= _answered(single, specs)
-        context |= {"moved": _moved(single, specs), "cautions": caution_lines(single.cautions)}
-        if actual is not None:
-            context["agreement"] = _agreed(single, actual, specs)
+    context: Context = dict.fromkeys(_SOMETIMES, ())
+    context |= _shared(plan, release) | standing(plan, release)
+    if isinstance(plan, Plan):
+        context |= _one_look(plan, release if isinstance(release, Release) else None, actual, specs)
+    elif isinstance(plan, CoursePlan):
+        context |= course_sections(plan, release if isinstance(release, ModelRelease) else None)
     return _fill(context, specs)
 
 
-_NOTHING: Context = dict.fromkeys(("tables", "curves", "singles", "looks", "cautions"), ()) | dict.fromkeys(
-    ("moved", "agreement", "errors")
-)
-"""The sections that not every page has."""
+# sections that not every page has
+_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "singles", "tables")
+
+
+def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, specs: Specs) -> Context:
+    """Errors, and the answers with their intervals."""
+    context = _planned(plan, release, specs)
+    if release is None:
+        return context
+    context |= _answered(release, specs)
+    context |= {"moved": _moved(release, specs), "cautions": caution_lines(release.cautions)}
+    return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}
 
 
 def _shared(plan: WorkloadPlan, release: WorkloadRelease | None) -> Context:

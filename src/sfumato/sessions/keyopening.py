@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sfumato.errors import LedgerError, NotWritten, PlanError, SfumatoError
+from sfumato.errors import LedgerError
 from sfumato.mechanisms.run import one_shot
-from sfumato.plans.planned import Planned
-from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.ledger import Ledger
 from sfumato.releases.provenance import Provenance, provenance, receipt_of, versions
 from sfumato.sessions.core import KeySession
 from sfumato.sessions.keyed import LazyHistogramSession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.plans import BETA, QUESTIONS
+from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.wall.keys import KeyCurator, histogram_minutes
 
-if TYPE_CHECKING:
-    from sfumato.sessions.opening import Request
-
-__all__ = [
-    "check_keys",
-    "hand_over",
-    "open_key_histogram",
-    "open_sparse",
-    "refuse_idle",
-    "resume_histogram",
-    "resume_sparse",
-]
-
-
-def refuse_idle(asked: Request, names: Iterable[str], whose: str) -> None:
-    """Raise PlanError for options that were given and belong to another mechanism."""
-    for name in names:
-        if getattr(asked, name) is not None:
-            raise PlanError(f"{name} belongs to {whose}")
-
-
-def check_keys(span: object) -> None:
-    """Raise PlanError for a span of coefficients."""
-    if span is not None:
-        raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
-
-
-def hand_over(account: Ledger, receipt: Receipt, plan: Planned, store: Path | None) -> None:
-    """Tell the ledger that a session is kept in its store. Raises NotWritten."""
-    if store is None:
-        return
-    try:
-        account.mark_released(receipt, plan.fingerprint)
-    except SfumatoError as error:
-        raise NotWritten(
-            f"the session is paid for and kept in {store}, but the ledger could not be told so ({error}); go on with "
-            "it by sf.resume_session"
-        ) from error
+__all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_sparse"]
 
 
 def open_key_histogram(asked: Request) -> KeySession:
@@ -64,12 +26,8 @@ def open_key_histogram(asked: Request) -> KeySession:
     currency = None if asked.ledger is None else asked.ledger.currency
     plan = plan_histogram(asked.domain, asked.budget, asked.unit, currency=currency)
     account = one_shot(plan.price, asked.budget) if asked.ledger is None else asked.ledger
-    store, about = None if asked.store is None else Path(asked.store), asked.about | {"plan": plan}
     curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
-    histogram, receipt = curator.histogram(
-        plan.noise, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
-    )
-    hand_over(account, receipt, plan, store)
+    histogram = begun(asked, account, plan, curator.histogram, plan.noise)
     return LazyHistogramSession(plan, histogram, _provenance(account, asked.name))
 
 
@@ -90,13 +48,8 @@ def open_sparse(asked: Request) -> KeySession:
         threshold=asked.threshold,
         alpha=asked.alpha,
     )
-    store, about = None if asked.store is None else Path(asked.store), asked.about | {"plan": plan}
     curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
-    conversation, receipt = curator.converse(
-        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
-    )
-    hand_over(account, receipt, plan, store)
-    return SparseSession(plan, conversation)
+    return SparseSession(plan, begun(asked, account, plan, curator.converse, plan.terms))
 
 
 def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None) -> KeySession:

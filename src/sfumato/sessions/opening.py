@@ -24,51 +24,21 @@ from sfumato.sessions.asking import describe_steps
 from sfumato.sessions.core import KeySession, QuerySession, Session
 from sfumato.sessions.histogram import HistogramSession, histogram_plan
 from sfumato.sessions.keyed import describe_shown
-from sfumato.sessions.keyopening import (
-    check_keys,
-    hand_over,
-    open_key_histogram,
-    open_sparse,
-    refuse_idle,
-    resume_histogram,
-    resume_sparse,
-)
+from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_histogram, resume_sparse
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, check_shape, make_plan
+from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.sketches import Keys
 from sfumato.wall import Curator
 from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
 from sfumato.wall.talk import Minutes, minutes
 
-__all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
+__all__ = ["OPENERS", "resume_session", "session", "session_plan", "session_status"]
 
 Place = str | os.PathLike[str]
 
 _LONGEST = 100  # what is left of a name when words are added to it
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked of `sf.session`, checked as far as every mechanism needs it."""
-
-    source: Any
-    domain: Any
-    budget: Budget
-    unit: PrivacyUnit
-    ledger: Ledger | None
-    table: str | None
-    name: str
-    store: Place | None
-    records: int | None
-    beta: float | None
-    questions: int | None
-    span: int | None
-    updates: int | None
-    threshold: int | None
-    alpha: float | str | None
-    size: int | None
-    about: dict[str, Any]
 
 
 @overload
@@ -259,12 +229,7 @@ def _open_online(asked: Request) -> Session:
         shape = check_shape(asked.domain, max(found, 1), *limits)
     options: dict[str, Any] = {"updates": asked.updates, "threshold": asked.threshold, "alpha": asked.alpha}
     plan = make_plan(asked.domain, asked.budget, unit, shape, currency=account.currency, **options)
-    about = asked.about | {"plan": plan}
-    conversation, receipt = curator.converse(
-        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
-    )
-    hand_over(account, receipt, plan, store)
-    return OnlineSession(plan, conversation)
+    return OnlineSession(plan, begun(asked, account, plan, curator.converse, plan.terms))
 
 
 def _check_domain(size: object) -> None:
