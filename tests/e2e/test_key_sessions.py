@@ -157,6 +157,25 @@ def test_a_stored_session_goes_on_and_can_be_published(tmp_path: Path) -> None:
         sf.resume_session(tmp_path / "s.db", tmp_path / "l.db")
 
 
+@pytest.mark.parametrize(("mechanism", "options"), [("histogram", {}), ("sparse-mw", {"records": 10**5, "size": 4})])
+def test_what_the_ledger_could_not_be_told_is_paid_for_and_goes_on(
+    mechanism: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the ledger's own error passed on, which reads as if nothing had been spent."""
+
+    def refuse(*_: Any) -> None:
+        raise sf.LedgerError("the disk is full")
+
+    ledger, store = sf.Ledger.create(tmp_path / "l.db", total=PURE), tmp_path / "s"
+    with monkeypatch.context() as patch:
+        patch.setattr(sf.Ledger, "mark_released", refuse)
+        with pytest.raises(sf.NotWritten, match=r"paid for and kept.*the disk is full.*resume_session"):
+            session(mechanism, ledger=ledger, store=store, **options)
+    assert (ledger.spent, ledger.remaining) == (1, 0)
+    with sf.resume_session(store, ledger, DATA) as again:
+        assert again.ask([1, 2]).how in ("histogram", "hypothesis", "measured")
+
+
 @pytest.mark.parametrize("mechanism", ["histogram", "sparse-mw"])
 def test_a_file_put_back_while_it_is_resumed_is_found(
     mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

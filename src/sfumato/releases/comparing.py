@@ -13,7 +13,7 @@ from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases.tables import Intervals, answered
+from sfumato.releases.tables import Intervals, answered, rows_of
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -107,4 +107,4 @@ def compared(later: Release, earlier: Release, confidence: float, *, together: b
     change = changed(later, earlier)
     ends = change.intervals(confidence, simultaneous=together)
     both = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
-    return answered(later.rows(), **both, standard_error=change.errors, low=ends.low, high=ends.high)
+    return answered(rows_of(later.workload), **both, standard_error=change.errors, low=ends.low, high=ends.high)

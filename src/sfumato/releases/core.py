@@ -27,14 +27,15 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics, words, writing
-from sfumato.releases.cautions import Caution, find_cautions
+from sfumato.releases.cautions import Caution, caution_lines, find_cautions
 from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
+from sfumato.releases.files import Contents
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
-from sfumato.releases.tables import Answer, Batch, Intervals, Table, answered
+from sfumato.releases.tables import Answer, Batch, Intervals, Table, answered, rows_of
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
@@ -138,7 +139,7 @@ class Release(WorkloadRelease):
 
     def tables(self, confidence: float = 0.95) -> Iterator[Table]:
         """Every marginal table of the workload, one at a time."""
-        for names in self.asked_tables():
+        for names in self._asked_tables():
             yield self.table(*names, confidence=confidence)
 
     def standard_errors(self) -> FloatArray | None:
@@ -184,7 +185,7 @@ class Release(WorkloadRelease):
         ends = self.intervals(confidence)
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
-        return answered(self.rows(), answer=self.answers, **known)
+        return answered(rows_of(self.workload), answer=self.answers, **known)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class Release(WorkloadRelease):
         Raises NotAnswerable, saying what is missing, where the question lies outside the span of what
         was measured.
         """
-        level, work = check_confidence(confidence), self.question(question)
+        level, work = check_confidence(confidence), self._question(question)
         if isinstance(question, Workload):
             return self._ask_workload(work, level)
         block = work.blocks[0].block
@@ -318,38 +319,34 @@ class Release(WorkloadRelease):
 
     # -- files and words ----------------------------------------------------------------------------------
 
-    def processing(self) -> dict[str, Any]:
+    def _processing(self) -> dict[str, Any]:
         return words.processing(self) | {"cautions": [c.facts() for c in self.cautions]}
 
-    def settled(self, folder: Path) -> Release:
-        return writing.settled(self, folder)
+    def contents(self, folder: Path) -> Contents:
+        held = writing.settled(self, folder)
+        # standard errors of projected values are none, and say so
+        shown = "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
+        parts = functools.partial(writing.write_parts, self, shown)
+        return Contents(held, writing.measured_arrays(held), self._columns, self._cells, shown, parts)
 
-    def measured(self) -> dict[str, Any]:
-        return writing.measured_arrays(self)
-
-    def columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, Any]:
         ends = self.intervals()
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         ended = {"standard_error": self.raw.standard_errors(), "low": ends.low, "high": ends.high}
-        return super().columns() | projected | ended
+        return super()._columns() | projected | ended
 
-    @property
-    def shown(self) -> str:
-        # standard errors of projected values are none, and say so
-        return "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
-
-    def cells(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def _cells(self, names: tuple[str, ...]) -> dict[str, Any]:
         table = self.table(*names)
         return writing.table_columns(table, table if self.projection is None else self.raw.table(*names))
-
-    def write_parts(self, folder: Path) -> None:
-        writing.write_parts(self, folder)
 
     def headline(self) -> str:
         return words.release_headline(self)
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        return words.release_lines(self)
+        yield from (("caution", text) for text in caution_lines(self.cautions))
+        objective = f"{self.plan.objective!r}, decided before the data"
+        yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
+        yield "", words.reading(self)
 
     def appended(self) -> Iterator[str]:
         return iter(() if self.projection is None else before_and_after(self))

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUNDLE",
+    "Contents",
     "Draft",
     "File",
     "check_file",
@@ -150,16 +153,33 @@ def save_release(release: WorkloadRelease, folder: str | os.PathLike[str]) -> No
         draft.keep(release)
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the folder of a release holds: the release as it is stored there, arrays of all that came out, and answers.
+
+    `columns` gives those of answers.parquet, `cells` those of a marginal table's file, of both of which `shown` says in
+    SQL what is written; `parts` writes what is no marginal table.
+    """
+
+    stored: WorkloadRelease
+    arrays: dict[str, Any]
+    columns: Callable[[], dict[str, Any]]
+    cells: Callable[[tuple[str, ...]], dict[str, Any]]
+    shown: str = "*"
+    parts: Callable[[Path], None] | None = None
+
+
 def write_release(release: WorkloadRelease, path: Path) -> None:
     """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
-    facts, release = release.facts(), release.settled(path)
-    write_document(path / BUNDLE, release, beside=True)
-    write_arrays(path / "measurements.npz", release.measured())
-    work, shown = release.workload, release.shown
+    facts, held = release.facts(), release.contents(path)
+    write_document(path / BUNDLE, held.stored, beside=True)
+    write_arrays(path / "measurements.npz", held.arrays)
+    work = held.stored.workload
     if len(work) <= MAX_LISTED:
-        write_parquet(release.columns(), path / "answers.parquet", facts, shown)
-        write_csvs(work.domain, work, path / "tables", release.cells, shown)
-        release.write_parts(path / "parts")
+        write_parquet(held.columns(), path / "answers.parquet", facts, held.shown)
+        write_csvs(work.domain, work, path / "tables", held.cells, held.shown)
+        if held.parts is not None:
+            held.parts(path / "parts")
     _seal(path, facts)
 
 

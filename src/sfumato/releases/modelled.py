@@ -21,10 +21,11 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan
+from sfumato.releases.files import Contents
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.synthetic import Synthetic, drawn
-from sfumato.releases.tables import Answer, Table, answered, reach
+from sfumato.releases.tables import Answer, Table, answered, reach, rows_of
 from sfumato.releases.writing import cell_columns
 from sfumato.workloads import Workload
 from sfumato.workloads.levels import table_block
@@ -92,7 +93,7 @@ class ModelRelease(WorkloadRelease):
 
     def frame(self) -> Frame:
         """part, label, answer: one row per query."""
-        return answered(self.rows(), answer=self.answers)
+        return answered(rows_of(self.workload), answer=self.answers)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class ModelRelease(WorkloadRelease):
 
     def tables(self) -> Iterator[Table]:
         """Every marginal table of the workload, one at a time."""
-        for names in self.asked_tables():
+        for names in self._asked_tables():
             yield self.table(*names)
 
     def ask(self, question: str | Workload) -> Any:
@@ -117,7 +118,7 @@ class ModelRelease(WorkloadRelease):
 
         Raises NotAnswerable for attributes that the model does not hold.
         """
-        work = self.question(question)
+        work = self._question(question)
         if isinstance(question, Workload):
             answers = np.concatenate([self.model.answer(q.block) for q in work.blocks])
             return answered({"label": work.labels()}, answer=answers)
@@ -138,14 +139,16 @@ class ModelRelease(WorkloadRelease):
 
     # -- files and words ----------------------------------------------------------------------------------
 
-    def processing(self) -> dict[str, Any]:
+    def _processing(self) -> dict[str, Any]:
         fitted = {} if self.gap is None else {"model_gap": self.gap if math.isfinite(self.gap) else None}
         return {"post_processing": _PROCESSING, **fitted}
 
-    def settled(self, folder: Path) -> ModelRelease:
-        return replace(self, part=None)
+    def contents(self, folder: Path) -> Contents:
+        if self.part is not None:
+            return replace(self, part=None).contents(folder)
+        return Contents(self, self._looks(), self._columns, self._cells)
 
-    def measured(self) -> dict[str, Any]:
+    def _looks(self) -> dict[str, Any]:
         """Every look as arrays: values with the attributes they are over, or the number that was chosen."""
         arrays: dict[str, Any] = {}
         for i, look in enumerate(self.measurement):
@@ -157,7 +160,7 @@ class ModelRelease(WorkloadRelease):
             arrays |= {f"look_{i}_values_{j}": values for j, values in enumerate(look.values)}
         return arrays
 
-    def cells(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def _cells(self, names: tuple[str, ...]) -> dict[str, Any]:
         table = self.table(*names)
         return cell_columns(table) | {"answer": np.round(table.values, 6).reshape(-1)}
 
@@ -166,7 +169,7 @@ class ModelRelease(WorkloadRelease):
         return f"Release {self.provenance.name!r}: {how}"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield from self.standing(self._found())
+        yield from self._standing(*self._found())
         yield "", "answers have no standard errors: what was measured depends on the data"
 
     def _found(self) -> Iterator[tuple[str, str]]:

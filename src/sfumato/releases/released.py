@@ -20,7 +20,7 @@ from sfumato.ground.telling import Told
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.covariances import check_domain
-from sfumato.releases.files import save_release
+from sfumato.releases.files import Contents, save_release
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.writing import safe_labels
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
@@ -85,11 +85,7 @@ class WorkloadRelease(Released):
         """One text per answer."""
         return self.workload.labels()
 
-    def rows(self) -> dict[str, Any]:
-        """Where every answer stands: its part and its label, as columns."""
-        return {"part": [i.part for i in self.workload.items for _ in range(i.rows)], "label": self.labels()}
-
-    def asked_tables(self) -> Iterator[tuple[str, ...]]:
+    def _asked_tables(self) -> Iterator[tuple[str, ...]]:
         """The names of every marginal table of the workload."""
         for item in self.workload.items:
             for block in (item.block,) if isinstance(item, QueryBlock) else item.family.blocks():
@@ -101,7 +97,7 @@ class WorkloadRelease(Released):
     def ask(self, question: str | Workload, *how: Any, **options: Any) -> Any:
         """Answer a further predicate, or a workload."""
 
-    def question(self, asked: str | Workload) -> Workload:
+    def _question(self, asked: str | Workload) -> Workload:
         """A further question as a workload. Raises PlanError for one over another domain."""
         domain = self.plan.workload.domain
         if not isinstance(asked, Workload):
@@ -120,7 +116,7 @@ class WorkloadRelease(Released):
         save_release(self, path)
 
     @abstractmethod
-    def processing(self) -> dict[str, Any]:
+    def _processing(self) -> dict[str, Any]:
         """What was done with what came out, as plain JSON values."""
 
     def facts(self) -> dict[str, Any]:
@@ -141,39 +137,23 @@ class WorkloadRelease(Released):
             "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
             "table": p.table,
             "snapshot": p.snapshot,
-            **self.processing(),
+            **self._processing(),
             "versions": dict(p.versions),
         }
 
-    def settled(self, folder: Path) -> Self:
-        """The same release as a folder holds it."""
-        return self
-
     @abstractmethod
-    def measured(self) -> dict[str, Any]:
-        """The arrays of measurements.npz: all that came out."""
+    def contents(self, folder: Path) -> Contents:
+        """What a folder of it holds."""
 
-    def columns(self) -> dict[str, Any]:
-        """The columns of answers.parquet, one row per query."""
+    def _columns(self) -> dict[str, Any]:
+        """The first columns of answers.parquet, one row per query."""
         parts = [(safe_text(i.part), i.rows) for i in self.workload.items]
         named = np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts])
         return {"part": named, "label": safe_labels(self.labels()), "answer": self.answers}
 
-    @property
-    def shown(self) -> str:
-        """Which of the columns are written, in SQL."""
-        return "*"
-
-    @abstractmethod
-    def cells(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The columns of a marginal table's file."""
-
-    def write_parts(self, folder: Path) -> None:
-        """Write what is no marginal table to files of its own."""
-
     # -- words ------------------------------------------------------------------------------------------
 
-    def standing(self, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""
         yield "guarantee", str(self.plan.budget)
         yield "protects", self.plan.unit.describe()

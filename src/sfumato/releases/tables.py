@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from sfumato.errors import PlanError
 from sfumato.ground.frames import Frame, Framed, package
 from sfumato.operators.base import FloatArray, LinearOperator
+from sfumato.workloads import Workload
 
-__all__ = ["Answer", "Batch", "Intervals", "Table", "answered", "heading", "reach"]
+__all__ = ["Answer", "Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
@@ -26,6 +27,11 @@ def reach(operator: LinearOperator, total: int | None) -> tuple[float, float]:
     """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
     most = math.inf if total is None else total * operator.max_abs
     return (0.0 if operator.nonnegative else -most), most
+
+
+def rows_of(work: Workload) -> dict[str, Any]:
+    """Where every answer stands: its part and its label, as columns."""
+    return {"part": [i.part for i in work.items for _ in range(i.rows)], "label": work.labels()}
 
 
 def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) -> Frame:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sfumato.plans.explain import error_text
-from sfumato.releases.cautions import caution_lines
 
 if TYPE_CHECKING:
     from sfumato.estimate.projection import Projection
     from sfumato.releases.core import Release
 
-__all__ = ["processing", "release_headline", "release_lines"]
+__all__ = ["processing", "reading", "release_headline"]
 
 
 def release_headline(release: Release) -> str:
@@ -24,17 +22,10 @@ def release_headline(release: Release) -> str:
     return f"Release {p.name!r}: {len(release.workload):,} answers, rmse {error}{before}"
 
 
-def release_lines(release: Release) -> Iterator[tuple[str, str]]:
-    """What to doubt, under which guarantee it was released, where it stands in the ledger, how to read it."""
-    plan = release.plan
-    yield from (("caution", text) for text in caution_lines(release.cautions))
-    measured = ("measured", plan.strategy.summary)
-    yield from release.standing(iter((measured, ("objective", f"{plan.objective!r}, decided before the data"))))
-    projected = release.projection
-    yield "", _unbiased(release) if projected is None else f"answers are projected: {projected.describe()}"
-
-
-def _unbiased(release: Release) -> str:
+def reading(release: Release) -> str:
+    """How to read its answers, in one sentence."""
+    if release.projection is not None:
+        return f"answers are projected: {release.projection.describe()}"
     records, total = release.plan.bias_records, release.measurement.total
     if records is None:
         return "answers are unbiased: small counts may come out negative"

@@ -157,7 +157,7 @@ def _file_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)
 
 
-def write_parts(release: Release, folder: Path) -> None:
+def write_parts(release: Release, shown: str, folder: Path) -> None:
     """parts/: one CSV per part of what it asks besides marginal tables: distributions, sums, single queries, the total.
 
     One row per query. A part of more than a million such queries is in answers.parquet alone, as are all where there
@@ -179,7 +179,7 @@ def write_parts(release: Release, folder: Path) -> None:
             used.add(name.casefold())
             connection.register("queries", _queries(release, Workload(domain, asked)))
             target = _quoted(folder / f"{name}.csv")
-            connection.execute(f"COPY (SELECT {release.shown} FROM queries) TO {target} (FORMAT csv, HEADER)")
+            connection.execute(f"COPY (SELECT {shown} FROM queries) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("queries")
     os.sync()
 

@@ -40,7 +40,7 @@ def standing(plan: WorkloadPlan, release: WorkloadRelease | None) -> dict[str, A
         )
         return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": _next_step()}
     p = release.provenance
-    made = [*_made_facts(p), ("Post-processing", release.processing()["post_processing"])]
+    made = [*_made_facts(p), ("Post-processing", release.facts()["post_processing"])]
     made += _hashed([*hashes, ("Measured values", release.result_hash)])
     return {
         "budget": _account_text(p),
