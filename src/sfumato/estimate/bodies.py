@@ -65,6 +65,16 @@ def project(
     "mixtures" is none: tables of one and two attributes with the noise of residuals are denoised by the models that
     they bear out. That usually comes nearer to the truth than any body where noise is large, and no more is promised.
     Raises InvalidInput with what is allowed.
+
+    >>> work = sf.identity(sf.Domain({"age": 3}))
+    >>> found = sf.project([3.0, -1.0, 4.0], work, total=6)
+    >>> found
+    <Projection onto 'simplex': 3 answers, moved 1.225, gap 0>
+    >>> found.answers
+    array([2.5, 0. , 3.5])
+    >>> cdf = sf.prefix(sf.Domain({"age": 3}), "age")
+    >>> sf.project([2.0, 1.0, 6.0], cdf).answers
+    array([1.5, 1.5, 6. ])
     """
     task = read_task(answers, work, covariance, total, space, progress)
     if body not in BODIES:

@@ -49,6 +49,12 @@ class Projection:
     `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
     `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
     which tables over several attributes move, each in units of the noise of what it has beyond its margins.
+
+    >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
+    >>> found.answers, found.realisable, round(found.moved, 3)
+    (array([2.5, 0. , 3.5]), True, 1.225)
+    >>> print(found.describe())
+    onto 'simplex' (some table has exactly these answers), moved by 1.225, within 0 of the nearest
     """
 
     answers: FloatArray

@@ -88,6 +88,14 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
 
     Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [NTZ13]; in the proved form, n s l*(K) / k
     bounds the expected mean squared error in records, without any constant left open. Raises InvalidInput.
+
+    >>> wide = sf.width(sf.identity(sf.Domain({"age": 3})))
+    >>> wide.body, wide.queries, wide.draws
+    ('simplex', 3, 200)
+    >>> wide.support([1.0, 2.0, 3.0])
+    3.0
+    >>> wide.farthest([1.0, 2.0, 3.0])
+    array([0., 0., 1.])
     """
     if not isinstance(work, Workload):
         raise InvalidInput("width needs a workload, made by sf.marginals, sf.queries, ...")

@@ -13,7 +13,15 @@ __all__ = ["Neighbours", "PrivacyUnit"]
 
 @storable
 class Neighbours(Enum):
-    """Which two tables must be hard to tell apart."""
+    """Which two tables must be hard to tell apart.
+
+    >>> sf.Neighbours("add-remove")
+    <Neighbours.ADD_REMOVE: 'add-remove'>
+    >>> sf.Neighbours.parse("replace")
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.PlanError: neighbours must be 'add-remove' or 'replace-one', not 'replace'
+    """
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
