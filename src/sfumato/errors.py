@@ -53,7 +53,7 @@ class InvalidInput(SfumatoError, ValueError):
 
 
 class DomainError(InvalidInput):
-    """A domain or an attribute that cannot be declared so.
+    """A domain or an attribute that cannot be declared as given.
 
     >>> sf.Domain({"age": sf.Integers(99, 0)})
     Traceback (most recent call last):
@@ -63,7 +63,7 @@ class DomainError(InvalidInput):
 
 
 class WorkloadError(InvalidInput):
-    """A workload or an operator that cannot be asked so.
+    """A workload, a query or an operator that cannot be built as given.
 
     >>> sf.marginals(sf.Domain({"age": 100, "sex": 2}), order=3)
     Traceback (most recent call last):
@@ -83,7 +83,7 @@ class BudgetError(InvalidInput):
 
 
 class PlanError(InvalidInput):
-    """A plan that cannot be made, or not carried out as asked.
+    """A plan that cannot be made, or cannot be carried out as asked.
 
     >>> sf.plan(sf.total(sf.Domain({"age": 100})), sf.pure(1), neighbours="neither")
     Traceback (most recent call last):
@@ -119,7 +119,7 @@ class SourceError(SfumatoError):
 
 
 class NotAnswerable(SfumatoError, ValueError):
-    """A question outside the span of what was measured.
+    """A query outside the row space of what was measured.
 
     >>> domain = sf.Domain({"age": 100, "sex": 2})
     >>> plan = sf.plan(sf.total(domain), sf.pure(1), neighbours="add-remove")
@@ -133,7 +133,7 @@ class NotAnswerable(SfumatoError, ValueError):
 
 
 class NotInRowSpace(NotAnswerable):
-    """A reconstruction with R M != F; `residual` is the largest absolute difference.
+    """A strategy M, or a reconstruction R, with R M != W for the workload W; `residual` is the largest difference.
 
     >>> work = sf.identity(sf.Domain({"age": 3}))
     >>> sf.plan(work, sf.zcdp(1), neighbours="add-remove", strategy=[[1, 1, 0], [0, 0, 1]])

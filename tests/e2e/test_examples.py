@@ -21,7 +21,17 @@ WITHOUT = {
     *("LocalRelease", "ModelRelease", "Plan", "Release", "Session", "SessionAnswer", "SessionPlan", "Simulation"),
     *("SketchRelease", "Synthetic", "Table", "budget_for", "collect", "combine", "difference", "factorization"),
     *("load_key_plan", "load_local_plan", "load_local_release", "load_plan", "load_release", "load_sketch", "plan"),
-    *("plan_for", "plan_keys", "plan_local", "pmw_min_alpha", "records_for", "release", "respond", "resume_session", "session"),
+    *(
+        "plan_for",
+        "plan_keys",
+        "plan_local",
+        "pmw_min_alpha",
+        "records_for",
+        "release",
+        "respond",
+        "resume_session",
+        "session",
+    ),
     *("session_plan", "session_status", "simulate", "sketch"),
 }
 """Public names that have no example yet. It only gets shorter: a name that has one is struck off."""

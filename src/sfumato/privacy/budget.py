@@ -127,7 +127,7 @@ class Budget:
     """A total privacy guarantee, stated exactly. Make one with `pure`, `approx`, `zcdp` or `gdp`.
 
     `parameter` is epsilon, epsilon, rho or mu, between 1e-300 and 1e9; `delta` is in (0, 1) for "approx" and None
-    otherwise. Raises BudgetError at birth for anything else.
+    otherwise. Raises BudgetError for anything else.
 
     >>> sf.approx(1, "1e-6")
     <Budget (1, 1e-6)-DP; Gaussian noise multiplier 4.2247; mu = 0.2367>

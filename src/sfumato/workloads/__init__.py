@@ -1,4 +1,4 @@
-"""What is asked."""
+"""Workloads: the linear queries that are asked, and the functions that build them."""
 
 from sfumato.workloads.builders import (
     hierarchy,

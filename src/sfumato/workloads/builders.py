@@ -1,4 +1,4 @@
-"""The queries people ask, as workloads."""
+"""Functions that build the common workloads, and that combine them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _by(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, .
 
 
 def identity(domain: Domain, *attributes: str) -> Workload:
-    """Every cell of the table over the named attributes or levels (of the whole domain if none is named).
+    """Every cell of the marginal table over the named attributes or levels (the whole domain if none is named).
 
     >>> domain = sf.Domain({"age": 3, "sex": sf.Categories(["female", "male"])})
     >>> sf.identity(domain, "sex").labels()

@@ -1,4 +1,4 @@
-"""What is asked: a workload is a domain and blocks of linear queries over its marginal tables."""
+"""Workloads: what is asked. A workload is a domain and blocks of linear queries over its marginal tables."""
 
 from __future__ import annotations
 

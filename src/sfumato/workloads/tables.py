@@ -21,7 +21,7 @@ from sfumato.workloads.levels import every_level, over
 
 __all__ = ["marginals"]
 
-_MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; lists by mistake end here
+_MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; a longer list is a mistake
 
 _Run = tuple[tuple[str, ...], NDArray[np.int32]]
 """Levels that every set of a run names, and the positions of the attributes of its sets."""

@@ -10,6 +10,8 @@ elsewhere. Reading needs no write access. Clocks are labels.
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -29,7 +31,6 @@ from sfumato.privacy.ledger.entries import (
     released_line,
     spend_line,
 )
-from sfumato.privacy.ledger.names import check_hash, check_name, read_table
 from sfumato.privacy.ledger.old import OLD
 from sfumato.privacy.unit import PrivacyUnit
 
@@ -50,6 +51,22 @@ FORMAT = Format(
     "sfumato ledger upgrade LEDGER, or sf.Ledger.upgrade(path)",
     whole=True,
     older=OLD,
+)
+_HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
+_MAX_NAME = 128
+_FILES = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".json",
+    ".ndjson",
+    ".jsonl",
+    ".arrow",
+    ".feather",
+    ".db",
+    ".duckdb",
+    ".gz",
 )
 
 
@@ -108,18 +125,14 @@ class Ledger:
     Attributes: `total` (Budget), `currency`, `ledger_id` (random, public).
 
     >>> ledger = sf.Ledger.create("people.ledger", total=sf.zcdp(1), table="people")
-    >>> domain = sf.Domain({"age": 100, "sex": 2})
-    >>> plan = sf.plan(sf.marginals(domain, upto=2), sf.zcdp("0.5"), neighbours="add-remove")
+    >>> plan = sf.plan(sf.total(sf.Domain({"age": 100})), sf.zcdp("0.5"), neighbours="add-remove")
     >>> print(ledger.quote(plan))
     costs 0.5 of rho; 1 is left; 0.5 would remain
-    >>> counts = sf.Histogram(np.full((100, 2), 7))
-    >>> release = sf.release(plan, counts, ledger=ledger, name="first", table="people")
-    >>> ledger.remaining
-    Fraction(1, 2)
+    >>> release = sf.release(plan, sf.Histogram([7] * 100), ledger=ledger, name="first", table="people")
     >>> [(entry.kind, entry.name) for entry in ledger.entries()]
     [('spend', 'first'), ('released', 'first')]
     >>> kept = ledger.anchor
-    >>> sf.Ledger("people.ledger").verify(kept).spent
+    >>> sf.Ledger("people.ledger").verify(kept).remaining
     Fraction(1, 2)
     """
 
@@ -147,16 +160,12 @@ class Ledger:
         which choices by the data are cheaper; without, in the mu^2 of Gaussian noise, in which Gaussian releases are.
         `table` is the public name of the one table it is for; without, the first spend says which.
         """
-        FileChain.create(path, FORMAT, advance, opening_line(total, currency, read_table(table)))
+        FileChain.create(path, FORMAT, advance, opening_line(total, currency, _table(table)))
         return cls(path)
 
     @classmethod
     def in_memory(cls, total: Budget, currency: str | None = None) -> Ledger:
-        """An account that ends with this process: for one explicit release, not for a budget that must last.
-
-        >>> sf.Ledger.in_memory(sf.pure(1)).durable
-        False
-        """
+        """An account that ends with this process: for one explicit release, not for a budget that must last."""
         return cls(MemoryChain(FORMAT, advance, opening_line(total, currency)))
 
     @classmethod
@@ -225,13 +234,6 @@ class Ledger:
 
         `unit` is in words, "" where 0.1 wrote the line; `table` is "" where none was named. `price` is exact, in
         `currency`; `paid` is what the spend allows by itself, in words. Every row has the same fields.
-
-        >>> ledger = sf.Ledger.in_memory(sf.zcdp(1))
-        >>> plan = sf.plan(sf.total(sf.Domain({"age": 100})), sf.zcdp("0.5"), neighbours="add-remove")
-        >>> release = sf.release(plan, sf.Histogram([7] * 100), ledger=ledger, name="people")
-        >>> (row,) = ledger.export()
-        >>> row["name"], row["price"], row["currency"], row["mechanism"], row["unit"]
-        ('people', '1/2', 'rho', 'gaussian', 'one record added or removed')
         """
         return tuple(map(self._exported, self._read().spends))
 
@@ -243,11 +245,7 @@ class Ledger:
         return dict(zip(self.EXPORTED, map(str, facts), strict=True))
 
     def epsilon_left(self, delta: Number | None = None) -> Fraction:
-        """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only.
-
-        >>> round(float(sf.Ledger.in_memory(sf.zcdp(1)).epsilon_left(delta="1e-6")), 3)
-        7.766
-        """
+        """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only."""
         if self.currency is Currency.EPSILON:
             return self.remaining
         return epsilon_left(self.total, self.remaining, delta, self.currency)
@@ -294,7 +292,7 @@ class Ledger:
 
         Raises LedgerMismatch where the ledger names another.
         """
-        given = read_table(table)
+        given = _table(table)
         if given is None:
             raise InvalidInput("a ledger is named after its table: a short public text, such as 'people'")
         with self._chain.turn(write=True) as turn:
@@ -307,7 +305,7 @@ class Ledger:
         """Unit and table of the library's own types, if they are those of the ledger."""
         if type(unit) is not PrivacyUnit:
             raise PlanError(f"a spend says whose privacy it protects, as a PrivacyUnit; got {type(unit).__name__}")
-        table = read_table(table)
+        table = _table(table)
         problem = words.mismatch(state, unit, table)
         if problem is not None:
             raise LedgerMismatch(problem)
@@ -319,8 +317,8 @@ class Ledger:
         """The line that spends an event's price, and that price; refused where it may not be spent."""
         state = turn.state
         turn.require_current()
-        check_name(name)
-        check_hash(plan_hash, "plan_hash")
+        _check_name(name)
+        _check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)
         cost = price(event, self.currency)
         taken = state.find(name)
@@ -339,7 +337,7 @@ class Ledger:
 
         Raises LedgerError for a receipt of another ledger or a release already marked.
         """
-        check_hash(result_hash, "result_hash")
+        _check_hash(result_hash, "result_hash")
         with self._chain.turn(write=True) as turn:
             state = turn.state
             spend = state.find(receipt.name)
@@ -362,3 +360,36 @@ class Ledger:
         waiting = sum(not entry.released for entry in state.spends)
         left = f"{readable(state.remaining)} of {readable(state.total)} {self.currency} left"
         return f"<Ledger {where}: {self.total}; {left}; {len(state.spends)} spends, {waiting} unreleased>"
+
+
+def _check_name(name: str) -> None:
+    """Names end up in paths and on screens: printable, of one spelling, and without a way out of a folder."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise InvalidInput(f"a release's name is 1 to {_MAX_NAME} printable characters; got {str(name)[:40]!r}")
+    if name != name.strip() or name.startswith(".") or "/" in name or "\\" in name:
+        raise InvalidInput(f"a release's name has no slash, and no space or dot at its ends; got {name!r}")
+    if unicodedata.normalize("NFC", name) != name:
+        raise InvalidInput(f"a release's name must be in Unicode form NFC; got {name!r}")
+
+
+def _table(table: str | None) -> str | None:
+    """A public name of a table: a label that stays when files move. Raises InvalidInput."""
+    if table is None:
+        return None
+    if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
+        raise InvalidInput(
+            f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
+        )
+    table = "".join((table,))  # a text of a class that derives from str may compare as it likes
+    if table != table.strip() or any(part in table for part in "/\\") or table.lower().endswith(_FILES):
+        raise InvalidInput(
+            f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
+        )
+    if unicodedata.normalize("NFC", table) != table:
+        raise InvalidInput(f"the name of a table must be in Unicode form NFC; got {table!r}")
+    return table
+
+
+def _check_hash(value: str, what: str) -> None:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise InvalidInput(f"{what} is 1 to 128 letters, digits or any of :_.+=-; got {str(value)[:40]!r}")
