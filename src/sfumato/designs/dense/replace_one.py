@@ -1,7 +1,7 @@
 """The factorization mechanism where one record is replaced by another: the certified optimum of one dense table.
 
 The number of records is public there, so that only differences of columns are priced, and the answers are those of
-least squares from what was measured and the known total: see `strategies.optimum.swap`.
+least squares from what was measured and the known total: see `swap`.
 """
 
 from __future__ import annotations
