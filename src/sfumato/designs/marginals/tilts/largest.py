@@ -173,7 +173,7 @@ def optimise_largest(union: Largest, *, tilt: bool = True) -> dict[int, Shape]:
             before = dict(shapes)
             try:
                 for i in union.tilted:
-                    shapes[i] = improve(shapes[i], bases[i], *union.pulls(shapes, i), tilt=tilt, steps=1)
+                    shapes[i] = improve(shapes[i], bases[i], *union.linearised(shapes, i), tilt=tilt, steps=1)
             except np.linalg.LinAlgError:
                 return before  # the search has left what rounding allows
             if union.reweigh(shapes) <= _TOLERANCE:
