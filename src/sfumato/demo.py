@@ -1,4 +1,4 @@
-"""The whole road on the bundled table, which is public: that is why the demo may also look at the exact answers."""
+"""From spec to release on the bundled table, which is public: so the demo may also compare with the exact answers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _comparison(done: Release, table: Path, page: Path) -> str:
     inside = float((np.abs(errors) <= width).mean())
     write_report(done, page, actual=exact)
     return (
-        "6. Look behind the curtain, which is possible only because this table is public.\n\n"
+        "6. Compare with the exact answers, which is possible only because this table is public.\n\n"
         f"   predicted rmse {plan.rmse:.2f}, actual {actual:.2f}; of {len(exact):,} intervals at 95 %, "
         f"{inside:.2%} hold the exact answer\n"
     )

@@ -46,13 +46,23 @@ _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a spec file declares.
+    r"""What a spec file declares.
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder. `table` is its
     public name for the ledger, or None.
     `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective`,
     `records` and `rounds` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
     95 % intervals that parts should have, for `sf.plan_for`.
+
+    >>> from pathlib import Path
+    >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
+    >>> lines += ["[privacy]", "rho = '0.5'", "neighbours = 'add-remove'", "[[queries]]", "identity = ['adult']"]
+    >>> written = Path("spec.toml").write_text("\n".join(lines))
+    >>> spec = sf.read_spec("spec.toml")
+    >>> spec.workload
+    Workload(3 queries over 3 cells; identity: 3)
+    >>> spec.budget == sf.zcdp("0.5"), spec.neighbours
+    (True, <Neighbours.ADD_REMOVE: 'add-remove'>)
     """
 
     domain: Domain
@@ -73,9 +83,17 @@ class Spec:
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
-    """Read a spec file. No data is read.
+    r"""Read a spec file. No data is read.
 
     Raises SpecError, with the line where there is one, for whatever the file may not say.
+
+    >>> from pathlib import Path
+    >>> written = Path("spec.toml").write_text("[schema.age]\ntype = 'complex'\n")
+    >>> sf.read_spec("spec.toml")
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.SpecError: line 2: schema.age.type: no type is called 'complex'; there are integer, number,
+    category, hierarchy, boolean
     """
     place = Path(path)
     root = read_toml(place)

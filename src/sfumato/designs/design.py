@@ -167,7 +167,7 @@ class Problem:
 
 
 def _extremes(operator: LinearOperator) -> tuple[float, float]:
-    """The smallest and the largest entry, or what they lie between where the entries are too many to look at."""
+    """The smallest and the largest entry, or what they lie between where the entries are too many to list."""
     if not operator.binary and math.prod(operator.shape) <= _LISTED:
         dense = np.asarray(operator.dense(), dtype=np.float64)
         return float(dense.min()), float(dense.max())

@@ -44,7 +44,7 @@ MAX_DENSE = 2_048
 # likewise of ordered queries, one matrix of 128 MB; beyond, roots are within 2.7 % of the bound (who-wins-where.md)
 MAX_DENSE_ORDERED = 4_096
 MAX_FAMILIES = 24  # tables, each a factorization of its own
-MAX_LARGEST = 2**30  # operations of one look at the largest of dense queries
+MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
 MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
 _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no optimum is claimed

@@ -151,7 +151,14 @@ def check_size(count: int, what: str) -> None:
 @storable
 @dataclass(frozen=True, slots=True)
 class Categories(Attribute):
-    """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given)."""
+    """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given).
+
+    >>> sf.Categories(["north", "south"], outside="other").labels
+    ('north', 'south', '(other)')
+    >>> sex = sf.Categories({"1": "female", "2": "male"})
+    >>> sex.codes, sex.labels
+    (('1', '2'), ('female', 'male'))
+    """
 
     kind: ClassVar[str] = "category"
     values: Mapping[str, str] | Sequence[object]
@@ -225,7 +232,11 @@ def read_code(value: object) -> str:
 @storable
 @dataclass(frozen=True, slots=True)
 class Booleans(Attribute):
-    """True or false; texts true/false, t/f, yes/no, y/n and 1/0 are read in any case."""
+    """True or false; texts true/false, t/f, yes/no, y/n and 1/0 are read in any case.
+
+    >>> sf.Booleans(missing="other").labels
+    ('false', 'true', '(other)')
+    """
 
     kind: ClassVar[str] = "boolean"
 

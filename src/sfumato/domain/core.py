@@ -31,6 +31,21 @@ class Domain:
     `attributes` maps names to attributes; a whole number n stands for the codes 0 to n - 1. Where an
     attribute has levels, their names may stand wherever a table's attributes are named: a table over a
     level has a cell for every group.
+
+    >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
+    >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
+    >>> domain
+    Domain(place: 3, adult: 2; 6 cells)
+    >>> domain.names, domain.shape, domain.size
+    (('place', 'adult'), (3, 2), 6)
+    >>> domain.levels
+    {'state': 'place', 'county': 'place'}
+    >>> domain["state"].labels
+    ('06', '36')
+    >>> "state" in domain, domain.owner("state"), domain.sizes(["state", "adult"])
+    (True, 'place', (2, 2))
+    >>> sf.Domain({f"x{i}": 10 for i in range(40)}).size == 10**40
+    True
     """
 
     attributes: Mapping[str, Attribute]
@@ -144,6 +159,18 @@ class Domain:
         """Names of attributes or levels as a tuple, refused where unknown, or where two are of one attribute.
 
         The level of an attribute's own cells goes by the attribute's name.
+
+        >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
+        >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
+        >>> domain.columns(["adult", "county"])
+        ('adult', 'place')
+        >>> domain.ordered(["adult", "state"])
+        ('state', 'adult')
+        >>> domain.columns(["state", "county"])
+        Traceback (most recent call last):
+            ...
+        sfumato.errors.DomainError: 'state' and 'county' are levels of one attribute, 'place'; name the finer one
+        alone: its cells add up to those of the coarser
         """
         given = self._listed(names)
         owners: dict[str, str] = {}

@@ -45,8 +45,14 @@ class Hierarchy(Attribute):
 
     A code stands for one group of its level: a finest code stands in one row, and no code has two parents.
     Two counties of one name therefore need codes of their own (as in FIPS); `code_labels` maps the codes of a
-    level to what people read, and a label that a level bears twice is shown with its parent's. The content of a
+    level to what people read, and a label that occurs twice in a level is shown with its parent's. The content of a
     file is read at once and is what is stored and fingerprinted; its path is not.
+
+    >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
+    >>> place
+    Hierarchy(state: 2 > county: 3; outside=None, missing=None)
+    >>> place.labels
+    ('06001', '06003', '36001')
     """
 
     kind: ClassVar[str] = "hierarchy"

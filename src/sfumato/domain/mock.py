@@ -14,14 +14,14 @@ from sfumato.ground.checks import Number, show_number
 
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 
-MAX_MOCK_ROWS = 1_000_000  # rows are Python values; to try a road, thousands do
+MAX_MOCK_ROWS = 1_000_000  # rows are Python values; to try a spec, thousands do
 _STEPS = 10  # numbers of an interval that rows are drawn from: they only have to fall inside
 
 
 def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str]]:
     """As many rows, one text per field: a cell of each attribute at random, and a value in it. No data are read.
 
-    The same seed gives the same rows. Attributes are independent and all cells equally likely, as no table's are.
+    The same seed gives the same rows. Unlike in a real table, attributes are independent and all cells equally likely.
     """
     if not 1 <= rows <= MAX_MOCK_ROWS:
         raise DomainError(f"between 1 and {MAX_MOCK_ROWS:,} mock rows can be drawn, not {rows:,}")

@@ -92,6 +92,14 @@ class Integers(Attribute):
     """Whole numbers from `low` to `high`, both included, in cells of `width` (the last may be narrower).
 
     `levels` names coarser cells: a width, a multiple of `width`, or a list of edges, which ends with high + 1.
+
+    >>> age = sf.Integers(0, 99, width=25)
+    >>> age.labels
+    ('0..24', '25..49', '50..74', '75..99')
+    >>> age.midpoints
+    (12.0, 37.0, 62.0, 87.0)
+    >>> sf.Domain({"age": sf.Integers(0, 99, levels={"decade": 10})})["decade"].size
+    10
     """
 
     kind: ClassVar[str] = "integer"
@@ -167,6 +175,11 @@ class Bins(Attribute):
     """Numbers in half-open bins [edge, next edge); `Bins.regular(low, high, width)` makes equal ones.
 
     `levels` names coarser bins: a width, or a list of some of the edges with the first and the last.
+
+    >>> sf.Bins([0, 10_000, 25_000], outside="other", missing="other").labels
+    ('[0, 10000)', '[10000, 25000)', '(other)')
+    >>> sf.Bins.regular(0, 1, 0.25).edges
+    (0, 0.25, 0.5, 0.75, 1)
     """
 
     kind: ClassVar[str] = "number"

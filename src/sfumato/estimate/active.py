@@ -1,4 +1,7 @@
-"""Small quadratic programs over the simplex or the orthant, by an active set: exact once no coordinate pulls. [LH74]"""
+"""Small quadratic programs over the simplex or the orthant, by an active set. [LH74]
+
+Exact once the gradient has the right sign at every coordinate.
+"""
 
 from __future__ import annotations
 

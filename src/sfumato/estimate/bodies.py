@@ -1,4 +1,4 @@
-"""The bodies, one function each, and the verb that chooses among them. [NTZ13, DNT15]"""
+"""The bodies, one function each, and the function that chooses among them. [NTZ13, DNT15]"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+lo
 """What `body=` accepts."""
 _HULL_CELLS = 2**20  # 8 MB a vector; "auto" takes the hull up to here, by name it goes on to _MAX_CELLS
 _HULL_WORK = 2**22  # cells times tables: what one step of the search reads and writes
-_HULL_TABLES = 200  # each is looked at once more in every step, with Python's cost
+_HULL_TABLES = 200  # each is gone through once more in every step, at Python's cost
 _MAX_CELLS = 2**24  # 128 MB a vector of cells, of which a search holds a handful
 _ALIKE = 1e-9  # relative: variances that differ by rounding alone are one
 _STARTED = 2_000  # records that a search begins with
@@ -55,16 +55,26 @@ def project(
     answers: (k,) noisy answers to `work`; `total` the known number of records (1 for normalised answers),
     None where it is not known: then any total is allowed, never a guessed one. covariance: (k,) variances or a
     (k, k) matrix of the noise, which weights the norm (generalised least squares); without it all answers
-    weigh the same. `space` may say which of both is meant: "answers" all alike, "measurements" by the covariance.
+    weigh the same. `space` may say which of the two is meant: "answers" all alike, "measurements" by the covariance.
     In the projected norm the result is never farther from the truth than `answers` are, where the truth lies
     in the body. [NTZ13]
 
     Bodies: "simplex" (the queries are cells of one table), "isotonic" (prefix counts), "hull" (answers of
     nonnegative cells), "cone" (the same without a total), "local" (marginal tables that agree on their common
     attributes), "sdp" and "sdp+local" (pairs of attributes with two cells), "exact" (weighted records), "auto".
-    "mixtures" is none: tables of one and two attributes with the noise of residuals are denoised by the models that
-    they bear out. That usually comes nearer to the truth than any body where noise is large, and no more is promised.
+    "mixtures" is not a body: tables of one and two attributes with the noise of residuals are denoised by models that
+    are fitted to them. That usually comes nearer to the truth than any body where noise is large; no more is promised.
     Raises InvalidInput with what is allowed.
+
+    >>> work = sf.identity(sf.Domain({"age": 3}))
+    >>> found = sf.project([3.0, -1.0, 4.0], work, total=6)
+    >>> found
+    <Projection onto 'simplex': 3 answers, moved 1.225, gap 0>
+    >>> found.answers
+    array([2.5, 0. , 3.5])
+    >>> cdf = sf.prefix(sf.Domain({"age": 3}), "age")
+    >>> sf.project([2.0, 1.0, 6.0], cdf).answers
+    array([1.5, 1.5, 6. ])
     """
     task = read_task(answers, work, covariance, total, space, progress)
     if body not in BODIES:
@@ -73,7 +83,7 @@ def project(
     if task.residuals is not None and chosen not in ("local", "mixtures"):
         raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
     found = _SOLVERS[chosen](task)
-    # how far models move answers is told in the plain norm
+    # how far models move answers is stated in the plain norm
     return found if covariance is None or chosen == "mixtures" else replace(found, norm="noise")
 
 
@@ -282,7 +292,7 @@ def _mixtures(task: Task) -> Projection:
 
 
 def _counted(told: Progress, steps: Iterator[int], stage: str, share: float) -> None:
-    """One more step of denoising; how far it is from its end is not known as a gap."""
+    """Report one more step of denoising; how far it is from its end is not known as a gap."""
     del stage, share
     told(next(steps), math.nan)
 

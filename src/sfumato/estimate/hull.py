@@ -30,7 +30,7 @@ _SMALL = 2**19  # entries below which a dense map is faster than a structured on
 _CHECKED = 10  # a proof costs about a gradient: a tenth more
 _POLISHED = 50  # an exact step costs many gradients, and helps once the support has settled: every fifth proof
 _PULLING = 64  # cells that join an exact step at once, those of steepest descent; five rounds let others follow
-_MOVED = 1e-6  # of the squared distance moved: the gap is proved and said, so any value is honest
+_MOVED = 1e-6  # of the squared distance moved: the gap is proved and stated, so any value is sound
 _ROUNDING = 1e-13  # of the target's square: sums of that size round to some 1e-14 of it, and a gap below is none
 _PSEUDO = 1e-12  # relative: smaller eigenvalues of a covariance are zeros that were rounded, and are left out
 

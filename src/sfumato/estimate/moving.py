@@ -23,11 +23,11 @@ Codes = NDArray[np.int32]
 FITTED = 2**16
 """Records that are fitted; more are copies of these."""
 _SWEEPS = 40  # the fall of the squares ends most searches long before
-_PATIENT, _LOOKS = 100, 2**34  # sweeps, and changes looked at, where more is asked for
+_PATIENT, _EVALUATIONS = 100, 2**34  # sweeps, and changes evaluated, where more is asked for
 _FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
 _MOVED, _LEAST_MOVED = 1e-3, 1e-4  # of all cells of records: a sweep that moves fewer gains next to nothing
 _PARTS = 8  # records that move at once see the same tables, so several parts a sweep; each costs a pass over the tables
-_HELD = 2**22  # gains looked at at once: some tens of MB
+_HELD = 2**22  # gains evaluated at once: some tens of MB
 
 
 def whole_records(
@@ -123,8 +123,8 @@ class _Moves:
         """Sweep over all attributes until little is gained; or until squares are enough, or hardly a record moves."""
         squares, sweeps, least, fall = self._squares(), _SWEEPS, _MOVED * self.codes.size, _FALL
         if enough is not None:
-            looks = len(self.codes) * sum(side.count * side.cells for side in self.sides)
-            sweeps = min(max(_LOOKS // max(looks, 1), _SWEEPS // 2), _PATIENT)
+            evaluations = len(self.codes) * sum(side.count * side.cells for side in self.sides)
+            sweeps = min(max(_EVALUATIONS // max(evaluations, 1), _SWEEPS // 2), _PATIENT)
             least, fall = _LEAST_MOVED * self.codes.size, 0.0
         for _ in range(sweeps):
             moved = sum(self._sweep(i) for i in self.random.permutation(len(self.sides)).tolist())

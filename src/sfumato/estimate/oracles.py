@@ -13,7 +13,7 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["Elimination", "Enumeration", "Search", "find_oracle", "starting_records"]
 
-_LISTED = 2**20  # corners that are all looked at: exact, and 8 MB
+_LISTED = 2**20  # corners that are all enumerated: exact, and 8 MB
 _PAIRED = 4_096  # cells of all attributes together: a dense matrix of pairs of 128 MB
 
 
@@ -35,7 +35,7 @@ def starting_records(sizes: Sequence[int], shares: Sequence[FloatArray | None], 
 
 
 class Enumeration:
-    """Every record is looked at: exact, for up to some millions of cells."""
+    """Every record is enumerated: exact, for up to some millions of cells."""
 
     def __init__(self, sizes: Sequence[int], count: int = 64) -> None:
         self.sizes, self.count = tuple(sizes), count

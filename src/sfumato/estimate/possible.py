@@ -1,4 +1,4 @@
-"""What some table could have held, in the forms that projections find it; each answers further questions."""
+"""Counts that some table could have held, in each form that a projection finds; all of them answer further queries."""
 
 from __future__ import annotations
 

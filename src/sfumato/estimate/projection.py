@@ -1,4 +1,4 @@
-"""What is projected, and what comes out: answers that some table could have given. [NTZ13]"""
+"""The input and the result of a projection onto the answers that some table could have given. [NTZ13]"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compar
 _HELD = 0.01  # standard errors
 
 _LARGER = {
-    "mixtures": "tables agree, are not negative and are near what models say that the data bear out",
+    "mixtures": "tables agree, are not negative and are near models that were fitted to the data",
     "local": "tables agree and are not negative",
     "sdp": "pairs have a possible matrix of correlations",
     "sdp+local": "tables agree, are not negative and have a possible matrix of correlations",
@@ -40,15 +40,21 @@ _LARGER = {
 class Projection:
     """Answers that some table could have given, or nearly so, nearest to noisy ones.
 
-    answers: (k,) in the units they came in. possible: what they are the answers of. gap: a bound on the
+    answers: (k,) in the units of the given ones. possible: counts that have these answers. gap: a bound on the
     squared distance between `answers` and the true projection onto the body, in the projected norm;
     `certified` says whether it is proved. moved: distance from the noisy answers in that norm.
     `realisable`: a table of nonnegative (fractional) counts with exactly these answers was found; the local and
-    "sdp" bodies are larger than that, and whether there is one is not known then. `rounded`: where the counts were
-    made whole afterwards, the root mean squared change of the answers by that; `gap` and `moved` are those before.
+    "sdp" bodies hold other answers too, so for them it is not known whether there is one. `rounded`: where the counts
+    were rounded afterwards, the root mean squared change of the answers by that; `gap` and `moved` are those before.
     `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
     `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
     which tables over several attributes move, each in units of the noise of what it has beyond its margins.
+
+    >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
+    >>> found.answers, found.realisable, round(found.moved, 3)
+    (array([2.5, 0. , 3.5]), True, 1.225)
+    >>> print(found.describe())
+    onto 'simplex' (some table has exactly these answers), moved by 1.225, within 0 of the nearest
     """
 
     answers: FloatArray
@@ -121,7 +127,7 @@ def joint_attributes(work: Workload) -> tuple[str, ...]:
 
 
 def largest_tables(work: Workload) -> list[Block]:
-    """The cells of the tables that the queries lie in, but for those inside another."""
+    """The cells of the tables that the queries lie in, without tables that lie inside another."""
     sets = {frozenset(q.attributes) for q in work.blocks}
     by_size = sorted(sets, key=len, reverse=True)
     kept: list[frozenset[str]] = []

@@ -1,7 +1,7 @@
 """Projection onto the answers of weighted records, over universes too large to list: fully corrective Frank-Wolfe.
 
 Every answer of a workload is a sum over records of entries of small tables, one per block. So the record that
-a gradient pulls most is the largest of a sum of tables over few attributes each: an oracle finds it, and
+a gradient favours most is the largest of a sum of tables over few attributes each: an oracle finds it, and
 says how much any record could be worth at most. What it finds joins the records held, whose weights are then
 fitted by least squares. [Jag13, NTZ13]
 """
@@ -26,7 +26,7 @@ __all__ = ["Factor", "Oracle", "RecordSolution", "fit_records"]
 
 Codes = NDArray[np.int32]
 
-# steps between two looks for further records: the next fit goes on from here, and the gap says when all is done
+# steps between two calls of the oracle for further records: the next fit goes on from here; the gap says when to end
 _FITTED = 60
 _EXACT = 400  # records in use: their least squares are solved exactly in milliseconds
 _DENSE = 2**23  # 64 MB of answers of single records

@@ -59,12 +59,12 @@ def _hull(work: Workload, *, cone: bool = False) -> Support:
     operator = joint_operator(work)
 
     def reach(y: FloatArray) -> Reach:
-        pull = np.asarray(operator.rmatvec(y), dtype=np.float64)
-        best = int(pull.argmax())
-        most = float(pull[best])
+        objective = np.asarray(operator.rmatvec(y), dtype=np.float64)
+        best = int(objective.argmax())
+        most = float(objective[best])
         if cone:
             # a direction without any positive product is reached at the corner, where all counts are 0
-            most = 0.0 if most <= _CONE * float(np.abs(pull).max(initial=0.0)) else math.inf
+            most = 0.0 if most <= _CONE * float(np.abs(objective).max(initial=0.0)) else math.inf
             return Reach(most, most, np.zeros(len(y)) if most == 0.0 else None)
         unit = np.zeros(cells)
         unit[best] = 1.0
@@ -161,8 +161,8 @@ def _sdp(work: Workload, *, pairwise: bool = False) -> Support:
     constant, adjoint = parity_adjoint(work)
 
     def reach(y: FloatArray) -> Reach:
-        fixed, pull = float(constant @ y), adjoint(y)
-        done = most_correlated(pull, local=pairwise)
+        fixed, objective = float(constant @ y), adjoint(y)
+        done = most_correlated(objective, local=pairwise)
         return Reach(fixed + done.value, fixed + done.bound, parity_answers(work, done.matrix, 1.0))
 
     return reach

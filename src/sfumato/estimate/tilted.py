@@ -32,7 +32,7 @@ ENOUGH = 1e-9
 """The gap at which the search ends."""
 _STEPS = 200  # Newton converges quadratically in the end; what ends here says its gap
 _CONJUGATE = 300  # products with the Hessian for one step
-_LOOKS = 40  # points along one direction
+_EVALUATIONS = 40  # points along one direction
 _ROUNDED = 16 * float(np.finfo(np.float64).eps)
 _FORCED, _MET = 0.1, 0.5  # residuals of the Newton system, slopes along a direction: what is left of them
 
@@ -152,7 +152,7 @@ class _Dual:
 def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
     """A point along the direction at which D is lower: where its slope is at most half of what it was, or before that.
 
-    The slope grows along the way, for D is convex, and unlike D it keeps its digits: so it alone is looked at. None
+    The slope grows along the way, for D is convex, and unlike D it keeps its digits: so it alone is evaluated. None
     where rounding hides it.
     """
     first = float(start.slope @ direction)
@@ -160,7 +160,7 @@ def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
     found: _Point | None = None
     if not first < 0:
         return None
-    for look in range(_LOOKS):
+    for i in range(_EVALUATIONS):
         point = dual.at(start.place + share * direction)
         slope = float(point.slope @ direction)
         if abs(slope) <= -_MET * first:
@@ -175,7 +175,7 @@ def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
         width = high - low
         # in turn the secant, which is fast where D is nearly quadratic, and the middle, which is safe
         secant = low - width * below / (above - below)
-        share = min(max(secant, low + 0.1 * width), high - 0.1 * width) if look % 2 else low + width / 2
+        share = min(max(secant, low + 0.1 * width), high - 0.1 * width) if i % 2 else low + width / 2
     return found
 
 

@@ -23,7 +23,7 @@ from sfumato.workloads import Workload
 
 __all__ = ["Width", "width"]
 
-# 200 know a mean to a fourteenth of a deviation, which is said; a million to a thousandth
+# 200 estimate a mean to a fourteenth of a deviation, which is stated; a million to a thousandth
 _DRAWS, _MOST_DRAWS = 200, 10**6
 
 
@@ -62,8 +62,8 @@ class Width:
         return self._reach(given)
 
     def error(self, noise: float, records: int) -> float:
-        """At most so large is the root mean squared error, in records, of projecting noise of that deviation on every
-        answer, for a table of so many records: sqrt(n s (l* + 3 standard errors + slack) / k), at most s. [NTZ13]
+        """An upper bound on the root mean squared error, in records, of projecting answers whose noise has the standard
+        deviation s = `noise`, for n = `records`: sqrt(n s (l* + 3 standard errors + slack) / k), at most s. [NTZ13]
         """
         for name, given in (("noise", noise), ("records", records)):
             if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
@@ -88,6 +88,14 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
 
     Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [NTZ13]; in the proved form, n s l*(K) / k
     bounds the expected mean squared error in records, without any constant left open. Raises InvalidInput.
+
+    >>> wide = sf.width(sf.identity(sf.Domain({"age": 3})))
+    >>> wide.body, wide.queries, wide.draws
+    ('simplex', 3, 200)
+    >>> wide.support([1.0, 2.0, 3.0])
+    3.0
+    >>> wide.farthest([1.0, 2.0, 3.0])
+    array([0., 0., 1.])
     """
     if not isinstance(work, Workload):
         raise InvalidInput("width needs a workload, made by sf.marginals, sf.queries, ...")

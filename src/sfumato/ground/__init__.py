@@ -1,1 +1,1 @@
-"""What every room stands on, without mathematics: files, fingerprints, checks, frames."""
+"""What all other packages import, without mathematics: files, fingerprints, checks, frames."""

@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""How long computations report their progress."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from collections.abc import Callable
 __all__ = ["Progress"]
 
 Progress = Callable[[int, float], None]
-"""Is told the number of steps so far, and how far from the best the result is proved to be, as a share; else nan."""
+"""Called with the number of steps so far and the proved relative distance from the optimum, nan if none is proved."""

@@ -32,7 +32,16 @@ class Budget:
     """A total privacy guarantee, stated exactly. Make one with `pure`, `approx`, `zcdp` or `gdp`.
 
     `parameter` is epsilon, epsilon, rho or mu, between 1e-300 and 1e9; `delta` is in (0, 1) for "approx" and None
-    otherwise. Raises BudgetError at birth for anything else.
+    otherwise. Raises BudgetError for anything else.
+
+    >>> sf.approx(1, "1e-6")
+    <Budget (1, 1e-6)-DP; Gaussian noise multiplier 4.2247; mu = 0.2367>
+    >>> sf.zcdp("1/3").parameter
+    Fraction(1, 3)
+    >>> float(sf.gdp(1).mu_squared), float(sf.zcdp("0.5").mu_squared)
+    (1.0, 1.0)
+    >>> sf.Budget.from_json({"rho": "0.5"}) == sf.zcdp("0.5")
+    True
     """
 
     kind: Kind
@@ -54,22 +63,42 @@ class Budget:
 
     @classmethod
     def pure(cls, epsilon: Number) -> Budget:
-        """epsilon-differential privacy."""
+        """epsilon-differential privacy.
+
+        >>> print(sf.pure(1))
+        1-DP (pure epsilon); Laplace scale 1 per unit of L1 sensitivity
+        """
         return cls("pure", exact(epsilon, "epsilon"))
 
     @classmethod
     def approx(cls, epsilon: Number, delta: Number) -> Budget:
-        """(epsilon, delta)-differential privacy."""
+        """(epsilon, delta)-differential privacy.
+
+        >>> print(sf.approx(1, "1e-6"))
+        (1, 1e-6)-DP; Gaussian noise multiplier 4.2247; mu = 0.2367
+        >>> sf.approx(1, 0)
+        Traceback (most recent call last):
+            ...
+        sfumato.errors.BudgetError: delta must be above 0 (at least 1e-300) and below 1; got 0
+        """
         return cls("approx", exact(epsilon, "epsilon"), exact(delta, "delta"))
 
     @classmethod
     def zcdp(cls, rho: Number) -> Budget:
-        """rho-zero-concentrated differential privacy."""
+        """rho-zero-concentrated differential privacy.
+
+        >>> print(sf.zcdp("0.5"))
+        0.5-zCDP; Gaussian noise multiplier 1; (5.2215, 1e-6)-DP
+        """
         return cls("zcdp", exact(rho, "rho"))
 
     @classmethod
     def gdp(cls, mu: Number) -> Budget:
-        """mu-Gaussian differential privacy."""
+        """mu-Gaussian differential privacy.
+
+        >>> print(sf.gdp(1))
+        1-GDP; Gaussian noise multiplier 1; (4.8866, 1e-6)-DP
+        """
         return cls("gdp", exact(mu, "mu"))
 
     @classmethod
@@ -92,7 +121,11 @@ class Budget:
         return cls(kind, exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
 
     def to_json(self) -> dict[str, str]:
-        """Its parameters as exact text, e.g. {"epsilon": "1", "delta": "1/1000000"}; ready for a JSON file."""
+        """Its parameters as exact text, e.g. {"epsilon": "1", "delta": "1/1000000"}; ready for a JSON file.
+
+        >>> sf.approx(1, "1e-6").to_json()
+        {'epsilon': '1', 'delta': '1/1000000'}
+        """
         document = {_PARAMETERS[self.kind]: str(self.parameter)}
         return document if self.delta is None else document | {"delta": str(self.delta)}
 
@@ -150,6 +183,13 @@ class Budget:
         """The epsilon of the (epsilon, delta)-DP it implies, rounded up. zcdp and gdp need `delta` in (0, 1).
 
         Raises BudgetError where delta is missing, or smaller than the budget's own delta.
+
+        >>> round(float(sf.zcdp("0.5").epsilon(delta="1e-6")), 3)
+        5.222
+        >>> sf.zcdp("0.5").epsilon()
+        Traceback (most recent call last):
+            ...
+        sfumato.errors.BudgetError: a zcdp budget has an epsilon only at a delta; call epsilon(delta=...)
         """
         target = self.delta if delta is None else _delta(delta)
         if self.kind == "pure":

@@ -143,7 +143,7 @@ class Chain(ABC, Generic[S]):
         """What the chain says now. Of turns that may write there is one at a time; any exception undoes it."""
 
     def read(self) -> Turn[S]:
-        """What the chain says now, to look at alone."""
+        """What the chain says now, for reading only."""
         with self.turn() as found:
             return found
 

@@ -41,7 +41,7 @@ class Question(Protocol):
 @storable
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One question and its reply, public. `answer` is None below, and everywhere if bits alone are told."""
+    """One question and its reply, public. `answer` is None below, and everywhere if bits alone are given."""
 
     question: Any
     answer: int | None
@@ -58,7 +58,7 @@ class Step:
 class Terms:
     """What a conversation may spend: `epochs.count` positive questions, the noise of their scores and answers.
 
-    `answer` is the noise of the answer to a positive question; None tells its bit alone. `move` bounds how far an exact
+    `answer` is the noise of the answer to a positive question; None gives its bit alone. `move` bounds how far an exact
     answer moves between neighbours. Raises PlanError for anything else.
     """
 

@@ -28,7 +28,7 @@ _DURABLE = ("PRAGMA synchronous=EXTRA", "PRAGMA fullfsync=ON")
 _GUARDED = ("PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON")
 _TOUCH = "SELECT count(*) FROM sqlite_schema"
 
-# Held during every transaction, and by a fork while it happens: no child is born inside a transaction.
+# Held during every transaction, and by a fork while it happens: no child process starts inside a transaction.
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
@@ -116,7 +116,7 @@ class FileStore:
 
     @contextmanager
     def _sole(self, write: bool) -> Generator[None]:
-        """Refuse to commit what others have written under: a lock that was lost is seen by eyes that cache nothing."""
+        """Refuse to commit where a lost lock let others write: seen by a connection that caches nothing."""
         if not write:
             yield
             return

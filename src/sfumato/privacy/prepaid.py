@@ -1,4 +1,4 @@
-"""What one debit paid for, spent in parts: the account of a mechanism that looks several times."""
+"""What one debit paid for, spent in parts: the account of an adaptive mechanism, of several accesses to the data."""
 
 from __future__ import annotations
 

@@ -13,7 +13,15 @@ __all__ = ["Neighbours", "PrivacyUnit"]
 
 @storable
 class Neighbours(Enum):
-    """Which two tables must be hard to tell apart."""
+    """Which two tables must be hard to tell apart.
+
+    >>> sf.Neighbours("add-remove")
+    <Neighbours.ADD_REMOVE: 'add-remove'>
+    >>> sf.Neighbours.parse("replace")
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.PlanError: neighbours must be 'add-remove' or 'replace-one', not 'replace'
+    """
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -52,8 +60,9 @@ class PrivacyUnit:
     def total_is_public(self) -> bool:
         """Whether the number of counted rows is the same for all neighbours.
 
-        Under replace-one every record must be counted exactly once: of a person there may be any number of
-        rows up to the limit, and none that bears a name. (Dropped rows are refused by the plan.)
+        True under replace-one where the unit is a record, for every record is counted. With a person column it is not:
+        any number of rows up to the limit is counted of a person, and rows that name nobody are not counted. (Rows
+        that the domain drops would change it too; a plan refuses such domains.)
         """
         return self.neighbours is Neighbours.REPLACE_ONE and self.person is None
 

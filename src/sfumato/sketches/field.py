@@ -53,8 +53,8 @@ def polynomial(coefficients: Words, points: Words) -> Words:
 def hash_texts(texts: Sequence[bytes], point: int) -> Words:
     """A field element per text: the polynomial whose digits are its length and its bytes, seven to a digit, at `point`.
 
-    Two texts of at most b bytes meet for at most b / 7 + 2 of the p points [CW79], so for N texts and a uniform
-    point any two meet with probability below N^2 (b / 7 + 2) / 2^62.
+    Two texts of at most b bytes collide for at most b / 7 + 2 of the p points [CW79], so for N texts and a uniform
+    point any two collide with probability below N^2 (b / 7 + 2) / 2^62.
     """
     lengths = np.array([len(t) for t in texts], dtype=np.uint64)
     out = lengths % _P

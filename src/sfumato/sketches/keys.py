@@ -31,8 +31,13 @@ class Keys:
     """What a record's key may be: `kind` "integer" (0 to 2^60 - 1) or "text" (1 to 1,024 bytes), in column `column`.
 
     A record whose key is missing or anything else is not counted: a rule about each record by itself. Texts are
-    told apart by a public random hash of 61 bits, drawn at birth (`point`); two of a million texts share one with a
-    probability below 1e-4. Raises DomainError.
+    told apart by a public random hash of 61 bits, drawn unless it is given (`point`); two of a million texts share
+    one with a probability below 1e-4. Raises DomainError.
+
+    >>> print(sf.Keys("item").describe())
+    column 'item', whole numbers from 0 to 2^60 - 1; records with any other key are not counted
+    >>> print(sf.Keys("page", kind="text").describe())
+    column 'page', texts of 1 to 1,024 bytes; records with any other key are not counted
     """
 
     column: str = "key"

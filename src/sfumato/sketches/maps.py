@@ -57,7 +57,7 @@ class KeyMap(ABC):
 
     @property
     def shrinkage(self) -> int:
-        """By what the squared norm of all other records is divided in the variance of an answer; 0: none enters."""
+        """What divides the squared norm of other records in the variance of an answer; 0 where they do not enter."""
         return self.rows
 
     @abstractmethod

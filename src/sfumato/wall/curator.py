@@ -1,7 +1,7 @@
-"""The trusted holder of the data: the one object that sees exact counts, and its door, `measure`.
+"""The trusted curator of the data: the one object that sees exact counts, and its door, `measure`.
 
-`prepaid` pays for several knocks at once; the doors of `selecting`, `talk` and `keys` stand beside and keep this order.
-Order inside each door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
+`prepaid` pays for several accesses at once; the doors of `selecting`, `talk` and `keys` stand beside, and keep
+this order. Inside each door: re-derive the price from the integer maps, ask the ledger whether it would pay, open
 the table, have the ledger debit the price durably, and only then look and draw the noise. Nothing before the
 debit depends on the data but errors of loading; nothing after it does but the noisy values.
 """
@@ -112,7 +112,7 @@ class Curator:
         return measured, receipt
 
     def prepaid(self, price: Event, *, name: str, plan_hash: str) -> tuple[Curator, Receipt]:
-        """A curator of the same table whose knocks are paid from `price`, which is debited now and as a whole.
+        """A curator of the same table whose accesses are paid from `price`, which is debited now and as a whole.
 
         For mechanisms that look several times. Its account lives in memory, in one process, and refuses what goes
         beyond the price; what is left in it at the end is not given back. A crash leaves one unreleased entry.

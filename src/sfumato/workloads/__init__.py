@@ -1,9 +1,8 @@
-"""What is asked."""
+"""Workloads: the linear queries that are asked, and the functions that build them."""
 
 from sfumato.workloads.builders import (
     hierarchy,
     identity,
-    marginals,
     predicates,
     prefix,
     queries,
@@ -15,6 +14,7 @@ from sfumato.workloads.builders import (
 )
 from sfumato.workloads.core import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.subsets import conjunctions, disjunctions, parities
+from sfumato.workloads.tables import marginals
 
 __all__ = [
     "RECORDS",

@@ -1,25 +1,24 @@
-"""The queries people ask, as workloads."""
+"""Functions that build the common workloads, and that combine them."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.ground.checks import show_count
 from sfumato.ground.codec import encode
-from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Padded, Prefix, Sparse, Window
+from sfumato.operators import AllRange, Block, Dense, LinearOperator, Padded, Prefix, Sparse, Window
 from sfumato.operators.base import numbers, real_array
-from sfumato.workloads.core import QueryBlock, QueryFamily, Workload, exact_weight
+from sfumato.workloads.core import QueryBlock, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, over, table_block
 from sfumato.workloads.predicates import compile_predicate
 
@@ -27,7 +26,6 @@ __all__ = [
     "as_operator",
     "hierarchy",
     "identity",
-    "marginals",
     "predicates",
     "prefix",
     "queries",
@@ -38,167 +36,31 @@ __all__ = [
     "windows",
 ]
 
-_MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; lists by mistake end here
-
-_Run = tuple[tuple[str, ...], NDArray[np.int32]]
-"""Levels that every set of a run names, and the positions of the attributes of its sets."""
-
 
 def _by(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, ...]:
     names = (by,) if isinstance(by, str) else domain.columns(by)
     return domain.columns((attribute, *names))[1:]
 
 
-def _items(weights: Mapping[Any, object] | None) -> list[tuple[Any, object]]:
-    if weights is not None and not isinstance(weights, Mapping):
-        raise WorkloadError(f"weights= takes a mapping of names to weights, not {weights!r}")
-    return list((weights or {}).items())
-
-
 def identity(domain: Domain, *attributes: str) -> Workload:
-    """Every cell of the table over the named attributes or levels (of the whole domain if none is named)."""
+    """Every cell of the marginal table over the named attributes or levels (the whole domain if none is named).
+
+    >>> domain = sf.Domain({"age": 3, "sex": sf.Categories(["female", "male"])})
+    >>> sf.identity(domain, "sex").labels()
+    ['sex = female', 'sex = male']
+    >>> sf.identity(domain)
+    Workload(6 queries over 6 cells; identity: 6)
+    """
     return Workload(domain, (QueryBlock("identity", table_block(domain, domain.ordered(attributes or domain.names))),))
 
 
 def total(domain: Domain) -> Workload:
-    """The number of records."""
-    return Workload(domain, (QueryBlock("total", Block((), ())),))
+    """The number of records.
 
-
-def marginals(
-    domain: Domain,
-    order: int | None = None,
-    *,
-    upto: int | None = None,
-    sets: Iterable[Sequence[str]] | None = None,
-    weights: Mapping[Any, object] | None = None,
-    factors: Mapping[str, Any] | None = None,
-) -> Workload:
-    """Marginal tables: all of an order, all up to an order (with the total), or the named sets.
-
-    A set names attributes, or levels of theirs. `weights` maps a set (a tuple of names in any order) or an order
-    (an int) to a weight. `factors` says what is asked of an attribute instead of its cells, wherever it occurs:
-    "prefix", "ranges", ("windows", width), "hierarchy" (all its levels), the name of a level, or any matrix over
-    its cells.
+    >>> sf.total(sf.Domain({"age": 3, "sex": 2})).answer([[1, 2], [3, 4], [5, 6]])
+    array([21])
     """
-    if sum(given is not None for given in (order, upto, sets)) != 1:
-        raise WorkloadError("give exactly one of order=, upto= or sets=")
-    if sets is not None:
-        if isinstance(sets, str) or not isinstance(sets, Iterable):
-            raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
-        chosen = [domain.ordered(s) for s in itertools.islice(sets, _MAX_TABLES + 1)]
-        _check_tables(len(chosen))
-        if len(set(chosen)) != len(chosen):
-            raise WorkloadError("a set of attributes is named twice among the marginals")
-        place = _places(domain)
-        runs: list[_Run] = []
-        for levels, run in itertools.groupby(chosen, lambda names: _kind(domain, names)):
-            places = [[place[n] for n in c] for c in run]
-            runs.append((levels[1:], np.array(places, dtype=np.int32).reshape(len(places), levels[0])))
-    else:
-        d, top = len(domain.names), order if order is not None else upto
-        if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= d:
-            raise WorkloadError(f"an order must be a whole number from 0 to {d}, not {top!r}")
-        orders = [top] if order is not None else list(range(top + 1))
-        _check_tables(sum(math.comb(d, o) for o in orders))
-        runs = [((), _combinations(d, o)) for o in orders]
-    asked = _factors(domain, factors)
-    items = [
-        QueryFamily("marginals", Family(domain.names, tuple((asked | _levels(domain, levels)).values()), part), weight)
-        for levels, part, weight in _weighted(domain, runs, weights)
-    ]
-    return Workload(domain, tuple(items))
-
-
-def _check_tables(count: int) -> None:
-    if not 1 <= count <= _MAX_TABLES:
-        raise WorkloadError(f"from 1 to {_MAX_TABLES:,} marginal tables are allowed, not {show_count(count)}")
-
-
-def _combinations(count: int, order: int) -> NDArray[np.int32]:
-    """Every set of `order` of `count` positions, in lexicographic order."""
-    flat = itertools.chain.from_iterable(itertools.combinations(range(count), order))
-    return np.fromiter(flat, dtype=np.int32).reshape(math.comb(count, order), order)
-
-
-def _places(domain: Domain) -> dict[str, int]:
-    """The position of the attribute of every name."""
-    place = {n: i for i, n in enumerate(domain.names)}
-    return place | {level: place[owner] for level, owner in domain.levels.items()}
-
-
-def _kind(domain: Domain, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """What the sets of one family have in common: how many names, and which of them are levels."""
-    return (len(names), *(n for n in names if n not in domain.attributes))
-
-
-def _levels(domain: Domain, levels: Iterable[str]) -> dict[str, LinearOperator]:
-    return dict(over(domain, name) for name in levels)
-
-
-def _factors(domain: Domain, given: Mapping[str, Any] | None) -> dict[str, LinearOperator]:
-    """What is asked of every attribute: its cells, or what was given for it."""
-    if given is not None and not isinstance(given, Mapping):
-        raise WorkloadError(f"factors= takes a mapping of attributes to what is asked of them, not {given!r}")
-    own = {domain.check_names([name])[0]: _factor(domain, name, kind) for name, kind in (given or {}).items()}
-    return {n: own[n] if n in own else Identity(a.size) for n, a in domain.attributes.items()}
-
-
-def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
-    word, *rest = kind if isinstance(kind, tuple) else (kind,)
-    if not isinstance(word, str):
-        operator = as_operator(kind)
-        if operator.shape[1] != domain[name].size:
-            raise WorkloadError(f"{name} has {domain[name].size} cells; its matrix has {operator.shape[1]:,} columns")
-        return operator
-    if domain.levels.get(word) == name and not rest:
-        return over(domain, word)[1]
-    if word not in _FACTORS or len(rest) != (word == "windows"):
-        raise WorkloadError(
-            f"factors of {name} are 'identity', 'prefix', 'ranges', ('windows', width), 'hierarchy', one of its "
-            f"levels or a matrix, not {kind!r}"
-        )
-    asked: Workload = _FACTORS[word](domain, name, *rest)
-    return asked.blocks[0].block.factors[0]
-
-
-def _weighted(
-    domain: Domain, runs: Sequence[_Run], weights: Mapping[Any, object] | None
-) -> Iterator[tuple[tuple[str, ...], NDArray[np.int32], Fraction]]:
-    """The runs of sets, cut where the weight changes."""
-    by_order: dict[int, Fraction] = {}
-    by_set: dict[tuple[str, ...], Fraction] = {}
-    place = _places(domain)
-    for key, weight in _items(weights):
-        if type(key) is int:
-            by_order[key] = exact_weight(weight)
-        else:
-            names: Any = (key,) if isinstance(key, (str, bool)) else key
-            named = domain.ordered(names)
-            if named in by_set:
-                raise WorkloadError(f"weights name {key!r} twice")
-            by_set[named] = exact_weight(weight)
-    missing = set(by_order) - {r.shape[1] for _, r in runs}
-    for levels, run in runs:
-        own = [(n, w) for n, w in by_set.items() if _kind(domain, n) == (run.shape[1], *levels)]
-        places = [
-            (int(i), n, w)
-            for n, w in own
-            for i in np.flatnonzero((run == np.array([place[a] for a in n], dtype=np.int32)).all(axis=1))
-        ]
-        general, start = by_order.get(run.shape[1], Fraction(1)), 0
-        for i, held, weight in sorted(places):
-            by_set.pop(held)
-            if i > start:
-                yield levels, run[start:i], general
-            yield levels, run[i : i + 1], weight
-            start = i + 1
-        if start < len(run):
-            yield levels, run[start:], general
-    if missing or by_set:
-        strange = next(iter(missing), None)
-        shown = repr(strange) if strange is not None else repr(next(iter(by_set)))
-        raise WorkloadError(f"weights name {shown}, which is no marginal of this workload")
+    return Workload(domain, (QueryBlock("total", Block((), ())),))
 
 
 def _ordered(
@@ -219,17 +81,32 @@ def _ordered(
 
 
 def prefix(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
-    """Cumulative counts up to each declared cell of an attribute, within each cell of `by`."""
+    """Cumulative counts up to each declared cell of an attribute, within each cell of `by`.
+
+    >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": 2})
+    >>> sf.prefix(domain, "age").labels()
+    ['age up to 0..9', 'age up to 10..19', 'age up to 20..29']
+    >>> sf.prefix(domain, "age", by="sex")
+    Workload(6 queries over 6 cells; prefix age by sex: 6)
+    """
     return _ordered(domain, attribute, by, f"prefix {attribute}", Prefix)
 
 
 def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
-    """Every range of declared cells, ordered by first then last cell."""
+    """Every range of declared cells, ordered by first then last cell.
+
+    >>> sf.ranges(sf.Domain({"age": 3}), "age").labels()
+    ['age from 0 to 0', 'age from 0 to 1', 'age from 0 to 2', 'age from 1 to 1', 'age from 1 to 2', 'age from 2 to 2']
+    """
     return _ordered(domain, attribute, by, f"ranges {attribute}", AllRange)
 
 
 def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str = ()) -> Workload:
-    """Every run of `width` neighbouring declared cells."""
+    """Every run of `width` neighbouring declared cells.
+
+    >>> sf.windows(sf.Domain({"hour": 24}), "hour", width=6).labels()[:2]
+    ['hour from 0 to 5', 'hour from 1 to 6']
+    """
     return _ordered(domain, attribute, by, f"windows {attribute}", partial(Window, width=width))
 
 
@@ -237,6 +114,10 @@ def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> W
     """The cells of every level of an attribute, coarsest first, within each cell of `by`. The total is not asked.
 
     One block per level. Raises WorkloadError for an attribute without levels.
+
+    >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
+    >>> sf.hierarchy(sf.Domain({"place": place}), "place").labels()
+    ['state = 06', 'state = 36', 'place = 06001', 'place = 06003', 'place = 36001']
     """
     names = _by(domain, attribute, by)
     levels = [level.name for level in domain.groupings(*domain.check_names((attribute,)))]
@@ -246,25 +127,18 @@ def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> W
     return work.named(f"{part} by {', '.join(names)}" if names else part)
 
 
-def _all_levels(domain: Domain, attribute: str) -> Workload:
-    return queries(every_level(domain, attribute), domain, attribute)
-
-
-_FACTORS: dict[str, Callable[..., Workload]] = {
-    "identity": identity,
-    "prefix": prefix,
-    "ranges": ranges,
-    "windows": windows,
-    "hierarchy": _all_levels,
-}
-"""What may be asked of an attribute inside marginal tables, by name."""
-
-
 def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: Iterable[str] | str = ()) -> Workload:
     """The sum of a numeric attribute, each cell counted with a public value.
 
     The values are the cells' midpoints unless given: one per declared cell, or one per cell. The
     extra cell counts 0 unless its value is given. Answers are in the attribute's unit.
+
+    >>> domain = sf.Domain({"wages": sf.Bins([0, 10_000, 30_000]), "sex": sf.Categories(["female", "male"])})
+    >>> sums = sf.sums(domain, "wages", by="sex")
+    >>> sums.labels(), sums.units
+    (['sum of wages, sex = female', 'sum of wages, sex = male'], ('wages',))
+    >>> sums.answer([[1, 0], [1, 2]])
+    array([25000, 40000])
     """
     names = _by(domain, attribute, by)
     declared = domain[attribute]
@@ -289,7 +163,17 @@ def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: It
 
 
 def predicates(domain: Domain, texts: Sequence[str]) -> Workload:
-    """The number of records that satisfy each predicate (a closed grammar over the declared domain)."""
+    """The number of records that satisfy each predicate (a closed grammar over the declared domain).
+
+    >>> domain = sf.Domain({"age": sf.Integers(0, 99, width=5), "sex": sf.Categories(["female", "male"])})
+    >>> sf.predicates(domain, ["age >= 65 and sex == 'female'", "age < 20 or age >= 65"])
+    Workload(2 queries over 40 cells; predicates: 2)
+    >>> sf.predicates(domain, ["age >= 18"])
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.WorkloadError: age >= 18 divides the cell 15..19 of age; ask age >= 15 or age >= 20 (character 8 of
+    the predicate, in 'age >= 18')
+    """
     if isinstance(texts, str) or not texts:
         raise WorkloadError("predicates are given as a non-empty list of texts")
     blocks = []
@@ -318,7 +202,14 @@ def queries(
     labels: Sequence[str] | None = None,
 ) -> Workload:
     """Any (k, m) array, scipy sparse matrix or LinearOperator, over the domain or over the cells of one attribute
-    or level."""
+    or level.
+
+    >>> sf.queries([[1, 1, 0], [0, 0, 1]], labels=["first two", "last"]).labels()
+    ['first two', 'last']
+    >>> domain = sf.Domain({"age": 3, "sex": 2})
+    >>> sf.queries(np.tri(3), domain, "age")
+    Workload(3 queries over 6 cells; queries: 3)
+    """
     operator = as_operator(matrix)
     columns = operator.shape[1]
     if domain is None:
@@ -354,7 +245,15 @@ def as_operator(matrix: Any) -> LinearOperator:
 
 
 def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named: Workload) -> Workload:
-    """Several workloads as one. Those given by name become parts of that name; `weights` are per part."""
+    """Several workloads as one. Those given by name become parts of that name; `weights` are per part.
+
+    >>> domain = sf.Domain({"age": 100, "sex": 2})
+    >>> work = sf.stack(cdf=sf.prefix(domain, "age"), tables=sf.marginals(domain, upto=2), weights={"cdf": 2})
+    >>> work
+    Workload(403 queries over 200 cells; cdf: 100, tables: 303)
+    >>> work.weights
+    {'cdf': Fraction(2, 1), 'tables': Fraction(1, 1)}
+    """
     if not works and not named:
         raise WorkloadError("stack needs at least one workload")
     for work in (*works, *named.values()):
@@ -365,7 +264,7 @@ def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named
         raise WorkloadError("workloads over different domains cannot be stacked")
     items = [i for w in parts for i in w.items]
     names = dict.fromkeys(i.part for i in items)
-    factors = {name: exact_weight(weight) for name, weight in _items(weights)}
+    factors = {name: exact_weight(weight) for name, weight in weight_items(weights)}
     for name in factors:
         if name not in names:
             raise WorkloadError(f"weights name {name!r}; the parts are {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""What is asked: a workload is a domain and blocks of linear queries over its marginal tables."""
+"""Workloads: what is asked. A workload is a domain and blocks of linear queries over its marginal tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator
 from sfumato.operators.base import Numbers, real_array
 from sfumato.workloads.levels import row_labels
 
-__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "exact_weight", "on_domain"]
+__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "exact_weight", "on_domain", "weight_items"]
 
 RECORDS = "records"
 _MAX_LABELS = 20_000_000  # some GB of text
@@ -42,6 +42,13 @@ def exact_weight(weight: object) -> Fraction:
     if isinstance(weight, bool) or not Fraction(1, 10**100) <= exact <= 10**100:
         raise WorkloadError(f"a weight must be a positive number, from 1e-100 to 1e100, not {shorten(weight)}")
     return exact
+
+
+def weight_items(weights: Mapping[Any, object] | None) -> list[tuple[Any, object]]:
+    """Given weights by name, refused unless they are a mapping."""
+    if weights is not None and not isinstance(weights, Mapping):
+        raise WorkloadError(f"weights= takes a mapping of names to weights, not {weights!r}")
+    return list((weights or {}).items())
 
 
 @storable
@@ -145,6 +152,20 @@ class Workload:
     Cells are in C order of the domain. Within a product the rows run in C order too, attributes in
     the domain's order. Weights multiply the variance in the objective; answers are unweighted.
     `items` hold the queries in order; `blocks` are the same queries with every table by itself.
+
+    >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": sf.Categories(["female", "male"])})
+    >>> cdf, sex = sf.prefix(domain, "age"), sf.identity(domain, "sex")
+    >>> both = cdf + sex
+    >>> both
+    Workload(5 queries over 6 cells; prefix age: 3, identity: 2)
+    >>> both.shape, len(both)
+    ((5, 6), 5)
+    >>> both.parts["identity"].labels()
+    ['sex = female', 'sex = male']
+    >>> both.answer([[1, 2], [3, 4], [5, 6]])
+    array([ 3, 10, 21,  9, 12])
+    >>> cdf * sex
+    Workload(6 queries over 6 cells; prefix age x identity: 6)
     """
 
     domain: Domain
@@ -196,7 +217,12 @@ class Workload:
         return tuple(dict.fromkeys(i.unit for i in self.items))
 
     def named(self, name: str, weight: object = 1) -> Workload:
-        """The same queries as one part of that name, their weights multiplied by `weight`."""
+        """The same queries as one part of that name, their weights multiplied by `weight`.
+
+        >>> domain = sf.Domain({"age": 100})
+        >>> sf.total(domain).named("people", weight=3).weights
+        {'people': Fraction(3, 1)}
+        """
         factor = exact_weight(weight)
         return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
 
@@ -212,7 +238,11 @@ class Workload:
         return [row or "total" for row in rows]
 
     def labels(self) -> list[str]:
-        """One text per query, in order."""
+        """One text per query, in order.
+
+        >>> sf.prefix(sf.Domain({"age": sf.Integers(0, 29, width=10)}), "age").labels()
+        ['age up to 0..9', 'age up to 10..19', 'age up to 20..29']
+        """
         count = self.shape[0]
         if count > _MAX_LABELS:
             raise WorkloadError(
@@ -228,7 +258,12 @@ class Workload:
         return parts[0] if len(parts) == 1 else Stack(parts)
 
     def answer(self, x: ArrayLike) -> Numbers:
-        """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`."""
+        """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`.
+
+        >>> domain = sf.Domain({"age": 3, "sex": 2})
+        >>> sf.marginals(domain, order=1).answer([[1, 2], [3, 4], [5, 6]])
+        array([ 3,  7, 11,  9, 12])
+        """
         counts = real_array(x, "counts")
         if counts.shape not in ((self.domain.size,), self.domain.shape):
             size = show_count(self.domain.size)

@@ -48,7 +48,7 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
 
 
 def find_fault(tree: object) -> tuple[Place, str] | None:
-    """Where a parsed file holds nesting or numbers that no honest file holds, and what they are."""
+    """Where a parsed file holds nesting or numbers that no sensible file holds, and what they are."""
     waiting: list[tuple[Place, Any]] = [((), tree)]
     while waiting:
         place, value = waiting.pop()

@@ -16,7 +16,7 @@ from sfumato.workloads.core import QueryBlock, Workload
 __all__ = ["conjunctions", "disjunctions", "parities"]
 
 _MAX_PRODUCT = 30  # 2^30 queries, as Kronecker products
-_MAX_JOINT = 14  # 2^28 entries: these are no product of factors, so their errors are had row by row
+_MAX_JOINT = 14  # 2^28 entries: these are no product of factors, so their errors are computed row by row
 
 
 def disjunctions(d: int) -> Workload:
@@ -24,6 +24,9 @@ def disjunctions(d: int) -> Workload:
 
     2^d queries over 2^d cells. Bit by bit, x1 first, the number of a query says which attributes are in its set; so
     query 0 is the empty set, whose answer is 0. Raises WorkloadError unless d is a whole number from 1 to 14.
+
+    >>> sf.disjunctions(2).labels()
+    ['nothing', 'x2', 'x1', 'x1 or x2']
     """
     domain = _domain(d, _MAX_JOINT)
     every = Kronecker((Dense(np.ones((2, 2), dtype=np.int64)),) * d)
@@ -40,6 +43,11 @@ def conjunctions(d: int) -> Workload:
 
     2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
     one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+
+    >>> sf.conjunctions(2).labels()
+    ['total', 'x2', 'x1', 'x1, x2']
+    >>> sf.conjunctions(20).shape
+    (1048576, 1048576)
     """
     return _product(d, "conjunctions", np.array([[1, 1], [0, 1]]))
 
@@ -49,6 +57,12 @@ def parities(d: int) -> Workload:
 
     2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
     one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+
+    >>> sf.parities(2).operator.dense()
+    array([[ 1,  1,  1,  1],
+           [ 1, -1,  1, -1],
+           [ 1,  1, -1, -1],
+           [ 1, -1, -1,  1]])
     """
     return _product(d, "parities", np.array([[1, 1], [1, -1]]))
 

@@ -129,14 +129,14 @@ def test_halves_are_independent_and_add_up() -> None:
     members = 2000
     parts = halves(held, members, 0)
     first = np.array([p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
-    second = np.array([p.judge.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
+    second = np.array([p.held_out.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
     own = 3.0 / 100**2 * (1 - 1 / 2) * (1 - 1 / 3)
     # given y, the halves move against each other just as much as y's own noise moves both
     assert float(np.mean(first * second)) == pytest.approx(-own, rel=0.15)
     assert own + float(np.mean(first**2)) == pytest.approx(1.25 * own, rel=0.05)
     assert own + float(np.mean(second**2)) == pytest.approx(5 * own, rel=0.15)
     for p in parts[:5]:
-        both = Components(p.fitted.ones / 1.25, p.fitted.pairs / 1.25).plus(p.judge, 0.2)
+        both = Components(p.fitted.ones / 1.25, p.fitted.pairs / 1.25).plus(p.held_out, 0.2)
         np.testing.assert_allclose(both.pairs, held.values.pairs, atol=1e-12)
         np.testing.assert_allclose(both.ones, held.values.ones, atol=1e-12)
     np.testing.assert_allclose(np.mean([p.fitted.pairs for p in parts], axis=0), held.values.pairs, atol=1e-12)
@@ -148,7 +148,7 @@ def test_few_members_have_noise_of_the_same_size() -> None:
     assert np.mean(np.square(some)) == pytest.approx(0.25 * 3.0 / 100**2 / 3, rel=0.15)
 
 
-def test_the_judging_half_ranks_by_the_true_distance() -> None:
+def test_the_held_out_half_ranks_by_the_true_distance() -> None:
     joint = some_joint()
     exact, other = noisy(joint).values, noisy(some_joint(seed=5)).values
     found: list[float] = []

@@ -60,7 +60,7 @@ def optimize_largest_rows(
 ) -> Largest | None:
     """The strategy of least largest variance, as `optimize_largest`; None where cells are alike, unasked or apart.
 
-    One iteration takes some tens of products of (m, m) matrices and of looks at the queries.
+    One iteration takes some tens of products of (m, m) matrices and of passes over the queries.
     """
     k, _ = queries.shape
     gram = queries.gram(np.full(k, 1 / k))

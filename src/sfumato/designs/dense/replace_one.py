@@ -1,7 +1,7 @@
 """The factorization mechanism where one record is replaced by another: the certified optimum of one dense table.
 
 The number of records is public there, so that only differences of columns are priced, and the answers are those of
-least squares from what was measured and the known total: see `strategies.optimum.swap`.
+least squares from what was measured and the known total: see `swap`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROUGH = 1e-4  # above MAX_SWAP cells
 _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
 _BITS = 24  # of an entry: rounding moves errors by less than is shown
 _MAX_ENTRIES = 2**22  # 32 MB of queries; above, their Gram matrix alone is used
-_MAX_WORK = 2**29  # operations of one look at all queries
+_MAX_WORK = 2**29  # operations of one pass over all queries
 
 
 def design(problem: Problem, progress: Progress | None = None) -> Design | None:

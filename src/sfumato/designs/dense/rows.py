@@ -31,7 +31,7 @@ class Queries:
 
     @property
     def work(self) -> int:
-        """Operations of one look at all rows, about."""
+        """Operations of one pass over all rows, about."""
         m = self.shape[1]
         return sum(m * m * (1 if isinstance(o, Contiguous) else 2 * o.shape[0]) for o, _ in self.blocks)
 

@@ -246,7 +246,7 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
 def _shapes(problem: Problem, products: list[Product]) -> tuple[Tilted, dict[int, Shape]]:
     free_total = problem.unit.total_is_public
     if problem.largest:
-        with contextlib.suppress(PlanError):  # too many rows to look at each; the best for the mean is not far off
+        with contextlib.suppress(PlanError):  # too many rows to go through; the best for the mean is not far off
             largest = Largest(products, problem.sizes, free_total=free_total)
             return largest, optimise_largest(largest)
     union = Union(products, problem.sizes, free_total=free_total)

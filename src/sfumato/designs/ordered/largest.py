@@ -24,8 +24,8 @@ from sfumato.operators.convolution import causal
 __all__ = ["largest_bound"]
 
 _CLOSE = 1.02  # two percent above what was found: the bound is said as such
-_LOOKS = 24  # each splits the interval of ends of largest bound; what stays is a bound, a looser one
-_LONG = 2**21  # cells: beyond, half as many looks, each of them convolutions of that length
+_SPLITS = 24  # each splits the interval of ends of largest bound; what stays is a bound, a looser one
+_LONG = 2**21  # cells: beyond, half as many splits, each of them convolutions of that length
 _ROUNDING = 1 + 1e-9  # relative, added to a bound made by FFT: those round far less
 
 
@@ -63,7 +63,7 @@ def largest_bound(
 
     response and noise (n,); variances (n + 1,) of the prefixes from the empty one on; of each, known (n + 1,)
     times a unit is known: ranges err by the squared difference less. The bound is within two percent of `found`
-    unless too many looks were needed; infinite where the response has negative entries.
+    unless too many splits were needed; infinite where the response has negative entries.
     """
     n = len(response)
     if response.min() < 0:
@@ -73,7 +73,7 @@ def largest_bound(
     last = np.append(0.0, causal(response, least[::-1] * noise))
     prefixes = _Prefixes(response, least, noise, variances, steady, last)
     intervals = [(-prefixes.bound(0, n), 0, n)]
-    for _ in range(_LOOKS if n <= _LONG else _LOOKS // 2):
+    for _ in range(_SPLITS if n <= _LONG else _SPLITS // 2):
         top, a, b = intervals[0]
         if -top <= found * _CLOSE or b == a + 1:
             break

@@ -1,4 +1,4 @@
-"""The verb: which method a problem takes, and what may be asked."""
+"""The entry point: checks the problem and chooses the method that solves it."""
 
 from __future__ import annotations
 

@@ -85,10 +85,10 @@ def parity_adjoint(work: Workload) -> tuple[FloatArray, Callable[[FloatArray], F
         constant[part.rows] = part.constant
 
     def adjoint(direction: FloatArray) -> FloatArray:
-        pull = np.zeros(size * size)
+        sums = np.zeros(size * size)
         for part in parts:
-            np.add.at(pull, part.places, direction[part.rows] @ part.columns.T)
-        found = pull.reshape(size, size)
+            np.add.at(sums, part.places, direction[part.rows] @ part.columns.T)
+        found = sums.reshape(size, size)
         return found + found.T
 
     return constant, adjoint

@@ -23,7 +23,7 @@ _MEMORY = 10  # a small system to solve at each step; Anderson's acceleration is
 class _Copies:
     """The two kinds of copies in the units of the method: of the whole matrix, and of each pair's three entries.
 
-    Scaled so that a copy of an entry with weight w_i w_j is as stiff as that entry is heavy.
+    Scaled so that a copy of an entry with weight w_i w_j has the penalty w_i w_j.
     """
 
     root: FloatArray
@@ -51,7 +51,7 @@ def split(problem: Problem, local: bool, start: NearestCorrelation | None) -> Ne
     if local:
         per_pair = coordinates(heavy)[:, 2:]
     copies = _Copies(np.sqrt(heavy), np.sqrt(2 * per_pair))
-    stiff = heavy + spread(size, np.broadcast_to(per_pair, (len(per_pair), 3)))
+    penalty = heavy + spread(size, np.broadcast_to(per_pair, (len(per_pair), 3)))
     vector = _start(problem, copies, heavy, local, start)
     accelerated = Anderson(len(vector), _MEMORY)
     best: NearestCorrelation | None = None
@@ -66,7 +66,7 @@ def split(problem: Problem, local: bool, start: NearestCorrelation | None) -> Ne
             if best.certified:
                 break
         pull = heavy * (2 * possible - whole) + spread(size, per_pair * (2 * inside - pairs))
-        joint = (problem.weight * problem.given + pull) / (problem.weight + stiff)
+        joint = (problem.weight * problem.given + pull) / (problem.weight + penalty)
         np.fill_diagonal(joint, 1.0)
         seen = coordinates(joint) if local else inside
         vector = accelerated.next(vector, _RELAX * copies.flat(joint - possible, seen - inside))

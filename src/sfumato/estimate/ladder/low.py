@@ -2,7 +2,7 @@
 
 Each is fitted to what was said of it, by its own noise, and held from then on. What is no cell (cumulative counts,
 named counts, sums, levels) counts a hundred times its precision: it is what people read, and clipped cells would
-otherwise push it about.
+otherwise move it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _CHECK = 20  # a bound costs about a step: a twentieth more
 _MOST = 120  # six bounds; the gap says how much is left
 _TOUCH = 1e-9  # of the independent table: no cell starts at zero, where raking could not move it
 _SWEEPS = 60  # of raking; how far sums then are apart is said (`apart`)
-# the bound grew by less than a thousandth between two looks: what more steps move is less than is shown
+# the bound grew by less than a thousandth between two checks: what more steps move is less than is shown
 _SETTLED = 1e-3
 
 

@@ -1,4 +1,4 @@
-"""Noisy pairs of attributes denoised together by models that the data bear out."""
+"""Noisy pairs of attributes denoised together by models that are fitted to them."""
 
 from sfumato.estimate.mixtures.adapted import Adapted, adapt
 from sfumato.estimate.mixtures.held import AdaptedTables

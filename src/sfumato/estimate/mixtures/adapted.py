@@ -1,8 +1,8 @@
-"""Noisy pairs to consistent tables of all pairs and beyond, by whatever model the data themselves bear out.
+"""Noisy pairs to consistent tables of all pairs and beyond, by whichever models fit the data.
 
 Three kinds of tables that some records have: attributes independent, joined along a forest, or a mixture of products.
-Each is fitted on one half of the noise and judged on the other, several times; the judgement, which is unbiased for
-the squared distance from the truth, says how to blend them and how strongly to hold the mixture back. What the blend
+Each is fitted on one half of the noise and evaluated on the other, several times; the loss there, unbiased for the
+squared distance from the truth, says how to blend them and how strongly to hold the mixture back. What the blend
 leaves in the data beyond noise is added back, and the result made consistent.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["Adapted", "adapt"]
 
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
 _PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
-# doublings, tried upward until the judging halves like them less: a factor of two is all that is chosen
+# doublings, tried upward until the held-out loss rises: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
 _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
@@ -56,7 +56,8 @@ class Adapted:
 
     sizes: cells of every attribute; pairs: by ascending positions, in counts; total: of every table. weights: of
     "independent", "forest" and "mixture" in the blend; predicted: of each, and of "blend", the squared distance
-    from the truth in the norm of the noise, as the halves judge it, relative to "independent" (negative: nearer).
+    from the truth in the norm of the noise, as the held-out halves estimate it, less that of
+    "independent" (negative: nearer).
     penalty: that holds the mixture back. restored: the mean share of the rest that was added back. noise: the mean
     variance of a measured pair's cells, before.
     """
@@ -179,7 +180,7 @@ def _silent(stage: str, share: float) -> None:
 
 
 def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> float:
-    """The penalty whose mixtures the judging halves like best, tried upward until they like them less."""
+    """The penalty whose mixtures have the least held-out loss, tried upward until it rises."""
     best, chosen = np.inf, _PENALTIES[0]
     for i, penalty in enumerate(_PENALTIES):
         told("penalty", i / len(_PENALTIES))
@@ -214,7 +215,7 @@ def _blend(
     gram, linear = np.zeros((kinds, kinds)), np.zeros(kinds)
     for part, some in zip(parts, found, strict=True):
         for i, a in enumerate(some):
-            linear[i] += noisy.inner(a, part.judge) / len(parts)
+            linear[i] += noisy.inner(a, part.held_out) / len(parts)
             for j, b in enumerate(some):
                 gram[i, j] += noisy.inner(a, b) / len(parts)
     weights = minimise_quadratic(gram, linear, 1.0, np.full(kinds, 1 / kinds))
@@ -237,7 +238,7 @@ def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]
     if not cells.any():
         return mean, 0.0
     first = [(stack.tables(p.fitted) - t)[cells] for p, t in zip(parts, models, strict=True)]
-    second = [(stack.tables(p.judge) - t)[cells] for p, t in zip(parts, models, strict=True)]
+    second = [(stack.tables(p.held_out) - t)[cells] for p, t in zip(parts, models, strict=True)]
     kept = kept_shares(mean[cells], noisy.deviations()[cells], first, second)
     mean[cells] += kept * np.mean(first, axis=0)
     return mean, float(kept.mean())

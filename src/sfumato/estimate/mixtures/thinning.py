@@ -1,7 +1,7 @@
-"""One measurement as two with independent noise: a half to fit and a half to judge what was fitted. [NDGW24]
+"""One measurement as two with independent noise: one half to fit and one held out. [NDGW24]
 
 With z noise of the measurement's own law, y + a z and y - z / a are independent where y's noise is Gaussian, of
-variances 1 + a^2 and 1 + 1 / a^2 times its own. Post-processing: it looks at nothing but y.
+variances 1 + a^2 and 1 + 1 / a^2 times its own. Post-processing: it reads nothing but y.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from sfumato.estimate.mixtures.stacked import Components, Noisy
 
 __all__ = ["SHARE", "Halves", "halves"]
 
-# a fitted half has 1 + 1/4 of the noise's variance, its judge 1 + 4: more noise hurts a fit, and a judge only ranks
+# a fitted half has 1 + 1/4 of the noise's variance, the held-out one 1 + 4: noise hurts a fit more than a ranking
 SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halves:
-    """fitted: what is fitted; judge: what it is judged by."""
+    """fitted: the half that models are fitted to; held_out: the half that they are compared on."""
 
     noisy: Noisy
     fitted: Components
-    judge: Components
+    held_out: Components
 
     def loss(self, found: Components) -> float:
-        """Squared distance from the judging half less what is common to all; its mean ranks true distances."""
-        return self.noisy.inner(found, found) - 2 * self.noisy.inner(found, self.judge)
+        """Squared distance from the held-out half less what is common to all; its mean ranks true distances."""
+        return self.noisy.inner(found, found) - 2 * self.noisy.inner(found, self.held_out)
 
 
 def halves(noisy: Noisy, members: int, seed: int, share: float = SHARE) -> list[Halves]:

@@ -90,6 +90,17 @@ class Ledger(Debits):
     checks the whole ledger: LedgerError where the file cannot be used, LedgerCorrupted where it was changed.
 
     Attributes: `total` (Budget), `currency`, `ledger_id` (random, public).
+
+    >>> ledger = sf.Ledger.create("people.ledger", total=sf.zcdp(1), table="people")
+    >>> plan = sf.plan(sf.total(sf.Domain({"age": 100})), sf.zcdp("0.5"), neighbours="add-remove")
+    >>> print(ledger.quote(plan))
+    costs 0.5 of rho; 1 is left; 0.5 would remain
+    >>> release = sf.release(plan, sf.Histogram([7] * 100), ledger=ledger, name="first", table="people")
+    >>> [(entry.kind, entry.name) for entry in ledger.entries()]
+    [('spend', 'first'), ('released', 'first')]
+    >>> kept = ledger.anchor
+    >>> sf.Ledger("people.ledger").verify(kept).remaining
+    Fraction(1, 2)
     """
 
     EXPORTED = (

@@ -33,6 +33,15 @@ class KeyCounts:
     one key, and what is no key (None, NaN, a list, a number too large) is a record that is not counted. Keys may
     repeat; their counts add up. Copied. Raises InvalidInput for what is no list, for other counts and for totals from
     2^53; never for what a key is. No message and no repr shows a key or a count.
+
+    >>> sf.KeyCounts([3, 5, 3], counts=[10, 2, 1])
+    KeyCounts(...)
+    >>> sf.KeyCounts(["a", "b", "a"])
+    KeyCounts(...)
+    >>> sf.KeyCounts([3, 5], counts=[1, -1])
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.InvalidInput: counts are numbers of records: none may be negative, fractional or missing
     """
 
     keys: NDArray[Any] = field(repr=False)

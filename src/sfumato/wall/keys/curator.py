@@ -27,8 +27,8 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.field import Words
 from sfumato.wall.holding import check_plan_hash
+from sfumato.wall.keys.access import KeyAccess
 from sfumato.wall.keys.counts import KeyTable, open_keys
-from sfumato.wall.keys.holder import KeyHolder
 from sfumato.wall.keys.lazy import LazyHistogram, MemoryCache
 from sfumato.wall.keys.store import HistogramOpening, KeyStore
 from sfumato.wall.talk.conversing import Conversation, converse, resume
@@ -169,7 +169,7 @@ class KeyCurator:
         """Questions one by one, each chosen after earlier replies: `talk.converse`, of `KeyQuestion`s."""
         terms, price, about = _own(terms, Terms), _own(price, Event), _own(about, object)
         return converse(
-            self._holder(),
+            self._access(),
             terms,
             price,
             ledger=self._ledger,
@@ -183,10 +183,10 @@ class KeyCurator:
 
     def resume(self, store: Path, *, anchor: str | None = None) -> Conversation:
         """The conversation kept in a file, to go on with: `talk.resume`."""
-        return resume(self._holder(), store, ledger=self._ledger, anchor=anchor)
+        return resume(self._access(), store, ledger=self._ledger, anchor=anchor)
 
-    def _holder(self) -> KeyHolder:
-        return KeyHolder(self._keys, self._unit, self._open, partial(_own, kind=KeyQuestion))
+    def _access(self) -> KeyAccess:
+        return KeyAccess(self._keys, self._unit, self._open, partial(_own, kind=KeyQuestion))
 
     def _afford(self, noise: NoiseLaw, price: Event) -> None:
         if not fits(histogram_sensitivity(self._unit, power_of(noise)), noise, price):

@@ -29,6 +29,13 @@ class Histogram:
 
     Non-negative whole numbers of records, copied. Raises InvalidInput for fractional, negative, missing
     or non-numeric entries and for totals from 2^53; no message and no repr shows a count.
+
+    >>> sf.Histogram([[3, 4], [0, 2]])
+    Histogram(4 cells)
+    >>> sf.Histogram([1.5, 2.0])
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.InvalidInput: a histogram counts records: no entry may be negative, fractional or missing
     """
 
     counts: NDArray[np.int64]

@@ -27,11 +27,11 @@ from sfumato.wall.holding import check_plan_hash
 from sfumato.wall.talk.filed import FileTranscript, Opening, check_place
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
-__all__ = ["Conversation", "Holder", "Minutes", "converse", "minutes", "resume"]
+__all__ = ["Access", "Conversation", "Minutes", "converse", "minutes", "resume"]
 
 
-class Holder(Protocol):
-    """What a conversation asks of the holder of the data."""
+class Access(Protocol):
+    """What a conversation needs of the data: exact answers to the questions that it admitted."""
 
     def open(self) -> None:
         """Read the table, if that was not done before. Raises SourceError."""
@@ -69,10 +69,10 @@ class Conversation:
     can be neither copied nor pickled, for two copies would answer twice with one noise.
     """
 
-    __slots__ = ("_asking", "_bits", "_holder", "_process", "_transcript")
+    __slots__ = ("_access", "_asking", "_bits", "_process", "_transcript")
 
-    def __init__(self, transcript: Transcript, holder: Holder, bits: BitSource | None) -> None:
-        self._transcript, self._holder, self._bits = transcript, holder, bits
+    def __init__(self, transcript: Transcript, access: Access, bits: BitSource | None) -> None:
+        self._transcript, self._access, self._bits = transcript, access, bits
         self._process, self._asking = os.getpid(), threading.local()
 
     @property
@@ -140,10 +140,10 @@ class Conversation:
                 # passed on as it is, and not read as an error of the file
                 raised = error
                 raise _Unformed from None
-            question = self._holder.admit(formed, self.terms)
+            question = self._access.admit(formed, self.terms)
             self._alone()  # `form` may have forked
             with suppress(Exception):  # what failed, and its text, may depend on the data
-                exact = self._holder.exact(question)
+                exact = self._access.exact(question)
                 (score,) = question.scores([exact])
                 (above, answer), vector = vector.ask(score, exact, self._bits)
                 step = Step(question, answer, above)
@@ -167,7 +167,7 @@ class Conversation:
 
 
 def converse(
-    holder: Holder,
+    access: Access,
     terms: Terms,
     price: Event,
     *,
@@ -192,16 +192,16 @@ def converse(
     check_plan_hash(plan_hash)
     if store is None:
         ledger.expect(name, plan_hash, price, unit, table)
-        holder.open()
+        access.open()
         receipt = ledger.debit(name, plan_hash, price, unit, table)
-        return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), holder, bits), receipt
+        return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), access, bits), receipt
     if not isinstance(ledger, Debits) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
     path = check_place(store)
     ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
-    holder.open()
+    access.open()
     key = secrets.token_bytes(32)
-    opening = Opening(terms, price, about, holder.fingerprint, holder.digest(key), ledger.ledger_id, name, plan_hash)
+    opening = Opening(terms, price, about, access.fingerprint, access.digest(key), ledger.ledger_id, name, plan_hash)
     transcript = FileTranscript.create(path, opening, key)
     try:
         receipt = ledger.debit(name, transcript.plan_hash, price, unit, table)
@@ -215,10 +215,10 @@ def converse(
             f"the budget is spent (entry {receipt.sequence}) but {path} could not be completed ({error}); there is no "
             "refund once noise may be drawn"
         ) from error
-    return Conversation(transcript, holder, None), receipt
+    return Conversation(transcript, access, None), receipt
 
 
-def resume(holder: Holder, store: Path, *, ledger: Debits | Prepaid, anchor: str | None = None) -> Conversation:
+def resume(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor: str | None = None) -> Conversation:
     """The conversation kept in a file, to go on with: same ledger, same domain and unit, same table.
 
     With an `anchor` kept from earlier, also a file that was put back to a state before it is refused.
@@ -247,13 +247,13 @@ def resume(holder: Holder, store: Path, *, ledger: Debits | Prepaid, anchor: str
     ledger.check(paid[1])
     if entry.sequence != paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
-    if holder.fingerprint != opening.holder:
+    if access.fingerprint != opening.holder:
         raise PlanError(f"{store} is a conversation over another domain or privacy unit; resume it with its own")
-    holder.open()
+    access.open()
     key, digest = transcript.key, opening.digest
-    if not hmac.compare_digest(holder.digest(key), digest):
+    if not hmac.compare_digest(access.digest(key), digest):
         raise SourceError("the table is not the one that the conversation was opened on; its answers would not agree")
-    return Conversation(transcript, holder, None)
+    return Conversation(transcript, access, None)
 
 
 @dataclass(frozen=True, slots=True)

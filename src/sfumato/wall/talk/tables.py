@@ -24,7 +24,7 @@ from sfumato.wall.selecting import admitted, answers
 from sfumato.wall.talk import conversing
 from sfumato.wall.talk.conversing import Conversation
 
-__all__ = ["TableHolder", "converse", "resume"]
+__all__ = ["TableAccess", "converse", "resume"]
 
 _DIGESTED = 2**20
 
@@ -52,7 +52,7 @@ def converse(
     held = holding(curator)
     terms, price, about = own((terms, price, about))
     return conversing.converse(
-        TableHolder(held),
+        TableAccess(held),
         terms,
         price,
         ledger=held.ledger,
@@ -74,7 +74,7 @@ def resume(curator: Curator, store: Path, *, anchor: str | None = None) -> Conve
     table that cannot be loaded or that is another.
     """
     held = holding(curator)
-    return conversing.resume(TableHolder(held), store, ledger=held.ledger, anchor=anchor)
+    return conversing.resume(TableAccess(held), store, ledger=held.ledger, anchor=anchor)
 
 
 def _joint(grid: Grid) -> list[tuple[str, ...]]:
@@ -94,7 +94,7 @@ def _joint(grid: Grid) -> list[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TableHolder:
+class TableAccess:
     """A table over a domain, for conversations: questions are `Candidates` of one row."""
 
     held: Holding

@@ -26,7 +26,7 @@ from sfumato.operators.ordered import Contiguous
 
 __all__ = ["Largest", "optimise_largest", "weighted_gram"]
 
-_MAX_WORK = 5e8  # operations of one look at the rows of all factors
+_MAX_WORK = 5e8  # operations of one pass over the rows of all factors
 _ROUNDS = 100  # a round is one step of every attribute; the bound says how far what ends here is
 _TOLERANCE = 1e-4  # of the largest variance above the weighted sum
 _EXPONENT = 2.0  # weights follow ratios twice as fast as they ask for: any positive power has the same fixed point
@@ -173,7 +173,7 @@ def optimise_largest(union: Largest, *, tilt: bool = True) -> dict[int, Shape]:
             before = dict(shapes)
             try:
                 for i in union.tilted:
-                    shapes[i] = improve(shapes[i], bases[i], *union.pulls(shapes, i), tilt=tilt, steps=1)
+                    shapes[i] = improve(shapes[i], bases[i], *union.linearised(shapes, i), tilt=tilt, steps=1)
             except np.linalg.LinAlgError:
                 return before  # the search has left what rounding allows
             if union.reweigh(shapes) <= _TOLERANCE:

@@ -162,7 +162,7 @@ class Tilted(ABC):
         """The least sum of weighted variances with these shapes at unit price."""
         return float(np.sqrt(self.effects(shapes)).sum()) ** 2
 
-    def pulls(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
+    def linearised(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
         """(H, K) of attribute i, divided by tr(Y H): the part of the error that its shape decides, linearised.
 
         sqrt(v) <= (sqrt(u) + v / sqrt(u)) / 2 with u the present value of v.
@@ -274,7 +274,7 @@ def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[in
     for _ in range(_ROUNDS):
         try:
             for i in union.tilted:
-                pull, spread = union.pulls(shapes, i)
+                pull, spread = union.linearised(shapes, i)
                 shapes[i] = improve(shapes[i], bases[i], pull, spread, tilt=tilt)
         except np.linalg.LinAlgError:
             break  # the search has left what rounding allows; the best so far stands

@@ -1,4 +1,4 @@
-"""What a conversation asks of records by key: exact answers to sets of keys, which never leave the wall."""
+"""Access of conversations to records by key: exact answers to sets of keys, which never leave the wall."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
 from sfumato.wall.keys.counts import KeyTable
 
-__all__ = ["KeyHolder"]
+__all__ = ["KeyAccess"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeyHolder:
+class KeyAccess:
     """Records by key, for conversations: questions are `KeyQuestion`s."""
 
     keys: Keys

@@ -1,0 +1,187 @@
+"""Marginal tables as workloads, by families: up to millions of them, whatever is asked of each attribute."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.errors import WorkloadError
+from sfumato.ground.checks import show_count
+from sfumato.operators import Family, Identity, LinearOperator
+from sfumato.workloads.builders import as_operator, identity, prefix, queries, ranges, windows
+from sfumato.workloads.core import QueryFamily, Workload, exact_weight, weight_items
+from sfumato.workloads.levels import every_level, over
+
+__all__ = ["marginals"]
+
+_MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; a longer list is a mistake
+
+_Run = tuple[tuple[str, ...], NDArray[np.int32]]
+"""Levels that every set of a run names, and the positions of the attributes of its sets."""
+
+
+def marginals(
+    domain: Domain,
+    order: int | None = None,
+    *,
+    upto: int | None = None,
+    sets: Iterable[Sequence[str]] | None = None,
+    weights: Mapping[Any, object] | None = None,
+    factors: Mapping[str, Any] | None = None,
+) -> Workload:
+    """Marginal tables: all of an order, all up to an order (with the total), or the named sets.
+
+    A set names attributes, or levels of theirs. `weights` maps a set (a tuple of names in any order) or an order
+    (an int) to a weight. `factors` says what is asked of an attribute instead of its cells, wherever it occurs:
+    "prefix", "ranges", ("windows", width), "hierarchy" (all its levels), the name of a level, or any matrix over
+    its cells.
+
+    >>> domain = sf.Domain({"age": sf.Integers(0, 99, levels={"decade": 10}), "sex": 2, "state": 50})
+    >>> sf.marginals(domain, order=2)
+    Workload(5,300 queries over 10,000 cells; marginals: 5,300)
+    >>> sf.marginals(domain, upto=1).tables
+    4
+    >>> sf.marginals(domain, sets=[("decade", "sex"), ("state",)], weights={("state",): 4}).shape
+    (70, 10000)
+    >>> sf.marginals(domain, sets=[("age", "sex")], factors={"age": "prefix"}).labels()[:2]
+    ['age up to 0, sex = 0', 'age up to 0, sex = 1']
+    """
+    if sum(given is not None for given in (order, upto, sets)) != 1:
+        raise WorkloadError("give exactly one of order=, upto= or sets=")
+    if sets is not None:
+        if isinstance(sets, str) or not isinstance(sets, Iterable):
+            raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
+        chosen = [domain.ordered(s) for s in itertools.islice(sets, _MAX_TABLES + 1)]
+        _check_tables(len(chosen))
+        if len(set(chosen)) != len(chosen):
+            raise WorkloadError("a set of attributes is named twice among the marginals")
+        place = _places(domain)
+        runs: list[_Run] = []
+        for levels, run in itertools.groupby(chosen, lambda names: _kind(domain, names)):
+            places = [[place[n] for n in c] for c in run]
+            runs.append((levels[1:], np.array(places, dtype=np.int32).reshape(len(places), levels[0])))
+    else:
+        d, top = len(domain.names), order if order is not None else upto
+        if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= d:
+            raise WorkloadError(f"an order must be a whole number from 0 to {d}, not {top!r}")
+        orders = [top] if order is not None else list(range(top + 1))
+        _check_tables(sum(math.comb(d, o) for o in orders))
+        runs = [((), _combinations(d, o)) for o in orders]
+    asked = _factors(domain, factors)
+    items = [
+        QueryFamily("marginals", Family(domain.names, tuple((asked | _levels(domain, levels)).values()), part), weight)
+        for levels, part, weight in _weighted(domain, runs, weights)
+    ]
+    return Workload(domain, tuple(items))
+
+
+def _check_tables(count: int) -> None:
+    if not 1 <= count <= _MAX_TABLES:
+        raise WorkloadError(f"from 1 to {_MAX_TABLES:,} marginal tables are allowed, not {show_count(count)}")
+
+
+def _combinations(count: int, order: int) -> NDArray[np.int32]:
+    """Every set of `order` of `count` positions, in lexicographic order."""
+    flat = itertools.chain.from_iterable(itertools.combinations(range(count), order))
+    return np.fromiter(flat, dtype=np.int32).reshape(math.comb(count, order), order)
+
+
+def _places(domain: Domain) -> dict[str, int]:
+    """The position of the attribute of every name."""
+    place = {n: i for i, n in enumerate(domain.names)}
+    return place | {level: place[owner] for level, owner in domain.levels.items()}
+
+
+def _kind(domain: Domain, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What the sets of one family have in common: how many names, and which of them are levels."""
+    return (len(names), *(n for n in names if n not in domain.attributes))
+
+
+def _levels(domain: Domain, levels: Iterable[str]) -> dict[str, LinearOperator]:
+    return dict(over(domain, name) for name in levels)
+
+
+def _factors(domain: Domain, given: Mapping[str, Any] | None) -> dict[str, LinearOperator]:
+    """What is asked of every attribute: its cells, or what was given for it."""
+    if given is not None and not isinstance(given, Mapping):
+        raise WorkloadError(f"factors= takes a mapping of attributes to what is asked of them, not {given!r}")
+    own = {domain.check_names([name])[0]: _factor(domain, name, kind) for name, kind in (given or {}).items()}
+    return {n: own[n] if n in own else Identity(a.size) for n, a in domain.attributes.items()}
+
+
+def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
+    word, *rest = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(word, str):
+        operator = as_operator(kind)
+        if operator.shape[1] != domain[name].size:
+            raise WorkloadError(f"{name} has {domain[name].size} cells; its matrix has {operator.shape[1]:,} columns")
+        return operator
+    if domain.levels.get(word) == name and not rest:
+        return over(domain, word)[1]
+    if word not in _FACTORS or len(rest) != (word == "windows"):
+        raise WorkloadError(
+            f"factors of {name} are 'identity', 'prefix', 'ranges', ('windows', width), 'hierarchy', one of its "
+            f"levels or a matrix, not {kind!r}"
+        )
+    asked: Workload = _FACTORS[word](domain, name, *rest)
+    return asked.blocks[0].block.factors[0]
+
+
+def _weighted(
+    domain: Domain, runs: Sequence[_Run], weights: Mapping[Any, object] | None
+) -> Iterator[tuple[tuple[str, ...], NDArray[np.int32], Fraction]]:
+    """The runs of sets, cut where the weight changes."""
+    by_order: dict[int, Fraction] = {}
+    by_set: dict[tuple[str, ...], Fraction] = {}
+    place = _places(domain)
+    for key, weight in weight_items(weights):
+        if type(key) is int:
+            by_order[key] = exact_weight(weight)
+        else:
+            names: Any = (key,) if isinstance(key, (str, bool)) else key
+            named = domain.ordered(names)
+            if named in by_set:
+                raise WorkloadError(f"weights name {key!r} twice")
+            by_set[named] = exact_weight(weight)
+    missing = set(by_order) - {r.shape[1] for _, r in runs}
+    for levels, run in runs:
+        own = [(n, w) for n, w in by_set.items() if _kind(domain, n) == (run.shape[1], *levels)]
+        places = [
+            (int(i), n, w)
+            for n, w in own
+            for i in np.flatnonzero((run == np.array([place[a] for a in n], dtype=np.int32)).all(axis=1))
+        ]
+        general, start = by_order.get(run.shape[1], Fraction(1)), 0
+        for i, held, weight in sorted(places):
+            by_set.pop(held)
+            if i > start:
+                yield levels, run[start:i], general
+            yield levels, run[i : i + 1], weight
+            start = i + 1
+        if start < len(run):
+            yield levels, run[start:], general
+    if missing or by_set:
+        strange = next(iter(missing), None)
+        shown = repr(strange) if strange is not None else repr(next(iter(by_set)))
+        raise WorkloadError(f"weights name {shown}, which is no marginal of this workload")
+
+
+def _all_levels(domain: Domain, attribute: str) -> Workload:
+    return queries(every_level(domain, attribute), domain, attribute)
+
+
+_FACTORS: dict[str, Callable[..., Workload]] = {
+    "identity": identity,
+    "prefix": prefix,
+    "ranges": ranges,
+    "windows": windows,
+    "hierarchy": _all_levels,
+}
+"""What may be asked of an attribute inside marginal tables, by name."""
