@@ -15,7 +15,8 @@ from sfumato.releases.core import Provenance
 from sfumato.sessions.keyed import HistogramSession, KeySession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.plans import BETA, QUESTIONS
-from sfumato.wall.keys import KeyCurator, histogram_minutes
+from sfumato.wall.keys import KeyCurator
+from sfumato.wall.keys.minutes import histogram_minutes
 
 if TYPE_CHECKING:
     from sfumato.sessions.opening import Request
