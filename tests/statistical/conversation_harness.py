@@ -36,7 +36,8 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation, converse, minutes, resume
+from sfumato.wall.talk import Conversation, converse, resume
+from sfumato.wall.talk.minutes import minutes
 
 Figures = dict[str, Any]
 CELLS = 16

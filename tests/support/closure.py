@@ -45,27 +45,34 @@ def _never_run(tree: ast.AST) -> set[int]:
     return found
 
 
+@cache
+def _named(text: str, package: str) -> frozenset[tuple[str, str]]:
+    """What a module of some text in a package names: (module, "") or (module, name out of it)."""
+    tree = ast.parse(text)
+    skipped = _never_run(tree) | {id(d.value) for d in _documents(tree)}
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {(a.name, "") for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            found |= {(base, a.name) for a in node.names}
+        elif isinstance(node, ast.Constant) and type(node.value) is str and "." in node.value:
+            found.add((node.value, ""))
+    return frozenset(found)
+
+
 def imports(name: str, known: dict[str, Path]) -> set[str]:
     """The modules of the library that a module names: by import, anywhere in it, or by a text such as a registry has.
 
     Of `from a import b`, a.b where that is a module, else a.
     """
-    tree = ast.parse(known[name].read_text(encoding="utf-8"))
     package = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
-    skipped = _never_run(tree) | {id(d.value) for d in _documents(tree)}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            base = ".".join(part for part in (above, node.module) if part)
-            found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
-        elif isinstance(node, ast.Constant) and type(node.value) is str and "." in node.value:
-            found.add(node.value)
-    return {m for m in found if m in known}
+    named = _named(known[name].read_text(encoding="utf-8"), package)
+    return {m if f"{m}.{out}" not in known else f"{m}.{out}" for m, out in named if m in known}
 
 
 def closure(roots: Iterable[str], src: Path = SRC, package: str = "sfumato") -> set[str]:

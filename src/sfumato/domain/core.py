@@ -100,7 +100,8 @@ class Domain:
     @property
     def grid(self) -> Grid:
         """Names and rules alone: what the wall needs of a domain."""
-        return Grid(self.names, tuple(a.rule for a in self.attributes.values()))
+        # a text of a class that derives from str may compare as it likes
+        return Grid(tuple("".join((n,)) for n in self.names), tuple(a.rule for a in self.attributes.values()))
 
     @property
     def levels(self) -> dict[str, str]:

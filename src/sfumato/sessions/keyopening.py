@@ -14,7 +14,8 @@ from sfumato.sessions.keyed import LazyHistogramSession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.plans import BETA, QUESTIONS
 from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
-from sfumato.wall.keys import KeyCurator, histogram_minutes
+from sfumato.wall.keys import KeyCurator
+from sfumato.wall.keys.minutes import histogram_minutes
 
 __all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_sparse"]
 

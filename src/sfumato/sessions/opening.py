@@ -33,8 +33,9 @@ from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, 
 from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.sketches import Keys
 from sfumato.wall import Curator
-from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
-from sfumato.wall.talk import Minutes, converse, minutes, resume
+from sfumato.wall.keys.minutes import HistogramMinutes, histogram_minutes, is_histogram
+from sfumato.wall.talk import converse, resume
+from sfumato.wall.talk.minutes import Minutes, minutes
 
 __all__ = ["OPENERS", "resume_session", "session", "session_plan", "session_status"]
 

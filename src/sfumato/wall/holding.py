@@ -60,7 +60,13 @@ class Holding:
         """The exact counts, for a door that will pay before it looks. Raises SourceError."""
         if self.counts is None:
             unit = self.unit
-            self.counts = open_source(self._source, self.grid, person=unit.person, rows_per_person=unit.rows_per_person)
+            self.counts = open_source(
+                self._source,
+                self.grid,
+                person=unit.person,
+                rows_per_person=unit.rows_per_person,
+                packing=self.packing,
+            )
             self._source = None
         return self.counts
 

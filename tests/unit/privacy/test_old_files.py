@@ -17,8 +17,10 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions import session_status
 from sfumato.wall import Curator
-from sfumato.wall.keys import KeyCurator, is_histogram
-from sfumato.wall.talk import minutes, resume
+from sfumato.wall.keys import KeyCurator
+from sfumato.wall.keys.minutes import is_histogram
+from sfumato.wall.talk import resume
+from sfumato.wall.talk.minutes import minutes
 from support.wall import DOMAIN, Untouchable
 
 OLD = Path(__file__).parents[2] / "fixtures" / "0.1"

@@ -23,7 +23,8 @@ from sfumato.privacy.accountant import ZcdpEvent
 from sfumato.privacy.conversing import Step, Terms
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.wall.rows import counting
-from sfumato.wall.talk import Conversation, converse, minutes, resume
+from sfumato.wall.talk import Conversation, converse, resume
+from sfumato.wall.talk.minutes import minutes
 from support.conversations import COST, HASH, TERMS, N, curator, high, lines, low, opened, question
 from support.wall import DOMAIN
 

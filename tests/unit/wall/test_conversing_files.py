@@ -24,7 +24,8 @@ from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.conversing import SparseVector, Terms
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.talk import converse, conversing, filed, minutes, resume
+from sfumato.wall.talk import converse, conversing, filed, resume
+from sfumato.wall.talk.minutes import minutes
 from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 

@@ -6,6 +6,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import sfumato as sf
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.mechanisms import run
 from sfumato.plans import packing
 from sfumato.plans.packing import pack
 from sfumato.wall.rows import clusters as blocks_of
@@ -193,3 +197,22 @@ def test_every_subset_is_summed(sizes: list[int], count: int, last: int, data: s
         found[...] = -1  # the receiver's to keep: nothing later may depend on it
         seen.add(column)
     assert seen == set(range(len(answers)))
+
+
+def test_a_release_counts_what_is_proposed(tmp_path: Path) -> None:
+    """Mutant: a proposal that is lost between the plan and the records, which costs passes and nothing else."""
+    table = tmp_path / "t.csv"
+    table.write_text("a,b,c\n" + "0,1,2\n" * 1000, encoding="utf-8")
+    domain = sf.Domain({n: sf.Integers(0, 3, outside="other", missing="other") for n in "abc"})
+    plan = sf.plan(sf.marginals(domain, order=2), sf.zcdp(1), neighbours="add-remove")
+    seen: list[list[int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def noted(shape: Sequence[int], sets: Families, rows: int) -> Any:
+            blocks, homes = pack(shape, sets, rows)
+            seen.append([rows, len(blocks)])
+            return blocks, homes
+
+        patch.setattr(run, "pack", noted)
+        sf.release(plan, table, ledger=None, name="n")
+    assert seen == [[1000, 1]]

@@ -28,7 +28,8 @@ from sfumato.privacy.selection import Candidates
 from sfumato.sessions import session_status
 from sfumato.sketches.maps import Listed
 from sfumato.wall import Curator
-from sfumato.wall.keys import KeyCurator, is_histogram
+from sfumato.wall.keys import KeyCurator
+from sfumato.wall.keys.minutes import is_histogram
 from sfumato.wall.keys.store import KeyStore
 from sfumato.wall.selecting import select
 from sfumato.wall.talk import converse

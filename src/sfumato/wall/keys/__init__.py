@@ -3,6 +3,5 @@
 from sfumato.wall.keys.counts import KeyCounts
 from sfumato.wall.keys.curator import KeyCurator
 from sfumato.wall.keys.lazy import LazyHistogram
-from sfumato.wall.keys.store import HistogramMinutes, histogram_minutes, is_histogram
 
-__all__ = ["HistogramMinutes", "KeyCounts", "KeyCurator", "LazyHistogram", "histogram_minutes", "is_histogram"]
+__all__ = ["KeyCounts", "KeyCurator", "LazyHistogram"]

@@ -18,7 +18,7 @@ from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
 from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import Event
-from sfumato.privacy.chain import FileChain, Format, says_it_is
+from sfumato.privacy.chain import FileChain, Format
 from sfumato.privacy.files import Wording
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
@@ -26,7 +26,7 @@ from sfumato.sketches import Keys
 from sfumato.sketches.field import Words
 from sfumato.wall.keys.lazy import Draw, Integers, NoisyCounts
 
-__all__ = ["HistogramMinutes", "HistogramOpening", "KeyStore", "histogram_minutes", "is_histogram"]
+__all__ = ["FORMAT", "HistogramOpening", "KeyStore"]
 
 FORMAT = Format(
     words=Wording(
@@ -140,27 +140,3 @@ def _advance(shown: _Shown | None, bodies: Sequence[bytes]) -> _Shown:
     found = np.concatenate(elements).astype(np.uint64)
     order = np.argsort(found)
     return _Shown(shown.opening, shown.known.with_more(found[order], np.concatenate(values).astype(np.int64)[order]))
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramMinutes:
-    """What a histogram's file shows without the table. All of it is public."""
-
-    about: Any
-    shown: NoisyCounts
-    anchor: str
-    ledger_id: str
-    name: str
-
-
-def histogram_minutes(store: Path, anchor: str | None = None) -> HistogramMinutes:
-    """Read the file of a histogram; nothing new can be asked by it. Raises what `KeyStore` does."""
-    found = KeyStore(store)
-    if anchor is not None:
-        found.check(anchor)
-    return HistogramMinutes(found.opening.about, found.known, found.anchor, found.opening.ledger_id, found.opening.name)
-
-
-def is_histogram(path: Path) -> bool:
-    """Whether a file says of itself that it is the file of a histogram; nothing else is checked."""
-    return says_it_is(path, FORMAT)

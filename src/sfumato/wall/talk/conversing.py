@@ -12,7 +12,6 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -27,7 +26,7 @@ from sfumato.wall.holding import check_plan_hash
 from sfumato.wall.talk.filed import FileTranscript, Opening, check_place
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
-__all__ = ["Access", "Conversation", "Minutes", "converse", "minutes", "resume"]
+__all__ = ["Access", "Conversation", "converse", "resume"]
 
 
 class Access(Protocol):
@@ -254,36 +253,3 @@ def resume(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor: str
     if not hmac.compare_digest(access.digest(key), digest):
         raise SourceError("the table is not the one that the conversation was opened on; its answers would not agree")
     return Conversation(transcript, access, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Minutes:
-    """What a conversation's file shows without the table. All of it is public."""
-
-    terms: Terms
-    about: Any
-    steps: tuple[Step, ...]
-    remaining: int
-    anchor: str
-    ledger_id: str
-    name: str
-
-
-def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:
-    """Read the file of a conversation; nothing can be asked by it.
-
-    Raises LedgerError for one that was never opened, LedgerCorrupted for one that was changed.
-    """
-    transcript = FileTranscript(store)
-    if anchor is not None:
-        transcript.check(anchor)
-    standing, opening = transcript.standing(), transcript.opening
-    return Minutes(
-        opening.terms,
-        opening.about,
-        standing.steps,
-        standing.vector.remaining,
-        transcript.anchor,
-        opening.ledger_id,
-        opening.name,
-    )

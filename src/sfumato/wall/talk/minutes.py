@@ -1,0 +1,45 @@
+"""What a conversation's file shows without the table. All of it is public."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.privacy.conversing import Step, Terms
+from sfumato.wall.talk.filed import FileTranscript
+
+__all__ = ["Minutes", "minutes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """What a conversation's file shows without the table. All of it is public."""
+
+    terms: Terms
+    about: Any
+    steps: tuple[Step, ...]
+    remaining: int
+    anchor: str
+    ledger_id: str
+    name: str
+
+
+def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:
+    """Read the file of a conversation; nothing can be asked by it.
+
+    Raises LedgerError for one that was never opened, LedgerCorrupted for one that was changed.
+    """
+    transcript = FileTranscript(store)
+    if anchor is not None:
+        transcript.check(anchor)
+    standing, opening = transcript.standing(), transcript.opening
+    return Minutes(
+        opening.terms,
+        opening.about,
+        standing.steps,
+        standing.vector.remaining,
+        transcript.anchor,
+        opening.ledger_id,
+        opening.name,
+    )

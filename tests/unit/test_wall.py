@@ -1,0 +1,99 @@
+"""What the doors of the wall really import, counted: what must be right for privacy, so that nothing joins it unseen.
+
+Counted are lines of code, without blank lines, comments and documentation, of every module that importing and running
+a door may load: imports inside functions, names of modules in registries and the packages around them included. What
+stands under `if TYPE_CHECKING:` is not: it never runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from support.closure import SRC, closure, code_lines, lines, modules
+
+ROOT = Path(__file__).parents[2]
+MEASURE = {"sfumato.wall.curator"}
+CHOOSE = {"sfumato.wall.selecting"}
+WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
+# The goal of `measure` is 4,000: what is above is operators/ as they are measured, privacy/sensitivity.py and
+# privacy/distance/, in place of a closed set of maps with exact prices and a certificate that is checked.
+MOST_MEASURE = 5_950
+MOST_CHOOSE = 400
+# The goal of the wings is 1,600.
+MOST_WINGS = 1_750
+
+
+@cache
+def doors() -> dict[str, set[str]]:
+    """The modules of each: those that measuring loads, what choosing adds to them, and what the wings add to both."""
+    core = closure(MEASURE)
+    choosing = closure(CHOOSE) - core
+    return {"measure": core, "choose": choosing, "wings": closure(WINGS) - core - choosing}
+
+
+BOUNDS = {"measure": MOST_MEASURE, "choose": MOST_CHOOSE, "wings": MOST_WINGS}
+
+
+@pytest.mark.parametrize("door", BOUNDS)
+def test_a_door_imports_no_more_than_can_be_read(door: str) -> None:
+    found = doors()[door]
+    assert 100 < lines(found) <= BOUNDS[door], sorted(found)
+
+
+def test_one_import_more_is_seen(tmp_path: Path) -> None:
+    """Mutants: imports inside functions, of a name out of a package, or by a registry's text, that are not followed."""
+    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.js", "*.parquet"))
+    file = tmp_path / "src/sfumato/wall/holding.py"
+    text = file.read_text(encoding="utf-8")
+    known = modules(tmp_path / "src")
+    for line in (
+        "import sfumato.mechanisms.choose",
+        "def late():\n    from sfumato.mechanisms import choose",
+        "def late():\n    from ..mechanisms import choose",
+        "LATER = {'choose': 'sfumato.mechanisms.choose'}",
+    ):
+        file.write_text(f"{text}\n{line}\n", encoding="utf-8")
+        found = closure(MEASURE, tmp_path / "src")
+        assert {"sfumato.mechanisms.choose", "sfumato.mechanisms"} <= found
+        assert sum(code_lines(known[n]) for n in found) > 2 * MOST_MEASURE
+    file.write_text(f"{text}\nif TYPE_CHECKING:\n    import sfumato.mechanisms.choose\n", encoding="utf-8")
+    assert closure(MEASURE, tmp_path / "src") == closure(MEASURE)
+
+
+def test_the_core_imports_no_other_door_and_nobody_the_public_page() -> None:
+    found = doors()
+    assert not [m for m in found["measure"] if re.match(r"sfumato\.(wall\.(talk|keys|selecting)|mechanisms|plans)", m)]
+    assert not [m for m in found["measure"] | found["choose"] if m.startswith(("sfumato.domain", "sfumato.sketches"))]
+    page = re.compile(r"^\s*(from sfumato import|import sfumato\b(?!\.))", re.MULTILINE)
+    known = modules()
+    assert not [m for part in found.values() for m in part if page.search(known[m].read_text(encoding="utf-8"))]
+
+
+def test_no_door_imports_by_a_name_that_is_made_at_run_time() -> None:
+    """Such an import could not be counted."""
+    known = modules()
+    for part in doors().values():
+        for module in part:
+            tree = ast.parse(known[module].read_text(encoding="utf-8"))
+            names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+            names |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+            assert not names & {"importlib", "import_module", "__import__", "exec", "eval", "runpy"}, module
+
+
+@pytest.mark.parametrize("door", BOUNDS)
+def test_the_page_says_of_every_file_why_it_is_trusted(door: str) -> None:
+    """docs/architecture.md lists exactly the files with code."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"<!-- closure: {door} -->\n(.*?)\n\n", page, flags=re.DOTALL)
+    rows = [row.split("|")[1:3] for row in table.splitlines()[2:]]
+    named = [n for files, _ in rows for n in re.findall(r"`([\w/]+\.py)`", files)]
+    assert all(len(why.split()) > 3 for _, why in rows)
+    known = modules()
+    trusted = [known[m] for m in doors()[door] if code_lines(known[m])]
+    assert sorted(named) == sorted(p.relative_to(SRC / "sfumato").as_posix() for p in trusted)
