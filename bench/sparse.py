@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.mechanisms.keyed import plan_keys
-from sfumato.mechanisms.sketching import sketch
+from sfumato.mechanisms.run import sketch
 from sfumato.privacy.budget import Budget
 from sfumato.sketches import Keys
 from sfumato.sketches.predict import paper_parameters

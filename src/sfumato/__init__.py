@@ -28,7 +28,7 @@ from sfumato.local.planning import plan_local
 from sfumato.local.plans import LocalPlan, load_local_plan
 from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
 from sfumato.mechanisms.keyed import plan_keys
-from sfumato.mechanisms.sketching import sketch
+from sfumato.mechanisms.run import sketch
 from sfumato.needs import records_for
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan, load_key_plan

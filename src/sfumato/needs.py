@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.local.planning import plan_local
 from sfumato.mechanisms import COURSES, MECHANISMS, plan
@@ -14,7 +15,7 @@ from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.sessions.parameters import least_alpha, price_of
+from sfumato.sessions.parameters import least_alpha
 from sfumato.sessions.plans import check_shape
 from sfumato.workloads import RECORDS, Workload
 

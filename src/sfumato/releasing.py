@@ -100,7 +100,7 @@ def release(
     (spent, but the release could not be stored). A page that could not be written is a warning only: the
     release is complete, and `sfumato report FOLDER` makes the page.
     """
-    result = run.release(
+    result = run.carry_out(
         plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
     )
     if out is not None and not (Path(out) / REPORT).exists():

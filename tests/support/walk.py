@@ -20,9 +20,9 @@ import numpy as np
 from patching import put
 
 import sfumato as sf
-from sfumato.mechanisms import run
 from sfumato.privacy import entries
 from sfumato.privacy.ledger import ledger as granting
+from sfumato.releases import provenance
 from sfumato.wall import Curator
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -40,7 +40,7 @@ def stand_still() -> None:
     for room in (entries, granting):
         put(room, "now", lambda: NOON.isoformat(timespec="seconds"))
     put(granting, "os", SimpleNamespace(urandom=bytes))
-    put(run, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
+    put(provenance, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
 
 
 def plans() -> dict[str, sf.Plan]:

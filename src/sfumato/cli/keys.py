@@ -84,7 +84,7 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
-    from sfumato.mechanisms.sketching import sketch as carry_out
+    from sfumato.mechanisms.run import sketch as carry_out
     from sfumato.plans.keys import load_key_plan
 
     with busy("sketching"):

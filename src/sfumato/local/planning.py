@@ -75,7 +75,7 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     if plain:
         lines.append(_ball(centre, float(price), best, float(weights[0])))
     chosen = replace(best, considered=tuple(lines))
-    chosen.__dict__.update({k: v for k, v in best.__dict__.items() if k in ("reading", "_spread")})
+    vars(chosen).update({k: v for k, v in vars(best).items() if k in ("reading", "_spread")})
     return chosen
 
 

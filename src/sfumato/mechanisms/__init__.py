@@ -4,7 +4,7 @@ from sfumato.mechanisms.choose import MECHANISMS, plan
 from sfumato.mechanisms.courses import COURSES
 from sfumato.mechanisms.factorize import Factorization, factorization
 from sfumato.mechanisms.inverse import budget_for, plan_for
-from sfumato.mechanisms.run import release
+from sfumato.mechanisms.run import carry_out
 from sfumato.mechanisms.simulate import Simulation, simulate
 
 __all__ = [
@@ -13,9 +13,9 @@ __all__ = [
     "Factorization",
     "Simulation",
     "budget_for",
+    "carry_out",
     "factorization",
     "plan",
     "plan_for",
-    "release",
     "simulate",
 ]

@@ -19,13 +19,14 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.designs.design import Problem
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, selections_at
+from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan, Knock
@@ -102,7 +103,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None:
         raise PlanError("mechanism='boosting' measures the queries that it draws; leave out strategy=")
-    work, unit, price = problem.workload, problem.unit, course_price(problem.budget)
+    work, unit, price = problem.workload, problem.unit, price_of(problem.budget)
     asked = Asked(work, unit, price)
     if math.prod(asked.sizes) > _MOST_CELLS or len(work) > _MOST_QUERIES:
         raise PlanError(

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError
 from sfumato.mechanisms import boosting, mwem
 from sfumato.plans.courses import CoursePlan
-from sfumato.privacy.accountant import Event
-from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings, ModelRelease
 from sfumato.wall import Curator
-from sfumato.workloads import Workload
 
 __all__ = ["COURSES", "CourseName", "Recipe", "check_course", "plan_course", "run_course"]
-
-_PARTS: dict[str, Any] = {
-    "workload": Workload,
-    "budget": Budget,
-    "unit": PrivacyUnit,
-    "price": Event,
-    "mechanism": str,
-    "records": int | None,
-}
 
 CourseName = Literal["mwem", "boosting"]
 
@@ -65,9 +52,7 @@ def plan_course(name: str, problem: Problem, rounds: int | None, strategy: objec
 
 def check_course(plan: CoursePlan) -> None:
     """Raise PlanError for a plan that does not hold together, or whose looks cost more than it says."""
-    for name, kind in _PARTS.items():
-        if not isinstance(getattr(plan, name), kind):
-            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
+    plan.check()
     if plan.mechanism not in COURSES or type(plan.course) is not COURSES[plan.mechanism].kind:
         raise PlanError(f"the plan has no course of {plan.mechanism!r}: it is damaged, plan again")
     if plan.course.total_known is not plan.unit.total_is_public:

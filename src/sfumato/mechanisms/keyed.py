@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.designs.spending import cheapest, noise_of, spend_in
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.mechanisms.thresholds import least_threshold
 from sfumato.plans.keys import KeyCandidate, KeyPlan
-from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
-from sfumato.privacy.amounts import Number, exact
+from sfumato.privacy.accountant import ApproxEvent, Event
+from sfumato.privacy.amounts import Currency, Number, exact
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import Stability, key_sensitivity
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.rounding import sqrt_up
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs
 from sfumato.sketches.field import Words
@@ -239,19 +239,11 @@ def _refuse_pure(budget: Budget) -> None:
 def _gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Gaussian noise that spends the whole budget, its sigma rounded up."""
     _refuse_pure(budget)
-    squared = key_sensitivity(key_map, unit, 2).value / budget.mu_squared
-    return RoundedGaussian(sqrt_up(squared)), GaussianEvent(budget.mu_squared)
-
-
-def _laplace(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
-    """Laplace noise that spends the whole budget."""
-    epsilon = budget.laplace_epsilon
-    return DiscreteLaplace(key_sensitivity(key_map, unit, 1).value / epsilon), PureEvent(epsilon)
+    price = spend_in(budget, Currency.MU_SQUARED)
+    return noise_of(price, key_sensitivity(key_map, unit, 2).value), price
 
 
 def _cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Laplace or Gaussian noise, whichever has less variance."""
-    laws = [_laplace(key_map, budget, unit)]
-    if budget.kind != "pure":
-        laws.append(_gaussian(key_map, budget, unit))
-    return min(laws, key=lambda priced: priced[0].variance)
+    laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
+    return cheapest(budget, laplace, squared)

@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.designs.design import Problem
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.estimate.multiplicative import Hypothesis
 from sfumato.estimate.possible import CellCounts
@@ -24,7 +25,7 @@ from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, noise_at, selections_at, spent_on
+from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CourseBound, CoursePlan, Knock
@@ -125,7 +126,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
             f"query ({len(work):,}); up to {_MOST_CELLS:,} and {_MOST_QUERIES:,}. Take mechanism='projection' or "
             "'adaptive'"
         )
-    price = course_price(problem.budget)
+    price = price_of(problem.budget)
     choices = _Choices(work, Asked(work, unit, price), whole=strategy is None)
     moves = score_sensitivity(choices.candidates(np.zeros(len(work))), problem.sizes, unit)
     if not moves:

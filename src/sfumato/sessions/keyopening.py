@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-import platform
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sfumato.errors import LedgerError, PlanError
-from sfumato.privacy.accountant import PureEvent
-from sfumato.privacy.budget import Budget
+from sfumato.errors import LedgerError
+from sfumato.mechanisms.run import one_shot
 from sfumato.privacy.ledger import Ledger
-from sfumato.releases.core import Provenance
-from sfumato.sessions.keyed import HistogramSession, KeySession, SparseSession
+from sfumato.releases.provenance import Provenance, provenance, receipt_of, versions
+from sfumato.sessions.core import KeySession
+from sfumato.sessions.keyed import LazyHistogramSession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
 from sfumato.sessions.plans import BETA, QUESTIONS
+from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.wall.keys import KeyCurator
 from sfumato.wall.keys.minutes import histogram_minutes
-
-if TYPE_CHECKING:
-    from sfumato.sessions.opening import Request
 
 __all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_sparse"]
 
 
 def open_key_histogram(asked: Request) -> KeySession:
     """A lazy histogram: the whole price is debited, nothing is drawn yet."""
-    for name in ("updates", "threshold", "alpha", "size", "questions", "span", "records", "beta"):
-        if getattr(asked, name) is not None:
-            raise PlanError(f"{name} belongs to mechanism='sparse-mw'; a histogram answers everything and has none")
+    idle = ("updates", "threshold", "alpha", "size", "questions", "span", "records", "beta")
+    refuse_idle(asked, idle, "mechanism='sparse-mw'; a histogram answers everything and has none")
     currency = None if asked.ledger is None else asked.ledger.currency
     plan = plan_histogram(asked.domain, asked.budget, asked.unit, currency=currency)
-    account = asked.ledger
-    if account is None:
-        price = plan.price
-        account = Ledger.in_memory(Budget.pure(price.epsilon) if isinstance(price, PureEvent) else asked.budget)
-    store = None if asked.store is None else Path(asked.store)
-    histogram, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).histogram(
-        plan.noise,
-        plan.price,
-        name=asked.name,
-        plan_hash=plan.fingerprint,
-        store=store,
-        about=asked.about | {"plan": plan},
-    )
-    if store is not None:
-        account.mark_released(receipt, plan.fingerprint)
-    return HistogramSession(plan, histogram, _provenance(account, asked.name))
+    account = one_shot(plan.price, asked.budget) if asked.ledger is None else asked.ledger
+    curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
+    histogram = begun(asked, account, plan, curator.histogram, plan.noise)
+    return LazyHistogramSession(plan, histogram, _provenance(account, asked.name))
 
 
 def open_sparse(asked: Request) -> KeySession:
     """Sparse multiplicative weights: the whole price is debited."""
-    if asked.span is not None:
-        raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
+    check_keys(asked.span)
     account = Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
     plan = plan_sparse(
         asked.domain,
@@ -67,24 +49,14 @@ def open_sparse(asked: Request) -> KeySession:
         threshold=asked.threshold,
         alpha=asked.alpha,
     )
-    store = None if asked.store is None else Path(asked.store)
-    conversation, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).converse(
-        plan.terms,
-        plan.price,
-        name=asked.name,
-        plan_hash=plan.fingerprint,
-        store=store,
-        about=asked.about | {"plan": plan},
-    )
-    if store is not None:
-        account.mark_released(receipt, plan.fingerprint)
-    return SparseSession(plan, conversation)
+    curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
+    return SparseSession(plan, begun(asked, account, plan, curator.converse, plan.terms))
 
 
 def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None) -> KeySession:
     """Go on with a stored lazy histogram."""
     histogram = KeyCurator(source, plan.keys, plan.unit, account).resume_histogram(store, anchor)
-    return HistogramSession(plan, histogram, _provenance(account, histogram_minutes(store, anchor).name))
+    return LazyHistogramSession(plan, histogram, _provenance(account, histogram_minutes(store, anchor).name))
 
 
 def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan, anchor: str | None) -> KeySession:
@@ -97,7 +69,4 @@ def _provenance(account: Ledger, name: str) -> Provenance:
     entry = account.find(name)
     if entry is None:
         raise LedgerError(f"the ledger has no entry {name!r}; give the one that the session was opened with")
-    versions = (("python", platform.python_version()), *((p, metadata.version(p)) for p in ("sfumato", "numpy")))
-    return Provenance(
-        name, account.ledger_id, entry.sequence, account.anchor, not account.durable, entry.time, versions
-    )
+    return provenance(receipt_of(account, entry, account.anchor), account, versions(), created=entry.time)

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
+from sfumato.designs.spending import price_of
 from sfumato.domain import Domain
-from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
-from sfumato.mechanisms.run import release
+from sfumato.errors import InvalidInput, PlanError
+from sfumato.mechanisms.run import carry_out, opened
 from sfumato.operators import Block
 from sfumato.plans.packing import pack
 from sfumato.privacy.accountant import PureEvent
@@ -20,52 +22,30 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import Release, load_release
-from sfumato.sessions.core import Session
+from sfumato.sessions.asking import describe_steps
+from sfumato.sessions.core import KeySession, QuerySession, Session
 from sfumato.sessions.histogram import HistogramSession, histogram_plan
-from sfumato.sessions.keyed import KeySession, describe_key_steps, describe_shown
+from sfumato.sessions.keyed import describe_shown
 from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_histogram, resume_sparse
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
-from sfumato.sessions.online import OnlineSession, describe_steps
-from sfumato.sessions.parameters import price_of
+from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import BETA, QUESTIONS, SessionPlan, check_options, check_shape, make_plan
+from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.sketches import Keys
 from sfumato.wall import Curator
 from sfumato.wall.keys.minutes import HistogramMinutes, histogram_minutes, is_histogram
 from sfumato.wall.talk import converse, resume
 from sfumato.wall.talk.minutes import Minutes, minutes
 
-__all__ = ["OPENERS", "Request", "resume_session", "session", "session_plan", "session_status"]
+__all__ = ["OPENERS", "resume_session", "session", "session_plan", "session_status"]
 
 Place = str | os.PathLike[str]
 
 _LONGEST = 100  # what is left of a name when words are added to it
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked of `sf.session`, checked as far as every mechanism needs it."""
-
-    source: Any
-    domain: Any
-    budget: Budget
-    unit: PrivacyUnit
-    ledger: Ledger | None
-    table: str | None
-    name: str
-    store: Place | None
-    records: int | None
-    beta: float | None
-    questions: int | None
-    span: int | None
-    updates: int | None
-    threshold: int | None
-    alpha: float | str | None
-    size: int | None
-    about: dict[str, Any]
-
-
 @overload
-def session(source: Any, domain: Domain, budget: Budget, **options: Any) -> Session: ...
+def session(source: Any, domain: Domain, budget: Budget, **options: Any) -> QuerySession: ...
 @overload
 def session(source: Any, domain: Keys, budget: Budget, **options: Any) -> KeySession: ...
 def session(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
@@ -89,7 +69,7 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
     questions: int | None = None,
     span: int | None = None,
     size: int | None = None,
-) -> Session | KeySession:
+) -> Session:
     """Open a session for questions that are not known in advance; the whole budget is debited now.
 
     mechanism "pmw": a public hypothesis answers while it is near enough, and `updates` hard questions are measured.
@@ -120,7 +100,7 @@ def session(  # type: ignore[reportInconsistentOverload]  (the options are those
         raise PlanError("session needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
     about = {"source": _text(source)}
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
-    account = _opened(ledger)
+    account = opened(ledger)
     limits = (records, beta, questions, span, updates, threshold, alpha, size)
     return OPENERS[kind](Request(source, domain, budget, unit, account, table, name, store, *limits, about))
 
@@ -154,12 +134,11 @@ def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are 
     if not isinstance(budget, Budget):
         raise PlanError("session_plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
-    account = _opened(ledger)
+    account = opened(ledger)
     currency = None if account is None else account.currency
     options: dict[str, Any] = {"currency": currency, "updates": updates, "threshold": threshold, "alpha": alpha}
     if isinstance(domain, Keys):
-        if span is not None:
-            raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
+        check_keys(span)
         if size is None:
             idle = {"updates": updates, "threshold": threshold, "alpha": alpha, "questions": questions, "beta": beta}
             idle |= {"records": records}
@@ -172,15 +151,14 @@ def session_plan(  # type: ignore[reportInconsistentOverload]  (the options are 
             return plan_histogram(domain, budget, unit, currency=currency)
         asked, sure, _ = _usual(questions, beta, None)
         return plan_sparse(domain, budget, unit, records=records, size=size, questions=asked, beta=sure, **options)
-    if size is not None:
-        raise PlanError("size= is the most keys of a question: it belongs to sessions over sf.Keys, not to a domain")
+    _check_domain(size)
     shape = check_shape(domain, records, *_usual(questions, beta, span), unit)
     return make_plan(domain, budget, unit, shape, **options)
 
 
 def resume_session(
     store: Place, ledger: Place | Ledger | None, source: Any = None, *, anchor: str | None = None
-) -> Session | KeySession:
+) -> Session:
     """Go on with a session that was kept in a store; nothing is spent.
 
     `ledger` is the one that paid, and is required: a file cannot be believed about who paid for it. None is for the
@@ -194,7 +172,7 @@ def resume_session(
         if anchor is not None:
             raise InvalidInput(f"{store} is a release, which never changes, and has no anchor; leave anchor out")
         return _histogram(load_release(store))
-    account = _opened(ledger)
+    account = opened(ledger)
     if account is None:
         raise InvalidInput(
             f"which ledger paid for {store}? Name it (ledger=, --ledger): the file answers from your table, and is not "
@@ -235,8 +213,7 @@ def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan,
 
 def _open_online(asked: Request) -> Session:
     """Read the public number of records where there is one, then debit and begin."""
-    if asked.size is not None:
-        raise PlanError("size= is the most keys of a question: it belongs to sessions over sf.Keys, not to a domain")
+    _check_domain(asked.size)
     unit, account = asked.unit, Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
     public, records = unit.total_is_public, asked.records
     limits = (*_usual(asked.questions, asked.beta, asked.span), unit)
@@ -257,19 +234,12 @@ def _open_online(asked: Request) -> Session:
         shape = check_shape(asked.domain, max(found, 1), *limits)
     options: dict[str, Any] = {"updates": asked.updates, "threshold": asked.threshold, "alpha": asked.alpha}
     plan = make_plan(asked.domain, asked.budget, unit, shape, currency=account.currency, **options)
-    about = asked.about | {"plan": plan}
-    conversation, receipt = converse(
-        curator, plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=store, about=about
-    )
-    if store is not None:
-        try:
-            account.mark_released(receipt, plan.fingerprint)
-        except SfumatoError as error:
-            raise NotWritten(
-                f"the session is paid for and kept in {store}, but the ledger could not be told so ({error}); go on "
-                "with it by sf.resume_session"
-            ) from error
-    return OnlineSession(plan, conversation)
+    return OnlineSession(plan, begun(asked, account, plan, partial(converse, curator), plan.terms))
+
+
+def _check_domain(size: object) -> None:
+    if size is not None:
+        raise PlanError("size= is the most keys of a question: it belongs to sessions over sf.Keys, not to a domain")
 
 
 def _usual(questions: int | None, beta: float | None, span: int | None) -> tuple[int, float, int]:
@@ -298,11 +268,10 @@ def _unused(account: Ledger, name: str) -> str:
 
 def _open_histogram(asked: Request) -> Session:
     """Measure every cell now."""
-    for name in ("updates", "threshold", "alpha", "size", "questions", "span"):
-        if getattr(asked, name) is not None:
-            raise PlanError(f"{name} belongs to mechanism='pmw'; a histogram answers any number of any questions")
+    idle = ("updates", "threshold", "alpha", "size", "questions", "span")
+    refuse_idle(asked, idle, "mechanism='pmw'; a histogram answers any number of any questions")
     plan = histogram_plan(asked.domain, asked.budget, asked.unit, asked.ledger, asked.records)
-    made = release(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store, table=asked.table)
+    made = carry_out(plan, asked.source, ledger=asked.ledger, name=asked.name, out=asked.store, table=asked.table)
     return _histogram(made, BETA if asked.beta is None else asked.beta)
 
 
@@ -310,14 +279,6 @@ def _histogram(made: object, beta: float = BETA) -> HistogramSession:
     if not isinstance(made, Release):
         raise InvalidInput("the folder holds a release of another kind than a histogram session")
     return HistogramSession(made, beta)
-
-
-def _opened(ledger: Place | Ledger | None) -> Ledger | None:
-    if ledger is None or isinstance(ledger, Ledger):
-        return ledger
-    if isinstance(ledger, (str, os.PathLike)):
-        return Ledger(ledger)
-    raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
 
 
 def _text(place: Any) -> str | None:
@@ -329,7 +290,7 @@ def _text(place: Any) -> str | None:
     return place if "://" in place else os.path.abspath(place)
 
 
-OPENERS: dict[tuple[type, str], Callable[[Request], Session | KeySession]] = {
+OPENERS: dict[tuple[type, str], Callable[[Request], Session]] = {
     (Domain, "pmw"): _open_online,
     (Domain, "histogram"): _open_histogram,
     (Keys, "histogram"): open_key_histogram,
@@ -343,13 +304,13 @@ class _Kind:
     """How a session kept in a file goes on, from (file, source, ledger, plan, anchor), and how it stands, from
     its minutes."""
 
-    resume: Callable[[Path, Any, Ledger, Any, str | None], Session | KeySession]
+    resume: Callable[[Path, Any, Ledger, Any, str | None], Session]
     describe: Callable[[Any, Any], dict[str, Any]]
 
 
 KEPT: dict[type, _Kind] = {
     SessionPlan: _Kind(_resume_online, lambda plan, found: describe_steps(plan, found.steps, found.remaining)),
-    SparsePlan: _Kind(resume_sparse, lambda plan, found: describe_key_steps(plan, found.steps, found.remaining)),
+    SparsePlan: _Kind(resume_sparse, lambda plan, found: describe_steps(plan, found.steps, found.remaining)),
     HistogramPlan: _Kind(resume_histogram, lambda plan, found: describe_shown(plan, found.shown.elements.size)),
 }
 """Sessions that are kept in a file, by their plan."""
