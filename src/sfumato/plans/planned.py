@@ -17,7 +17,8 @@ from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
 from sfumato.ground.telling import Told
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
-from sfumato.privacy.budget import Budget, keeps, readable
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget, keeps
 from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
