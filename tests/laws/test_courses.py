@@ -18,8 +18,8 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import COURSES
 from sfumato.mechanisms.courses import run_course
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.conversions import mu_of_pure
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.privacy.pure import mu_of_pure
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings

@@ -20,7 +20,8 @@ import numpy as np
 from patching import put
 
 import sfumato as sf
-from sfumato.privacy.ledger import entries
+from sfumato.privacy import entries
+from sfumato.privacy.ledger import ledger as granting
 from sfumato.releases import provenance
 from sfumato.wall import Curator
 
@@ -36,8 +37,9 @@ def stand_still() -> None:
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
     put(Curator, "_look", fixed)
-    put(entries, "_now", lambda: NOON.isoformat(timespec="seconds"))
-    put(entries, "os", SimpleNamespace(urandom=bytes))
+    for room in (entries, granting):
+        put(room, "now", lambda: NOON.isoformat(timespec="seconds"))
+    put(granting, "os", SimpleNamespace(urandom=bytes))
     put(provenance, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
 
 

@@ -12,7 +12,8 @@ from sfumato.designs.spending import spend_in
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.privacy.accountant import Event, GaussianEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.pricing import fits
 from sfumato.privacy.sensitivity import Sensitivity, sensitivity

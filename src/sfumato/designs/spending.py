@@ -6,9 +6,10 @@ from fractions import Fraction
 
 from sfumato.errors import PlanError
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, Currency
-from sfumato.privacy.conversions import sqrt_up
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import sqrt_up
 
 __all__ = ["cheapest", "noise_of", "price_of", "spend_in"]
 

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import read_document, storable
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.local.plans import LocalPlan
 from sfumato.local.records import cell_of
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
-from sfumato.privacy.budget import exact, readable
+from sfumato.privacy.amounts import exact, readable
 from sfumato.privacy.local import draw_questions, randomized_response
 from sfumato.privacy.sampling import BitSource
 from sfumato.releases.released import Released

@@ -15,7 +15,7 @@ from sfumato.local.design import Effort, Table, design, simplex_code
 from sfumato.local.plans import LocalCandidate, LocalPlan, dense_queries
 from sfumato.local.questions import Questions
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.budget import exact
+from sfumato.privacy.amounts import exact
 from sfumato.privacy.local import check_epsilon
 from sfumato.workloads import Workload
 

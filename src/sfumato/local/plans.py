@@ -14,13 +14,15 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
-from sfumato.ground.codec import read_document, storable
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.local.questions import Questions, Reading
 from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import Planned
 from sfumato.privacy.accountant import Event, PureEvent
-from sfumato.privacy.budget import Budget, readable
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.local import check_epsilon
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import Workload

@@ -31,11 +31,12 @@ from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan, Knock
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.selection import below, score_sensitivity
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator
+from sfumato.wall.selecting import select
 from sfumato.workloads import QueryBlock, Workload
 
 __all__ = ["BoostingCourse", "planned", "run"]
@@ -154,7 +155,7 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
         else:
             misses = Misses(asked.blocks, np.rint(estimates).astype(np.int64), course.floor, course.ceiling)
             draws = [
-                curator.select(misses, course.draw(t), name=f"draw {t + 1}.{i + 1}", plan_hash=plan.fingerprint)[0]
+                select(curator, misses, course.draw(t), name=f"draw {t + 1}.{i + 1}", plan_hash=plan.fingerprint)[0]
                 for i in range(course.samples)
             ]
             looks += [Selection(q, count) for q in draws]

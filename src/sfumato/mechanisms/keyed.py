@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from sfumato.designs.spending import cheapest, noise_of, spend_in
 from sfumato.errors import PlanError, WorkloadError
+from sfumato.mechanisms.thresholds import least_threshold
 from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.privacy.accountant import ApproxEvent, Event
-from sfumato.privacy.budget import Budget, Currency, Number, exact
-from sfumato.privacy.keyed import Stability, key_sensitivity, least_threshold
+from sfumato.privacy.amounts import Currency, Number, exact
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.keyed import Stability, key_sensitivity
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs

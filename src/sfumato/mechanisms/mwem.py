@@ -33,6 +33,7 @@ from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, 
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator
+from sfumato.wall.selecting import select
 from sfumato.workloads import Workload
 
 __all__ = ["MwemCourse", "planned", "rounds_for", "run"]
@@ -223,7 +224,7 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
     model, given = Hypothesis(asked.sizes, total), list[Noisy]()
     for i in range(course.rounds):
         candidates = choices.candidates(_answers(asked, model))
-        query, _ = curator.select(candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
+        query, _ = select(curator, candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
         block = choices.taken(query)
         measured = asked.look(curator, [block], f"measurement {i + 1}", plan.fingerprint)
         looks += [Selection(query, len(candidates)), measured]

@@ -12,12 +12,13 @@ from typing import Any, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
-from sfumato.ground.checks import check_text
 from sfumato.ground.codec import fingerprint
+from sfumato.ground.names import check_text
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.courses import check_course, run_course
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
 from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent, ZcdpEvent
@@ -49,7 +50,7 @@ class _Access:
 
 
 def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
-    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
     measured, receipt = curator.measure(
         plan.strategy.blocks,
         plan.noise,
@@ -63,7 +64,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
 
 
 def _look_often(plan: CoursePlan, at: _Access) -> tuple[Receipt, Made]:
-    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
     paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
     return receipt, lambda where: run_course(plan, paid, where)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.designs.spending import noise_of
-from sfumato.privacy import conversions
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, price
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.conversions import pure_of_mu
 from sfumato.privacy.noise import NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import round_down, round_up, sqrt_down
 
 __all__ = ["UNPROMISED", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
 
@@ -29,9 +30,9 @@ def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEven
     if account.currency is Currency.EPSILON:
         return BoundedRangeEvent(each)
     if account.currency is Currency.RHO:
-        return BoundedRangeEvent(conversions.round_down(conversions.sqrt_down(8 * each)))
+        return BoundedRangeEvent(round_down(sqrt_down(8 * each)))
     # an epsilon-bounded range costs what (epsilon/2)-DP does
-    return BoundedRangeEvent(2 * conversions.pure_of_mu(conversions.round_down(conversions.sqrt_down(each))))
+    return BoundedRangeEvent(2 * pure_of_mu(round_down(sqrt_down(each))))
 
 
 def measured_at(whole: Event, spent: Fraction, count: int) -> Event:
@@ -54,7 +55,7 @@ def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
     A sensitivity of 0 takes the least noise there is.
     """
     law = noise_of(price_of_one, sensitivity, _LEAST_NOISE)
-    return RoundedGaussian(conversions.round_up(law.sigma)) if isinstance(law, RoundedGaussian) else law
+    return RoundedGaussian(round_up(law.sigma)) if isinstance(law, RoundedGaussian) else law
 
 
 def spent_on(whole: Event, parts: Event, count: int) -> Fraction:

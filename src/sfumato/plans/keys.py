@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from sfumato.errors import PlanError
-from sfumato.ground.codec import read_document, storable
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.plans.planned import Planned, price_text
 from sfumato.privacy.accountant import ApproxEvent, Event

@@ -16,7 +16,8 @@ from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
-from sfumato.ground.codec import read_document, storable
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray

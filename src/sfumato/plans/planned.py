@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 from sfumato.designs.design import Candidate, candidate_table
 from sfumato.errors import PlanError
-from sfumato.ground.codec import encode, fingerprint, write_document
+from sfumato.ground.codec import encode, fingerprint
+from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
 from sfumato.ground.telling import Told
-from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, events_export
-from sfumato.privacy.budget import Budget, readable
-from sfumato.privacy.pricing import keeps
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
+from sfumato.privacy.budget import Budget, keeps, readable
+from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 

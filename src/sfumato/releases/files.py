@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import read_document, sync_folder, write_atomically, write_document
+from sfumato.ground.documents import read_document, sync_folder, write_atomically, write_document
 from sfumato.ground.scratch import Place
 from sfumato.releases.writing import write_arrays, write_csvs, write_parquet
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sfumato.errors import NotAnswerable
-from sfumato.ground.codec import fingerprint, write_document
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.documents import write_document
 from sfumato.ground.frames import safe_text
 from sfumato.ground.telling import Told
 from sfumato.operators import Block

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import read_document, storable
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keymeasured import KeyMeasurement
 from sfumato.plans.keys import KeyPlan
+from sfumato.privacy.keyed import KeyMeasurement
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released
 from sfumato.releases.tables import Answer

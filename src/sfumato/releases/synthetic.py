@@ -16,7 +16,7 @@ from sfumato.errors import InvalidInput
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import Frame, Framed, safe_text
 from sfumato.workloads import RECORDS, Workload
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.ground.codec import is_beside, write_atomically
+from sfumato.ground.documents import is_beside, write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.ground.spool import forget, room
 from sfumato.operators import Block

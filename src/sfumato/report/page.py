@@ -14,7 +14,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan

@@ -10,8 +10,9 @@ from sfumato.errors import BudgetError, SfumatoError
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
 from sfumato.plans.planned import WorkloadPlan
-from sfumato.privacy.accountant import events_export, price
-from sfumato.privacy.budget import Currency, readable
+from sfumato.privacy.accountant import price
+from sfumato.privacy.amounts import Currency, readable
+from sfumato.privacy.statements import events_export
 from sfumato.releases import Provenance, Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.report.words import price_text, statement

@@ -6,7 +6,8 @@ import math
 from fractions import Fraction
 
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, readable
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [

@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keymeasured import KeyMeasurement
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.conversing import Step
-from sfumato.privacy.keyed import KeyQuestion
+from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.sketched import SketchRelease
 from sfumato.sessions.answers import SessionAnswer

@@ -13,7 +13,8 @@ from sfumato.ground.codec import storable
 from sfumato.plans.keys import law_name
 from sfumato.plans.planned import Planned, price_text
 from sfumato.privacy.accountant import Event
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit

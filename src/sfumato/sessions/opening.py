@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,6 +15,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms.run import carry_out, opened
 from sfumato.operators import Block
+from sfumato.plans.packing import pack
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -32,7 +34,7 @@ from sfumato.sessions.requests import Request, begun, check_keys, refuse_idle
 from sfumato.sketches import Keys
 from sfumato.wall import Curator
 from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
-from sfumato.wall.talk import Minutes, minutes
+from sfumato.wall.talk import Minutes, converse, minutes, resume
 
 __all__ = ["OPENERS", "resume_session", "session", "session_plan", "session_status"]
 
@@ -203,7 +205,9 @@ def _kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramM
 
 
 def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan, anchor: str | None) -> Session:
-    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store, anchor=anchor))
+    return OnlineSession(
+        plan, resume(Curator(source, plan.domain, plan.unit, account, packing=pack), store, anchor=anchor)
+    )
 
 
 def _open_online(asked: Request) -> Session:
@@ -219,7 +223,7 @@ def _open_online(asked: Request) -> Session:
     if store is not None and store.exists():
         raise InvalidInput(f"{store} exists; choose another path, or go on with it by sf.resume_session")
     account.expect(asked.name, "0" * 64, price_of(asked.budget, account.currency), unit, asked.table)
-    curator = Curator(asked.source, asked.domain, unit, account, table=asked.table)
+    curator = Curator(asked.source, asked.domain, unit, account, table=asked.table, packing=pack)
     if public:
         found = _public_total(curator, account, asked)
         if records not in (None, found):
@@ -229,7 +233,7 @@ def _open_online(asked: Request) -> Session:
         shape = check_shape(asked.domain, max(found, 1), *limits)
     options: dict[str, Any] = {"updates": asked.updates, "threshold": asked.threshold, "alpha": asked.alpha}
     plan = make_plan(asked.domain, asked.budget, unit, shape, currency=account.currency, **options)
-    return OnlineSession(plan, begun(asked, account, plan, curator.converse, plan.terms))
+    return OnlineSession(plan, begun(asked, account, plan, partial(converse, curator), plan.terms))
 
 
 def _check_domain(size: object) -> None:

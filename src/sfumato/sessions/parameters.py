@@ -26,9 +26,10 @@ from sfumato.errors import PlanError
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversing import Terms
-from sfumato.privacy.conversions import mu_squared_of_pures, round_down, sqrt_down
 from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.rounding import round_down, sqrt_down
 from sfumato.privacy.selection import Epochs
+from sfumato.privacy.together import mu_squared_of_pures
 from sfumato.privacy.unit import Neighbours
 from sfumato.sessions.tails import energy, farthest, largest_sum
 

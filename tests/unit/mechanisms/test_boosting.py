@@ -14,7 +14,7 @@ from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import boosting
 from sfumato.privacy.accountant import price
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
 TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]) * 10
