@@ -20,17 +20,18 @@ follow from the values alone. A ledger made anew as a whole is found by an ancho
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import math
 import sqlite3
 import sys
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,7 @@ ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be 
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
 HASHED = "workload keys budget unit mechanism strategy map noise price stability course body"  # of plans
-BROKEN = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    TypeError,
-    ValueError,
-    sqlite3.Error,
-    zipfile.BadZipFile,
-)
+BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
@@ -117,7 +109,7 @@ def toeplitz(o: Any) -> Array:  # entry (i, j) is multiples_i coefficients_(i - 
     return np.tril(o.coefficients.astype(object)[abs(i[:, None] - i)]) * o.multiples[:, None]
 
 
-ROWS: dict[str, Any] = {  # the matrix that an operator is, by its stored name. A later kind adds a line
+ROWS: dict[str, Callable[[Any], Array]] = {  # the matrix that an operator is, by its name. A later kind adds a line
     "Identity": lambda o: np.eye(o.n, dtype=int),
     "Total": lambda o: np.ones((1, o.n), int),
     "Residual": lambda o: o.n * np.eye(o.n, dtype=int) - 1,
@@ -127,10 +119,10 @@ ROWS: dict[str, Any] = {  # the matrix that an operator is, by its stored name. 
     "Tree": tree,
     "Dense": lambda o: o.matrix,
     "Sparse": sparse,
-    "Grouping": lambda o: (o.codes == np.arange(o.groups)[:, None]).astype(int),
+    "Grouping": lambda o: np.array(o.codes == np.arange(o.groups)[:, None], dtype=int),
     "Toeplitz": toeplitz,
     "Stack": lambda o: np.concatenate(list(map(matrix, o.parts))),
-    "Kronecker": lambda o: reduce(np.kron, [matrix(f).astype(object) for f in o.factors]),
+    "Kronecker": lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors])),
     "Compose": lambda o: matrix(o.left).astype(object) @ matrix(o.right),
     "Padded": lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra))),
     "Scaled": lambda o: matrix(o.operator).astype(object) * int(number(o.factor)),
@@ -162,6 +154,21 @@ def composed(rows: Array, maps: list[Any]) -> Any:  # a matrix after the product
     return Doc({"~class": "Compose", "left": left, "right": maps[0] if len(maps) == 1 else right}) if maps else left
 
 
+def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1), and contrasts inside others
+    for piece in group.pieces:
+        joint, maps, out = list[str](), list[Any](), list[Any]()
+        for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
+            codes = axis.orbits if kind < 0 else axis.contrasts[kind].children
+            sums = Doc({"~class": "Grouping", "codes": codes[axis.cells], "groups": int(codes.max()) + 1})
+            if kind >= 0:
+                same = axis.contrasts[kind].parents
+                between = axis.contrasts[kind].count * np.eye(len(same), dtype=int) - (same[:, None] == same)
+                out.append(([name], composed(between, [sums])))
+            elif sums.groups > 1:
+                joint, maps = [*joint, name], [*maps, sums]
+        yield [(joint, composed(piece.matrix, maps)), *out]
+
+
 class Maps:  # blocks: multiples of Kronecker products of (attributes, operator's fingerprint), read from documents
     def __init__(self) -> None:
         self.blocks, self.ops = list[Any](), dict[str, Any]()
@@ -174,61 +181,42 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
         self.ops[key] = op
         return times, [(tuple(names), key)] if names or op.kind != "Identity" else []
 
-    def add(self, multiple: int, pairs: Any) -> None:  # a multiple of 0 says that what is known is not measured
-        factors = list(pairs)
+    def put(self, multiple: int, factors: Any) -> None:  # a multiple of 0 says that what is known is not measured
         kept = sorted(f for _, some in factors for f in some)
         if len({a for names, _ in kept for a in names}) < sum(len(names) for names, _ in kept):
             raise ValueError("a block names an attribute twice")
-        if multiple:
-            self.blocks.append((int(multiple) * math.prod(times for times, _ in factors), tuple(kept)))
+        times = math.prod(times for times, _ in factors)
+        self.blocks += [(int(multiple) * times, tuple(kept))] if multiple else []
 
-    def family(self, names: Any, ops: Any, sets: Any, multiples: Any) -> None:  # a block for every set of attributes
-        one = [self.factor([name], op) for name, op in zip(names, ops, strict=True)]
+    def add(self, multiple: int, groups: Any, ops: Any) -> None:
+        self.put(multiple, [self.factor(names, op) for names, op in zip(groups, ops, strict=True)])
+
+    def family(self, s: Any, ops: Any, sets: Any, multiples: Any) -> None:  # a block for every set of attributes
+        one = [self.factor([name], op) for name, op in zip(s.names, ops, strict=True)]
         for some, m in zip(sets, [1] * len(sets) if multiples is None else multiples, strict=True):
-            self.add(m, [one[i] for i in some])
+            self.put(m, [one[i] for i in some])
 
     def planned(self, s: Any) -> None:  # what a strategy or an entry of a measurement says. A later kind adds a case
         simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
         own = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
-        match s.kind.removeprefix("Pair"):
-            case "Block":
-                self.add(1, itertools.starmap(self.factor, zip(s.groups, s.factors, strict=True)))
-            case "Family":
-                self.family(s.names, s.factors, s.sets, s.multiples)
-            case "Product":
-                self.add(s.multiple, itertools.starmap(self.factor, zip(s.groups, own, strict=True)))
-            case "Canonical":
-                self.add(s.multiple, [self.factor([s.attribute], s.tree)])
-            case "WeightedTables":
-                self.family(s.names, own, s.sets, s.multiples)
-            case "Residuals":  # contrasts of an attribute's own, or n I - J
-                plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape]
-                own = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
-                for sets, multiples in zip(s.sets, s.multiples, strict=True):
-                    self.family(s.names, own, sets, multiples)
-            case "Stacked" | "Biased":
-                for piece in s.pieces or [s.measured]:
-                    self.planned(piece)
-            case "Orbits":
-                for some in itertools.product(*map(self.orbits, s.groups)):
-                    self.add(1, itertools.chain(*some))
-            case _:
-                raise Cannot(f"strategies of the kind {s.kind}")
-
-    def orbits(self, group: Any) -> Any:  # by piece: sums over joint orbits (kind -1), and contrasts inside others
-        for piece in group.pieces:
-            joint, maps, out = list[str](), list[Any](), list[Any]()
-            for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
-                codes = axis.orbits if kind < 0 else axis.contrasts[kind].children
-                sums = Doc({"~class": "Grouping", "codes": codes[axis.cells], "groups": int(codes.max()) + 1})
-                if kind >= 0:
-                    same = axis.contrasts[kind].parents
-                    between = axis.contrasts[kind].count * np.eye(len(same), dtype=int) - (same[:, None] == same)
-                    out.append(self.factor([name], composed(between, [sums])))
-                elif sums.groups > 1:
-                    joint.append(name)
-                    maps.append(sums)
-            yield [self.factor(joint, composed(piece.matrix, maps)), *out]
+        plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
+        contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
+        cases: dict[str, Any] = {
+            "Block": lambda: self.add(1, s.groups, s.factors),
+            "Family": lambda: self.family(s, s.factors, s.sets, s.multiples),
+            "Product": lambda: self.add(s.multiple, s.groups, own),
+            "Canonical": lambda: self.add(s.multiple, [[s.attribute]], [s.tree]),
+            "WeightedTables": lambda: self.family(s, own, s.sets, s.multiples),
+            "Residuals": lambda: [self.family(s, contrasts, *x) for x in zip(s.sets, s.multiples, strict=True)],
+            "Stacked": lambda: list(map(self.planned, s.pieces)),
+            "Biased": lambda: self.planned(s.measured),
+            "Orbits": lambda: [
+                self.put(1, [self.factor(*f) for g in x for f in g]) for x in product(*map(orbits, s.groups))
+            ],
+        }
+        if s.kind.removeprefix("Pair") not in cases:
+            raise Cannot(f"strategies of the kind {s.kind}")
+        cases[s.kind.removeprefix("Pair")]()
 
     def sensitivity(self, sizes: dict[str, int], p: int, replace: bool, public: bool) -> tuple[int, bool]:
         """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
@@ -243,16 +231,18 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
         columns = {f: column(ops[f], p) for f in ops}
         top = {f: int(max(columns[f])) for f in ops}
 
-        def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> int:
+        def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> Any:  # None: there are too many
             weights = dict[Any, int]()  # of blocks that differ in those factors alone that are at their largest anyway
             for m, fs in self.blocks:
                 rest = tuple(f for f in fs if f not in fixed)
                 weights[rest] = weights.get(rest, 0) + abs(m) ** p * math.prod(top[f] for f in fs if f in fixed)
             if len(axes) > 30 or math.prod(axes.values()) * len(weights) > 8 * MOST:
-                raise Cannot("so many cells")
+                return None
             total: Any = 0
             for rest, weight in weights.items():
                 keys, values = table(rest)
+                if values is None:
+                    return None
                 found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
                 found = found.transpose([keys.index(k) for k in axes if k in keys])
                 total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
@@ -264,35 +254,30 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
         def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
             each = [np.ones((1, 2), int)]
             for f in rest:
-                n, two = ops[f].n, [(1, 1, 0), (1, 0, 1)]
-                if f in simple and ops[f].kind == "Residual":
-                    two = [(1, n - 1, -1), (1, -1, n - 1), (n - 2, -1, -1)]
+                a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
+                two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
                 each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
             times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
             place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
             left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
-            if m.size * len(left) > 16 * MOST:
-                raise Cannot("so many pairs of cells")
             keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
             keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
-            return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left]
+            few = m.size * len(left) <= 16 * MOST
+            return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
 
-        try:
-            fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
-            one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells), True
-        except Cannot:
-            one = largest(set(ops), {}, cells), False
+        fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
+        one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells), True
+        one = (largest(set(ops), {}, cells) or 0, False) if one[0] is None else one
         if not replace:
             return one
         fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
         axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
         axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
-        try:  # a record may also vanish, where the number of records is not public
-            far = largest(fixed, axes, changes), True
-            return far if public else max(far, one)
-        except Cannot:  # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
-            positive = all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops)
-            return one[0] * (2 if positive else 2**p), False
+        far = largest(fixed, axes, changes)
+        if far is not None:  # a record may also vanish, where the number of records is not public
+            return (far, True) if public else max((far, True), one)
+        # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
+        return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
 def real(x: Fraction) -> Decimal:
@@ -321,9 +306,9 @@ def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger 
             mu = (low + high) / 2
             low, high = (low, mu) if tail(mu / 2)[1] * (1 + real(e).exp()) <= 1 else (mu, high)
         return Fraction(high) ** 2
-    known = {("rho", "gaussian"): e / 2, ("rho", "pure"): e**2 / 2, ("rho", "bounded-range"): e**2 / 8}
-    known |= {("epsilon", k): e for k in ("pure", "bounded-range", "approx")}
-    return (known | {("rho", "zcdp"): e, ("mu^2", "gaussian"): e})[currency, kind]
+    known = {("epsilon", k): e for k in ("pure", "bounded-range", "approx")} | {("mu^2", "gaussian"): e}
+    rho = {"gaussian": e / 2, "pure": e**2 / 2, "zcdp": e, "bounded-range": e**2 / 8}
+    return rho[kind] if currency == "rho" else known[currency, kind]
 
 
 def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whether it is as private as a budget says
@@ -394,18 +379,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def paid(self, value: int, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
         given, price = event.split()
-        covered = (
-            times * number(noise["scale" if p == 1 else "sigma"]) ** p * Fraction(price)
-            if given == kind
-            else Fraction(-1)
-        )
+        scale = number(noise["scale" if p == 1 else "sigma"])
+        covered = times * scale**p * Fraction(price) if given == kind else Fraction(-1)
         if not exact and 0 <= covered < value:
             self.unknown.append(f"a sensitivity of {float(covered):.6g}, which was paid; it proves {float(value):.6g}")
         else:
             self.must("price", f"noise at sensitivity {value} costs more than was paid", value <= covered)
 
-    def measured(self, m: Any, event: str, domain: Any, unit: Any, plan: Any = None) -> None:
-        sizes, maps, said = dict[str, int](), Maps(), Maps()
+    def measured(self, m: Any, event: str, domain: Any, unit: Any) -> tuple[Maps, int]:
+        sizes, maps = dict[str, int](), Maps()
         public = unit[0] == "replace-one" and unit[1] is None
         for name, a in domain.attributes["~map"]:
             many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two cells
@@ -424,22 +406,24 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         p = LAWS[m.noise.kind][1]
         value, exact = maps.sensitivity(sizes, p, unit[0] == "replace-one", public)
         self.paid(value * unit[2] ** p, exact, m.noise, event)
-        if plan is not None:
-            said.planned(plan.strategy)
-            self.must("maps", "other maps were measured than the plan describes", said.blocks == maps.blocks)
-            right = plan.noise == m.noise and (number(plan.sensitivity.value) >= value * unit[2] ** p or not exact)
-            self.must("price", "other noise was drawn, or it is another sensitivity, than the plan says", right)
+        return maps, value * unit[2] ** p if exact else 0
+
+    def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
+        (maps, value), said = self.measured(m, event_of(plan.price), plan.workload.domain, unit), Maps()
+        said.planned(plan.strategy)
+        self.must("maps", "other maps were measured than the plan describes", said.blocks == maps.blocks)
+        right = plan.noise == m.noise and number(plan.sensitivity.value) >= value
+        self.must("price", "other noise was drawn, or it is another sensitivity, than the plan says", right)
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
-        each = number(course.selection.epsilon)
-        draws = {"MwemCourse": [(rounds, each)]}
-        draws["BoostingCourse"] = [(course.samples, t * each) for t in range(1, rounds)]
+        draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
         if course.kind not in draws:
             raise Cannot(f"courses of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
         kind, whole = event_of(plan.price).split()
-        total = sum(n * cost(f"bounded-range {e}", CURRENCY[kind]) for n, e in draws[course.kind])
+        draw = number(course.selection.epsilon)
+        total = sum(n * cost(f"bounded-range {t * draw}", CURRENCY[kind]) for n, t in draws[course.kind])
         total += (rounds + (not free)) * cost(one, CURRENCY[kind])
         self.must("price", "the looks cost more than the price", total <= Fraction(whole))
         looks = [m for m in out if m.kind == "Measurement"]
@@ -468,18 +452,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def release(self, path: Path, ledger: Path, anchor: str | None) -> None:
         it = read(path / "release.sfumato" if path.is_dir() else path)
-        plan, proof, kind, b = it.plan, it.provenance, it.plan.kind, it.plan.budget
-        if kind not in ("Plan", "CoursePlan", "KeyPlan"):
-            raise Cannot(f"plans of the kind {kind}")
+        plan, proof, b = it.plan, it.provenance, it.plan.budget
+        checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}
+        if plan.kind not in checks:
+            raise Cannot(f"plans of the kind {plan.kind}")
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
         right = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
-        self.must("unit", "there is no such privacy unit", right)
-        right = keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
-        self.must("price", "the price is above the budget that is stated", right)
-        if kind == "Plan":
-            self.measured(it.measurement, event, plan.workload.domain, unit, plan)
-        else:
-            (self.looks if kind == "CoursePlan" else self.keys)(plan, it.measurement, unit)
+        right = right and keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
+        self.must("price", "the price is above the budget that is stated, or there is no such unit", right)
+        checks[plan.kind](plan, it.measurement, unit)
         lines, hashes = self.ledger(ledger)
         n, told = proof.sequence, fingerprint([plan[k] for k in HASHED.split() if k in plan])
         line, places = lines[n] if n < len(lines) else [""] * 12, [f"{i}:{digest}" for i, digest in enumerate(hashes)]
@@ -490,26 +471,16 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("entry", "the line that paid has another name, plan, price or result", right)
         right = line[10:] in ([], [json.dumps(unit), proof.table or ""])
         self.must("unit", "the line that paid is of another unit or table", right)
-        if proof.one_shot:
-            self.unknown.append("an account in memory, which no file shows")
+        self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
             facts = json.loads((path / "release.json").read_text(encoding="utf-8"), object_hook=Doc)
             named = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[b["kind"]]
             budget = {named: str(number(b.parameter))} | ({} if b.delta is None else {"delta": str(number(b.delta))})
             said = [facts.name, facts.table, facts.hashes.plan, facts.privacy.budget, *list(facts.ledger.values())[1:]]
             said += [facts.privacy.neighbours, facts.privacy.person, facts.privacy.rows_per_person]
-            right = "release.sfumato" in facts.files and said == [
-                proof.name,
-                proof.table,
-                told,
-                budget,
-                proof.ledger_id,
-                n,
-                proof.anchor,
-                *unit,
-            ]
+            right = said == [proof.name, proof.table, told, budget, proof.ledger_id, n, proof.anchor, *unit]
             self.must("files", "release.json says something else than the release", right)
-            for name, digest in facts.files.items():
+            for name, digest in ({"release.sfumato": None} | facts.files).items():
                 self.must("files", f"{name} was changed", sha256((path / name).read_bytes()).hexdigest() == digest)
 
 

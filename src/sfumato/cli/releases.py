@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato import check_release
 from sfumato.cli.options import Folder, Json, Out, Source, Table
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
@@ -59,6 +58,8 @@ def release(
         options = {"table": table or named, "snapshot": snapshot}
         done = carry_out(found, data, ledger=ledger, name=name, out=out, **options, progress=progress)
     if with_checker:
+        from sfumato import check_release
+
         shutil.copy(check_release.__file__, out / "check_release.py")
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
@@ -91,6 +92,8 @@ def check(
     Example:
       sfumato check-release releases/2026-11 --ledger budget.db
     """
+    from sfumato import check_release
+
     given = [] if anchor is None else ["--anchor", anchor]
     asked = [str(folder), "--ledger", str(ledger), *given, *(["--json"] if as_json else [])]
     raise typer.Exit(check_release.main(asked))
