@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,9 @@ def release(
     source: Source = None,
     table: Table = None,
     snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
+    with_checker: Annotated[
+        bool, typer.Option("--with-checker", help="Put check_release.py beside the release, for whoever reads it.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Pay for a plan, measure once, and write the release with its report. The same name again is free.
@@ -52,6 +56,10 @@ def release(
         warnings.simplefilter("always", PageWarning)
         options = {"table": table or named, "snapshot": snapshot}
         done = carry_out(found, data, ledger=ledger, name=name, out=out, **options, progress=progress)
+    if with_checker:
+        from sfumato import check_release
+
+        shutil.copy(check_release.__file__, out / "check_release.py")
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
@@ -64,6 +72,30 @@ def release(
         )
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Read {out / REPORT} first.")
+
+
+@commands.command(name="check-release")
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR|SKETCH", help="The folder of a release, or a sketch.")],
+    ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that paid.")],
+    anchor: Annotated[
+        str | None, typer.Option(help="A line of the ledger that was kept elsewhere, as 17:9f86d0…")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Derive what a release costs anew from its files and the ledger, as a stranger would: by check_release.py alone.
+
+    Ends with 0 where it is accepted, else with 2 and every reason.
+
+    \b
+    Example:
+      sfumato check-release releases/2026-11 --ledger budget.db
+    """
+    from sfumato import check_release
+
+    given = [] if anchor is None else ["--anchor", anchor]
+    asked = [str(folder), "--ledger", str(ledger), *given, *(["--json"] if as_json else [])]
+    raise typer.Exit(check_release.main(asked))
 
 
 @commands.command()

@@ -1,0 +1,138 @@
+"""Lies about releases, as their makers would tell them: files edited, and every hash that follows made anew."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato import check_release
+
+
+class Forged:
+    """A copy of a release and of its ledger, to be edited and then published with hashes that fit."""
+
+    def __init__(self, release: Path, ledger: Path, place: Path) -> None:
+        place.mkdir()
+        self.release, self.ledger = place / release.name, place / ledger.name
+        (shutil.copytree if release.is_dir() else shutil.copy)(release, self.release)
+        shutil.copy(ledger, self.ledger)
+        self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
+        self.doc = check_release.read(self.bundle)
+        self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
+        with closing(sqlite3.connect(self.ledger)) as file:
+            rows = file.execute("SELECT body FROM lines ORDER BY sequence").fetchall()
+        self.lines = [body.decode().split("\n") for (body,) in rows]
+
+    @property
+    def plan(self) -> Any:
+        return self.doc["plan"]
+
+    @property
+    def measured(self) -> Any:
+        """The measurement, or of several looks the last one."""
+        found = self.doc["measurement"]
+        return found if isinstance(found, dict) else next(m for m in found[::-1] if m["~class"] == "Measurement")
+
+    @property
+    def spend(self) -> list[str]:
+        return self.lines[self.doc["provenance"]["sequence"]]
+
+    @property
+    def stored(self) -> list[str]:
+        return next(line for line in self.lines if line[1:3] == ["released", self.spend[2]])
+
+    def tell_ledger(self) -> None:
+        """Let the ledger say what the release says now: its plan, price, unit and result."""
+        plan, unit = self.plan, self.plan["unit"]
+        event = check_release.event_of(plan["price"])
+        whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"]])
+        told = check_release.fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
+        before = [Fraction(line[6]) for line in self.lines[1 : int(self.spend[0])] if line[1] == "spend"]
+        price = check_release.cost(event, self.lines[0][2])
+        self.spend[3:7] = [told, event, str(price), str((before or [Fraction(0)])[-1] + price)]
+        self.spend[10] = whom
+        self.stored[3:5] = [told, event]
+        self.stored[9] = check_release.fingerprint(self.doc["measurement"])
+        self.add_up()
+
+    def add_up(self) -> None:
+        """Make the sums of all lines right."""
+        spent = Fraction(0)
+        for n, line in enumerate(self.lines[1:], 1):
+            line[0] = str(n)
+            spent += Fraction(line[5]) if line[1] == "spend" else 0
+            if line[1] != "named":
+                line[6] = str(spent)
+
+    def publish(self, rehash: set[int] | None = None, then: Callable[[Forged], Any] | None = None) -> Forged:
+        """Write everything, so that the release and its release.json say what its parts and the ledger say.
+
+        `rehash` are the lines of the ledger whose hashes are made anew: all, unless it is given. `then` edits what
+        release.json says, at last.
+        """
+        hashes = self._write_ledger(rehash)
+        proof = self.doc["provenance"]
+        proof["anchor"] = f"{proof['sequence']}:{[*hashes, '0' * 64][min(proof['sequence'], len(hashes))]}"
+        arrays: list[Any] = []
+        named = lambda a: arrays.append(a) or {"~array": f"a{len(arrays) - 1}"}  # noqa: E731
+        with zipfile.ZipFile(self.bundle, "w") as bundle:
+            bundle.writestr("document.json", json.dumps(self.doc, default=named))
+            for i, array in enumerate(arrays):
+                target = io.BytesIO()
+                np.lib.format.write_array(target, np.ascontiguousarray(array), allow_pickle=False)
+                bundle.writestr(f"a{i}.npy", target.getvalue())
+        if self.facts:
+            unit, told = self.plan["unit"], [self.plan[k] for k in check_release.HASHED.split() if k in self.plan]
+            self.facts["privacy"] |= {k: unit[k] for k in ("person", "rows_per_person")}
+            self.facts["privacy"]["neighbours"] = unit["neighbours"]["value"]
+            self.facts["privacy"]["budget"] = _budget(self.plan["budget"])
+            self.facts["hashes"]["plan"] = check_release.fingerprint(told)
+            self.facts["ledger"] |= {"id": proof["ledger_id"], "anchor": proof["anchor"]}
+            self.facts["ledger"]["sequence"] = proof["sequence"]
+            self.facts["files"]["release.sfumato"] = hashlib.sha256(self.bundle.read_bytes()).hexdigest()
+            if then is not None:
+                then(self)
+            (self.release / "release.json").write_text(json.dumps(self.facts))
+        return self
+
+    def _write_ledger(self, rehash: set[int] | None) -> list[str]:
+        with closing(sqlite3.connect(self.ledger)) as file:
+            schema = [sql for (sql,) in file.execute("SELECT sql FROM sqlite_schema")]
+            pragmas = {p: file.execute(f"PRAGMA {p}").fetchone()[0] for p in ("application_id", "user_version")}
+            old = [digest for (digest,) in file.execute("SELECT hash FROM lines ORDER BY sequence")]
+        self.ledger.unlink()
+        hashes = ["sfumato ledger"]
+        for n, line in enumerate(self.lines):
+            right = hashlib.sha256((hashes[-1] + "\n" + "\n".join(line)).encode()).hexdigest()
+            hashes.append(right if rehash is None or n in rehash else old[n])
+        with closing(sqlite3.connect(self.ledger, isolation_level=None)) as file:
+            for name, value in pragmas.items():
+                file.execute(f"PRAGMA {name}={value}")
+            for statement in schema:
+                file.execute(statement)
+            for n, line in enumerate(self.lines):
+                file.execute("INSERT INTO lines VALUES (?, ?, ?)", (n, "\n".join(line).encode(), hashes[n + 1]))
+        return hashes[1:]
+
+
+def _budget(doc: Any) -> dict[str, str]:
+    name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
+    given = {name: str(check_release.number(doc["parameter"]))}
+    return given if doc["delta"] is None else given | {"delta": str(check_release.number(doc["delta"]))}
+
+
+def verdict(release: Path, ledger: Path, anchor: str | None = None) -> tuple[str, set[str], list[str]]:
+    """What the checker says: its verdict, the names of the checks that failed, and every reason."""
+    found = check_release.Check(release, ledger, anchor)
+    return found.verdict, {name for name, _ in found.wrong}, [*map(": ".join, found.wrong), *found.unknown]

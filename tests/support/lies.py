@@ -1,0 +1,391 @@
+"""Lies about releases, each with the check that has to find it. Whoever tells one makes all hashes anew that he can."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sfumato import check_release
+from support.forging import Forged
+
+
+class Lie(NamedTuple):
+    """What is changed, which check finds it, of which releases it is told, and what is told again (`publish`)."""
+
+    tell: Callable[[Forged], Any]
+    check: str
+    kinds: tuple[str, ...]
+    last: bool = False  # whether it is told in release.json, after all else
+    follow: bool = True  # whether the ledger is made to say what the release says
+    rehash: Callable[[Forged], set[int]] | None = None
+    anchored: bool = False
+
+
+def _documents(item: Any, name: str) -> Iterator[Any]:
+    if isinstance(item, dict):
+        if item.get("~class") == name:
+            yield item
+        for value in item.values():
+            yield from _documents(value, name)
+    elif isinstance(item, list):
+        for value in item:
+            yield from _documents(value, name)
+
+
+def _fraction(value: Fraction) -> dict[str, list[int]]:
+    return {"~fraction": [value.numerator, value.denominator]}
+
+
+def _scale(noise: Any) -> str:
+    return "scale" if noise["~class"] == "DiscreteLaplace" else "sigma"
+
+
+# ---- what is measured ---------------------------------------------------------------------------------------------
+
+
+def _plan_multiples(f: Forged) -> None:
+    for kind in ("Residuals", "PairResiduals", "WeightedTables", "Product", "Canonical"):
+        for s in _documents(f.plan["strategy"], kind):
+            if "multiple" in s:
+                s["multiple"] *= 2
+            elif isinstance(s["multiples"][0], int):
+                s["multiples"] = [2 * m for m in s["multiples"]]
+            else:
+                s["multiples"] = [2 * m for m in s["multiples"]]
+
+
+def _measured_multiples(f: Forged) -> None:
+    for block in f.measured["blocks"]:
+        if block["~class"] == "Family":
+            block["multiples"] = 2 * block["multiples"]
+            continue
+        for scaled in _documents(block["factors"][0], "Scaled"):
+            scaled["factor"] *= 2
+
+
+def _multiples(f: Forged) -> None:
+    _plan_multiples(f)
+    _measured_multiples(f)
+
+
+def _one_multiple(f: Forged) -> None:
+    block = f.measured["blocks"][-1]
+    block["multiples"] = block["multiples"] + np.eye(len(block["multiples"]), dtype=np.int64)[0] * 1
+    f.plan["strategy"]["multiples"][-1] = f.plan["strategy"]["multiples"][-1] + np.eye(
+        len(f.plan["strategy"]["multiples"][-1]), dtype=np.int64
+    )[0] * (10**6)
+
+
+def _double_column(f: Forged) -> None:
+    """A whole column of every factor that is given entry by entry."""
+    for where in (f.plan["strategy"], f.measured):
+        for dense in _documents(where, "Dense"):
+            matrix = dense["matrix"].copy()
+            matrix[:, int(np.abs(matrix).sum(axis=0).argmax())] *= 2
+            dense["matrix"] = matrix
+
+
+def _another_block(f: Forged) -> None:
+    f.measured["blocks"].append(copy.deepcopy(f.measured["blocks"][-1]))
+    f.measured["values"].append(f.measured["values"][-1])
+
+
+def _fewer_blocks(f: Forged) -> None:
+    del f.measured["blocks"][-1], f.measured["values"][-1]
+
+
+def _known_measured(f: Forged) -> None:
+    """A table that was measured is called public by the plan."""
+    multiples = f.plan["strategy"]["multiples"][-1].copy()
+    multiples[0] = 0
+    f.plan["strategy"]["multiples"][-1] = multiples
+
+
+def _cut(f: Forged) -> None:
+    f.measured["values"][0] = f.measured["values"][0][:-1]
+
+
+def _real(f: Forged) -> None:
+    f.measured["values"][0] = f.measured["values"][0].astype(float)
+
+
+def _other_attribute(f: Forged) -> None:
+    for block in f.measured["blocks"]:
+        if block["~class"] == "Family":
+            block["names"] = [block["names"][1], block["names"][0], *block["names"][2:]]
+        else:
+            block["groups"] = [["sex"] if g == ["edu"] else g for g in block["groups"]]
+
+
+def _know_total(f: Forged) -> None:
+    f.measured["total"] = 432
+
+
+# ---- noise and price ----------------------------------------------------------------------------------------------
+
+
+def _least(f: Forged) -> Fraction:
+    """A scale that is one unit of 2^-20 below what the stated sensitivity needs at the price."""
+    found, event = f.plan["sensitivity"], check_release.event_of(f.plan["price"])
+    needed = Fraction(check_release.number(found["value"])) / Fraction(event.split()[1])
+    if event.startswith("zcdp"):
+        needed /= 2
+    if found["power"] == 2:
+        return Fraction(math.isqrt(math.ceil(needed * 2**40)), 2**20) - Fraction(1, 2**20)
+    return Fraction(math.ceil(needed * 2**20) - 1, 2**20)
+
+
+def _less_noise(*where: str) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        for part in where:
+            noise = {"plan": f.plan, "values": f.measured}[part]["noise"]
+            noise[_scale(noise)] = _fraction(_least(f))
+
+    return tell
+
+
+def _half_noise(f: Forged) -> None:
+    for noise in (f.plan.get("noise"), f.measured["noise"]):
+        if noise is not None:
+            noise[_scale(noise)] = _fraction(check_release.number(noise[_scale(noise)]) / 2)
+
+
+def _other_law(f: Forged) -> None:
+    for noise in (f.plan["noise"], f.measured["noise"]):
+        scale = noise.pop(_scale(noise))
+        law = "DiscreteGaussian" if noise["~class"] == "RoundedGaussian" else "RoundedGaussian"
+        noise |= {"~class": law, "sigma": scale}
+
+
+def _cheaper(f: Forged) -> None:
+    """The price that the ledger is told is a billionth below what the noise costs."""
+    found, noise = check_release.number(f.plan["sensitivity"]["value"]), f.plan["noise"]
+    scale = check_release.number(noise[_scale(noise)])
+    exact = found / scale ** f.plan["sensitivity"]["power"] / (2 if noise["~class"] == "DiscreteGaussian" else 1)
+    name = next(k for k in f.plan["price"] if k != "~class")
+    f.plan["price"][name] = _fraction(exact * Fraction(10**9 - 1, 10**9))
+
+
+def _half_price(f: Forged) -> None:
+    name = next(k for k in f.plan["price"] if k != "~class")
+    f.plan["price"][name] = _fraction(check_release.number(f.plan["price"][name]) / 2)
+
+
+def _smaller_budget(f: Forged) -> None:
+    f.plan["budget"]["parameter"] = _fraction(
+        check_release.number(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
+    )
+
+
+def _smaller_sensitivity(f: Forged) -> None:
+    f.plan["sensitivity"]["value"] = int(check_release.number(f.plan["sensitivity"]["value"])) - 1
+
+
+# ---- whose privacy ------------------------------------------------------------------------------------------------
+
+
+def _replaced(f: Forged) -> None:
+    f.plan["unit"]["neighbours"]["value"] = "replace-one"
+
+
+def _more_rows(f: Forged) -> None:
+    f.plan["unit"]["rows_per_person"] += 1
+
+
+def _fewer_rows(f: Forged) -> None:
+    f.plan["unit"]["rows_per_person"] -= 1
+
+
+def _nobody(f: Forged) -> None:
+    """What was done for persons is said of records."""
+    f.plan["unit"] |= {"person": None, "rows_per_person": 1}
+
+
+# ---- what release.json says ---------------------------------------------------------------------------------------
+
+
+def _said(*path: str, value: Any) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        place = f.facts
+        for key in path[:-1]:
+            place = place[key]
+        assert place[path[-1]] != value
+        place[path[-1]] = value
+
+    return tell
+
+
+def _other_file(f: Forged) -> None:
+    path = f.release / "measurements.npz"
+    path.write_bytes(path.read_bytes() + b"0")
+
+
+# ---- the ledger ---------------------------------------------------------------------------------------------------
+
+
+def _missing(f: Forged) -> None:
+    f.lines = [line for line in f.lines if line[2:3] != ["it"]]
+    f.add_up()
+
+
+def _unreleased(f: Forged) -> None:
+    f.lines.remove(f.stored)
+    f.add_up()
+
+
+def _reordered(f: Forged) -> None:
+    f.lines[1:3], f.lines[3:5] = f.lines[3:5], f.lines[1:3]
+
+
+def _swapped(f: Forged) -> None:
+    """Two lines change places, with numbers and sums that are right."""
+    f.lines[2], f.lines[3] = f.lines[3], f.lines[2]
+    f.add_up()
+
+
+def _line(column: int, value: Any) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        new = value(f.spend[column]) if callable(value) else value
+        assert f.spend[column] != new
+        f.spend[column] = new
+
+    return tell
+
+
+def _summed(change: Callable[[Forged], Any]) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        change(f)
+        f.add_up()
+
+    return tell
+
+
+def _tenth(text: str) -> str:
+    return str(Fraction(text) / 10)
+
+
+def _twice(f: Forged) -> None:
+    """The same line again: what was paid once pays for another look."""
+    f.lines.append(list(f.spend))
+    f.add_up()
+
+
+def _stored_twice(f: Forged) -> None:
+    f.lines.append(list(f.stored))
+    f.add_up()
+
+
+def _smaller_total(f: Forged) -> None:
+    f.lines[0][3] = str(Fraction(f.spend[6]) * Fraction(999, 1000))
+
+
+def _larger_total(f: Forged) -> None:
+    f.lines[0][3] = str(Fraction(f.lines[0][3]) * Fraction(10**9 + 1, 10**9))
+
+
+def _other_ledger(f: Forged) -> None:
+    f.doc["provenance"]["ledger_id"] = hashlib.sha256(b"another").hexdigest()[:32]
+
+
+def _other_line(f: Forged) -> None:
+    f.doc["provenance"]["sequence"] = 1
+
+
+def _other_unit_before(f: Forged) -> None:
+    f.lines[1][10] = (
+        f.lines[1][10].replace("add-remove", "x").replace("replace-one", "add-remove").replace("x", "replace-one")
+    )
+
+
+def _anew(f: Forged) -> None:
+    """The whole ledger once more, with another first spend: nothing but an anchor shows it."""
+    f.lines[1][7] = "2020-01-01T00:00:00+00:00"
+
+
+def _cut_off(f: Forged) -> None:
+    """A ledger put back to what it was before its last line."""
+    f.lines.append([*f.stored])
+    del f.lines[-1]
+    f.lines[-1][7] = "2020-01-01T00:00:00+00:00"
+
+
+def _spend_line(f: Forged) -> set[int]:
+    return {int(f.spend[0])}
+
+
+_RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
+_ALL = (*_RESIDUALS, "direct", "tree", "discrete Gaussian", "dense, replaced", "union", "product")
+_SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
+
+LIES: dict[str, Lie] = {
+    "all multiples are twice as large": Lie(_multiples, "price", (*_RESIDUALS, "direct", "tree", "product")),
+    "one multiple is larger": Lie(_one_multiple, "maps", ("residuals", "public tables")),
+    "the plan's multiples are": Lie(_plan_multiples, "maps", (*_RESIDUALS, "tree")),
+    "the measured multiples are": Lie(_measured_multiples, "maps", (*_RESIDUALS, "tree")),
+    "a column of a factor is doubled": Lie(
+        _double_column, "price", ("dense, replaced", "union", "dense, pure", "biased")
+    ),
+    "more was measured than planned": Lie(_another_block, "maps", ("residuals", "union", "direct", "public tables")),
+    "less was measured than planned": Lie(_fewer_blocks, "maps", ("residuals", "union")),
+    "a public table was measured": Lie(_known_measured, "maps", ("residuals", "public tables")),
+    "other attributes were measured": Lie(_other_attribute, "maps", ("residuals", "union")),
+    "values are missing": Lie(_cut, "maps", ("residuals", "tree", "mwem")),
+    "values are no integers": Lie(_real, "maps", ("residuals", "tree", "mwem")),
+    "the number of records is told": Lie(
+        _know_total, "total", ("residuals", "direct", "mwem", "residuals of replaced persons")
+    ),
+    "noise is one unit too small": Lie(_less_noise("plan", "values"), "price", _ALL),
+    "less noise was drawn": Lie(_less_noise("values"), "price", ("residuals", "tree")),
+    "less noise was planned": Lie(_less_noise("plan"), "price", ("residuals", "tree")),
+    "noise is half as large": Lie(
+        _half_noise, "price", ("mwem", "mwem, replaced", "boosting", "count-sketch", "hybrid")
+    ),
+    "noise is of another law": Lie(_other_law, "price", ("residuals", "discrete Gaussian", "direct")),
+    "the price is below its cost": Lie(_cheaper, "price", _ALL),
+    "the price is half": Lie(_half_price, "price", ("mwem", "boosting", "count-sketch", "sparse-project")),
+    "the budget stated is smaller": Lie(_smaller_budget, "price", (*_ALL, "mwem", "count-sketch", "hybrid")),
+    "the sensitivity stated is smaller": Lie(_smaller_sensitivity, "price", ("residuals", "tree", "dense, replaced")),
+    "records are replaced": Lie(_replaced, "price", ("residuals", "direct", "tree", "count-sketch", "mwem")),
+    "persons have more rows": Lie(_more_rows, "price", ("residuals of persons", "residuals of replaced persons")),
+    "persons have fewer rows": Lie(_fewer_rows, "entry", ("residuals of persons",), follow=False),
+    "persons are records": Lie(_nobody, "unit", ("residuals of persons",), follow=False),
+    "release.json: the relation": Lie(_said("privacy", "neighbours", value="none"), "files", ("residuals",), last=True),
+    "release.json: the rows": Lie(_said("privacy", "rows_per_person", value=7), "files", ("mwem",), last=True),
+    "release.json: the person": Lie(_said("privacy", "person", value="?"), "files", ("direct",), last=True),
+    "release.json: the budget": Lie(_said("privacy", "budget", value={"rho": "1"}), "files", ("tree",), last=True),
+    "release.json: the plan": Lie(_said("hashes", "plan", value="0" * 64), "files", ("union",), last=True),
+    "release.json: the ledger": Lie(_said("ledger", "id", value="0" * 32), "files", ("residuals",), last=True),
+    "release.json: the line": Lie(_said("ledger", "sequence", value=1), "files", ("tree",), last=True),
+    "release.json: the name": Lie(_said("name", value="other"), "files", ("mwem",), last=True),
+    "release.json: the table": Lie(_said("table", value="other"), "files", ("mwem",), last=True),
+    "a file was changed": Lie(_other_file, "files", ("residuals", "tree"), follow=False),
+    "the line is missing": Lie(_missing, "entry", ("residuals",), follow=False),
+    "the result is not in the ledger": Lie(_unreleased, "entry", _SOME, follow=False),
+    "lines were moved": Lie(_reordered, "chain", _SOME, follow=False, rehash=lambda _: set()),
+    "lines were moved and made anew": Lie(_swapped, "chain", _SOME, follow=False),
+    "the price was edited": Lie(_line(5, _tenth), "chain", _SOME, follow=False, rehash=lambda _: set()),
+    "the price was edited, with its hash": Lie(_line(5, _tenth), "chain", _SOME, follow=False, rehash=_spend_line),
+    "the price was edited, with all hashes": Lie(_line(5, _tenth), "chain", _SOME, follow=False),
+    "less was paid than it cost": Lie(_summed(_line(5, _tenth)), "chain", _SOME, follow=False),
+    "the sum is wrong": Lie(_line(6, "1/7"), "chain", ("residuals",), follow=False),
+    "the line is of another plan": Lie(_line(3, "0" * 64), "entry", _SOME, follow=False),
+    "the line is of another event": Lie(_line(4, "pure 1/100"), "entry", _SOME, follow=False),
+    "the line is of another table": Lie(_line(11, "others"), "unit", _SOME, follow=False),
+    "the line is of another unit": Lie(_line(10, '["add-remove", "x", 1]'), "unit", _SOME, follow=False),
+    "the line before is of another unit": Lie(_other_unit_before, "chain", ("residuals", "tree"), follow=False),
+    "the result is another": Lie(lambda f: f.stored.__setitem__(9, "0" * 64), "entry", _SOME, follow=False),
+    "it was paid in another ledger": Lie(_other_ledger, "entry", _SOME),
+    "it was paid by another line": Lie(_other_line, "entry", ("residuals",), follow=False),
+    "a line pays twice": Lie(_twice, "chain", _SOME, follow=False),
+    "a result is stored twice": Lie(_stored_twice, "chain", ("residuals",), follow=False),
+    "the total is overspent": Lie(_smaller_total, "chain", _SOME, follow=False),
+    "the total is above its budget": Lie(_larger_total, "chain", _SOME, follow=False),
+    "the ledger was made anew": Lie(_anew, "anchor", ("residuals", "mwem", "tree"), follow=False, anchored=True),
+    "the ledger was put back": Lie(_unreleased, "anchor", ("residuals", "tree"), follow=False, anchored=True),
+}

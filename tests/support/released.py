@@ -1,0 +1,121 @@
+"""One release of every kind, each under a ledger of its own: what a stranger may be handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sfumato as sf
+
+SEED = 20261122
+_REST: dict[str, Any] = {"outside": "other", "missing": "other"}
+_DOMAIN = sf.Domain(
+    {
+        "age": sf.Integers(0, 13, width=2, **_REST),
+        "sex": sf.Categories(["f", "m"], **_REST),
+        "edu": sf.Bins([0, 1, 2, 4], **_REST),
+    }
+)
+_LINE = sf.Domain({"age": 16})
+_PERSON: dict[str, Any] = {"person": "who", "rows_per_person": 3}
+_APPROX = sf.approx(1, "1e-6")
+ADD, REPLACE = "add-remove", "replace-one"
+
+
+def _tables() -> Any:
+    return sf.marginals(_DOMAIN, upto=2)
+
+
+def _union() -> Any:
+    return sf.stack(a=sf.prefix(_DOMAIN, "age", by=["sex"]), b=sf.marginals(_DOMAIN, sets=[("edu", "sex"), ("edu",)]))
+
+
+def _given() -> Any:
+    return sf.queries(np.random.default_rng(SEED).integers(0, 3, (6, 16)), domain=_LINE)
+
+
+def _known() -> dict[Any, Any]:
+    return {("sex",): [100, 120, 3]}
+
+
+# name: (workload, budget, the neighbours, options of the plan)
+PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
+    "residuals": (_tables, _APPROX, ADD, {"mechanism": "marginals"}),
+    "residuals, replaced": (_tables, _APPROX, REPLACE, {"mechanism": "marginals"}),
+    "residuals, pure and replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "marginals"}),
+    "residuals of persons": (_tables, sf.gdp(1), ADD, {"mechanism": "marginals", **_PERSON}),
+    "residuals of replaced persons": (_tables, sf.zcdp("0.5"), REPLACE, {"mechanism": "marginals", **_PERSON}),
+    "public tables": (_tables, _APPROX, ADD, {"mechanism": "marginals", "public": _known}),
+    "pair residuals": (_tables, _APPROX, ADD, {"mechanism": "adaptive", "records": 500}),
+    "direct": (_tables, _APPROX, ADD, {"mechanism": "gaussian"}),
+    "direct, replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "laplace"}),
+    "discrete Gaussian": (_given, sf.zcdp("0.5"), ADD, {"noise": "discrete-gaussian"}),
+    "tree": (lambda: sf.prefix(_LINE, "age"), sf.pure(1), ADD, {"mechanism": "tree"}),
+    "canonical tree, replaced": (lambda: sf.ranges(_LINE, "age"), sf.pure(1), REPLACE, {"mechanism": "tree"}),
+    "roots": (lambda: sf.prefix(_LINE, "age"), sf.gdp(1), ADD, {"mechanism": "factorization"}),
+    "dense, replaced": (_given, _APPROX, REPLACE, {"mechanism": "factorization"}),
+    "dense, pure": (_given, sf.pure(1), ADD, {"mechanism": "factorization"}),
+    "product": (lambda: sf.prefix(_DOMAIN, "age", by=["sex"]), _APPROX, REPLACE, {"mechanism": "factorization"}),
+    "union": (_union, _APPROX, ADD, {"mechanism": "factorization"}),
+    "union, replaced": (_union, _APPROX, REPLACE, {"mechanism": "factorization"}),
+    "union, pure": (_union, sf.pure(1), ADD, {"mechanism": "factorization"}),
+    "projected": (_tables, _APPROX, ADD, {"mechanism": "projection", "records": 500}),
+    "biased": (_given, _APPROX, REPLACE, {"mechanism": "approximate", "records": 50}),
+    "largest error": (_tables, _APPROX, ADD, {"objective": "max"}),
+    "mwem": (_tables, _APPROX, ADD, {"mechanism": "mwem", "records": 500, "rounds": 3}),
+    "mwem, replaced": (_tables, sf.zcdp("0.5"), REPLACE, {"mechanism": "mwem", "records": 500, "rounds": 3}),
+    "boosting": (_given, sf.pure(1), ADD, {"mechanism": "boosting", "rounds": 2}),
+}
+SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "count-sketch": (sf.pure(1), ADD, {"mechanism": "count-sketch", "width": 64}),
+    "hybrid": (_APPROX, REPLACE, {"mechanism": "hybrid", "width": 64}),
+    "sparse-project": (_APPROX, REPLACE, {"mechanism": "sparse-project", "dimension": 64}),
+    "key histogram": (sf.pure(1), ADD, {"mechanism": "histogram", "queries": [[1, 2], [7]]}),
+}
+
+
+def plan_of(kind: str) -> Any:
+    """The plan of a kind of release."""
+    make, budget, neighbours, options = PLANS[kind]
+    options = {k: v() if callable(v) else v for k, v in options.items()}
+    return sf.plan(make(), budget, neighbours=neighbours, **options)
+
+
+def made(kind: str, folder: Path) -> tuple[Path, Path]:
+    """A release of a kind and the ledger that paid for it, after a cheaper release of another name."""
+    ledger, out = folder / "budget.db", folder / "release"
+    rng = np.random.default_rng(SEED)
+    if kind in SKETCHES:
+        budget, neighbours, options = SKETCHES[kind]
+        total = sf.approx(5, "1e-5") if kind == "hybrid" else sf.gdp(9) if budget.kind == "approx" else sf.pure(5)
+        account = sf.Ledger.create(ledger, total=total, currency="epsilon" if kind == "hybrid" else None)
+        first = sf.plan_keys(sf.Keys(), sf.pure("0.1"), neighbours=neighbours, mechanism="count-sketch", width=2)
+        sf.sketch(first, sf.KeyCounts([1]), ledger=account, name="before")
+        plan = sf.plan_keys(sf.Keys(), budget, neighbours=neighbours, **options)
+        sf.sketch(plan, sf.KeyCounts(np.repeat([1, 2, 7, 9], [90, 70, 5, 1])), ledger=account, name="it", out=out)
+        return out, ledger
+    make, budget, neighbours, options = PLANS[kind]
+    total = {"pure": sf.pure(9), "zcdp": sf.zcdp(9), "gdp": sf.gdp(9), "approx": sf.gdp(9)}[budget.kind]
+    account = sf.Ledger.create(ledger, total=total)
+    domain = make().domain
+    table: Any = sf.Histogram(rng.poisson(9, domain.shape))
+    if "person" in options:
+        import pandas as pd
+
+        rows = {"age": rng.integers(0, 20, 300), "sex": rng.choice(["f", "m"], 300), "edu": rng.integers(0, 5, 300)}
+        table = pd.DataFrame(rows | {"who": rng.integers(0, 200, 300)})
+    whom = {k: v for k, v in options.items() if k in _PERSON}
+    mechanism = "laplace" if budget.kind == "pure" else "gaussian"
+    first = sf.plan(
+        sf.marginals(domain, sets=[(domain.names[0],)]),
+        sf.pure("0.1") if budget.kind == "pure" else sf.zcdp("0.1") if budget.kind == "zcdp" else sf.gdp("0.1"),
+        neighbours=neighbours,
+        mechanism=mechanism,
+        **whom,
+    )
+    sf.release(first, table, ledger=account, name="before")
+    sf.release(plan_of(kind), table, ledger=account, name="it", out=out)
+    return out, ledger
