@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.mechanisms.keyed import plan_keys
+from sfumato.mechanisms.sketched import plan_keys
 from sfumato.mechanisms.sketching import sketch
 from sfumato.privacy.budget import Budget
 from sfumato.sketches import Keys

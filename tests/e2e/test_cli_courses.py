@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.ledger import Ledger
+from sfumato.releases import ModelRelease
 from support.typed import SPEC, Run, refused, release
 
 MORE = '\n[plan]\nmechanism = "mwem"\nrecords = 500\nrounds = 2\n'
@@ -32,9 +33,9 @@ def test_the_whole_road(spec: Run) -> None:
     done = release(spec)
     assert (done.code, done.err) == (0, "")
     assert "no standard errors" in done.out
-    stored = sf.load_release("out/first")
-    assert isinstance(stored, sf.ModelRelease)
-    assert stored.plan.fingerprint == sf.load_plan("spec.plan").fingerprint
+    stored = sf.load("out/first")
+    assert isinstance(stored, ModelRelease)
+    assert stored.plan.fingerprint == sf.load("spec.plan").fingerprint
     assert Ledger("budget.db").unreleased() == ()
     again = release(spec)
     assert "Nothing was measured or spent" in again.out

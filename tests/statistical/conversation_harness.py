@@ -209,7 +209,7 @@ def _left(place: Path) -> Figures:
     try:
         usable = curator(place).resume(place / "c.db").remaining == 2
         return {"usable": usable, "wrong": int(spent != 1)}
-    except sf.LedgerError as error:
+    except sf.errors.LedgerError as error:
         said = str(error)
     if not spent:
         return {"unpaid": 1, "wrong": int("refund" in said)}

@@ -79,7 +79,10 @@ def release(
     (spent, but the release could not be stored).
     """
     if not isinstance(plan, (Plan, CoursePlan)):
-        raise PlanError("release needs a plan, made by sf.plan or read by sf.load_plan")
+        raise PlanError(
+            "release needs a plan, made by sf.plan or read by sf.load; one for questions to come is opened by sf.open, "
+            "and one of the local model collects reports by plan.collect"
+        )
     if snapshot is not None:
         check_text(snapshot, "snapshot")
     blocks = _check(plan)
@@ -213,7 +216,7 @@ def _stored(
     if out is None or not _is_stored(out):
         raise NameTaken(
             f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its release is free to "
-            "read where it was stored: give out=, its folder, or sf.load_release. Measuring again is new noise and a "
+            "read where it was stored: give out=, its folder, or sf.load. Measuring again is new noise and a "
             "new debit: choose another name"
         )
     found = load_release(out) if older is None else older

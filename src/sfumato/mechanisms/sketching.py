@@ -49,7 +49,7 @@ def sketch(
     sketch could not be stored).
     """
     if type(plan) is not KeyPlan:
-        raise PlanError("sketch needs a plan of keys, made by sf.plan_keys or read by sf.load_key_plan")
+        raise PlanError("sketch needs a plan of keys, made by sf.plan of sf.Keys or read by sf.load")
     if snapshot is not None:
         check_text(snapshot, "snapshot")
     _check(plan)
@@ -159,7 +159,7 @@ def _stored(plan: KeyPlan, account: Ledger, name: str, place: Path | None) -> Sk
     if place is None or not place.exists():
         raise NameTaken(
             f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its sketch is free to "
-            "read where it was stored: give out=, its file, or sf.load_sketch. Measuring again is new noise and a new "
+            "read where it was stored: give out=, its file, or sf.load. Measuring again is new noise and a new "
             "debit: choose another name"
         )
     found = load_sketch(place)

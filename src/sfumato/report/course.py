@@ -89,7 +89,7 @@ def _standing(plan: CoursePlan, release: ModelRelease | None) -> dict[str, Any]:
     more = {
         "title": "Ask more",
         "text": "Further questions over the attributes that were asked about are answered by the model, free.",
-        "code": ["sfumato show FOLDER", 'import sfumato as sf\n\nrelease = sf.load_release("FOLDER")\nrelease.answers'],
+        "code": ["sfumato show FOLDER", 'import sfumato as sf\n\nrelease = sf.load("FOLDER")\nrelease.answers'],
     }
     return {"budget": account_text(p), "ledger": [*entry_facts(p), *facts], "provenance": made, "more": more}
 

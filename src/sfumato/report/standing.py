@@ -115,7 +115,7 @@ def next_step() -> dict[str, Any]:
     """How a plan is released."""
     code = (
         "import sfumato as sf\n\n"
-        'plan = sf.load_plan("PLAN")\n'
+        'plan = sf.load("PLAN")\n'
         'release = sf.release(plan, "TABLE.csv", ledger="budget.db", name="first", out="releases/first")'
     )
     shell = "sfumato release PLAN --source TABLE.csv --ledger budget.db --name first -o releases/first"
@@ -131,7 +131,7 @@ def _more(release: Release) -> dict[str, Any]:
     lines = [
         "import sfumato as sf",
         "",
-        'release = sf.load_release("FOLDER")',
+        'release = sf.load("FOLDER")',
         "release.answers, release.intervals(0.95)",
     ]
     shell = "sfumato show FOLDER"

@@ -38,7 +38,7 @@ class KeySession(ABC):
     """Questions about keys one by one under one budget, paid in full when the session was opened.
 
     Also a context manager. Leaving the `with` block ends nothing: a session that is kept in a store goes on with
-    `sf.resume_session`.
+    the same call of `sf.open`.
     """
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class KeySession(ABC):
 
     @property
     def anchor(self) -> str | None:
-        """How the store stands, in short: kept elsewhere and given to `sf.resume_session`, it finds one put back.
+        """How the store stands, in short: kept elsewhere and given to `sf.open` or `sf.load`, it finds one put back.
 
         None where nothing that changes is kept.
         """

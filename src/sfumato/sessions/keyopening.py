@@ -7,75 +7,43 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import LedgerError, PlanError
+from sfumato.errors import LedgerError
 from sfumato.privacy.accountant import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases.core import Provenance
 from sfumato.sessions.keyed import HistogramSession, KeySession, SparseSession
-from sfumato.sessions.keyplans import HistogramPlan, SparsePlan, plan_histogram, plan_sparse
-from sfumato.sessions.plans import BETA, QUESTIONS
+from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.wall.keys import KeyCurator, histogram_minutes
 
 if TYPE_CHECKING:
-    from sfumato.sessions.opening import Request
+    from sfumato.sessions.opening import Opening
 
 __all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_sparse"]
 
 
-def open_key_histogram(asked: Request) -> KeySession:
+def open_key_histogram(asked: Opening) -> KeySession:
     """A lazy histogram: the whole price is debited, nothing is drawn yet."""
-    for name in ("updates", "threshold", "alpha", "size", "questions", "span", "records", "beta"):
-        if getattr(asked, name) is not None:
-            raise PlanError(f"{name} belongs to mechanism='sparse-mw'; a histogram answers everything and has none")
-    currency = None if asked.ledger is None else asked.ledger.currency
-    plan = plan_histogram(asked.domain, asked.budget, asked.unit, currency=currency)
-    account = asked.ledger
+    plan, account = asked.plan, asked.ledger
     if account is None:
         price = plan.price
-        account = Ledger.in_memory(Budget.pure(price.epsilon) if isinstance(price, PureEvent) else asked.budget)
-    store = None if asked.store is None else Path(asked.store)
+        account = Ledger.in_memory(Budget.pure(price.epsilon) if isinstance(price, PureEvent) else plan.budget)
     histogram, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).histogram(
-        plan.noise,
-        plan.price,
-        name=asked.name,
-        plan_hash=plan.fingerprint,
-        store=store,
-        about=asked.about | {"plan": plan},
+        plan.noise, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
     )
-    if store is not None:
+    if asked.store is not None:
         account.mark_released(receipt, plan.fingerprint)
     return HistogramSession(plan, histogram, _provenance(account, asked.name))
 
 
-def open_sparse(asked: Request) -> KeySession:
+def open_sparse(asked: Opening) -> KeySession:
     """Sparse multiplicative weights: the whole price is debited."""
-    if asked.span is not None:
-        raise PlanError("span= is of questions over a domain; over keys every coefficient is 1")
-    account = Ledger.in_memory(asked.budget) if asked.ledger is None else asked.ledger
-    plan = plan_sparse(
-        asked.domain,
-        asked.budget,
-        asked.unit,
-        records=asked.records,
-        size=asked.size,
-        questions=QUESTIONS if asked.questions is None else asked.questions,
-        beta=BETA if asked.beta is None else asked.beta,
-        currency=account.currency,
-        updates=asked.updates,
-        threshold=asked.threshold,
-        alpha=asked.alpha,
-    )
-    store = None if asked.store is None else Path(asked.store)
+    plan = asked.plan
+    account = Ledger.in_memory(plan.budget) if asked.ledger is None else asked.ledger
     conversation, receipt = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table).converse(
-        plan.terms,
-        plan.price,
-        name=asked.name,
-        plan_hash=plan.fingerprint,
-        store=store,
-        about=asked.about | {"plan": plan},
+        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
     )
-    if store is not None:
+    if asked.store is not None:
         account.mark_released(receipt, plan.fingerprint)
     return SparseSession(plan, conversation)
 

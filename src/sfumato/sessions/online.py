@@ -38,7 +38,7 @@ class _Known(Exception):
 
 
 class OnlineSession(Session):
-    """A session of private multiplicative weights. Made by `sf.session` and `sf.resume_session`.
+    """A session of private multiplicative weights. Made by `sf.open`.
 
     Guarantee: everything it ever hands out satisfies together the budget of its plan, for the plan's privacy unit:
     answers are the replies of one conversation, and public work on them.

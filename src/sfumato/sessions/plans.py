@@ -287,8 +287,8 @@ def make_plan(
     if wanted is not None and wanted * shape.records < least:
         raise PlanError(
             f"alpha = {wanted:g} cannot be promised: the least for these cells, questions, records and budget is "
-            f"{least / shape.records:.4g} (sf.pmw_min_alpha); ask for 'least', or leave alpha out, and with it the "
-            "promise that updates last"
+            f"{least / shape.records:.4g} (mechanisms.pmw.least_alpha); ask for 'least', or leave alpha out, and with "
+            "it the promise that updates last"
         )
     return SessionPlan(*own, terms, found, *rest, least)
 

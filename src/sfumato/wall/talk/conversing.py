@@ -18,15 +18,16 @@ from typing import Any, NoReturn, Protocol
 
 from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.accountant import Event
+from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.conversing import Question, SparseVector, Step, Terms
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.talk.filed import FileTranscript, Opening, check_place, check_plan_hash
+from sfumato.wall.talk.filed import FORMAT, FileTranscript, Opening, check_place, check_plan_hash
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
-__all__ = ["Conversation", "Holder", "Minutes", "converse", "minutes", "resume"]
+__all__ = ["Conversation", "Holder", "Minutes", "converse", "is_conversation", "minutes", "resume"]
 
 
 class Holder(Protocol):
@@ -266,6 +267,11 @@ class Minutes:
     anchor: str
     ledger_id: str
     name: str
+
+
+def is_conversation(path: Path) -> bool:
+    """Whether a file says of itself that it is the file of a conversation; nothing else is checked."""
+    return says_it_is(path, FORMAT)
 
 
 def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:
