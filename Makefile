@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+LINT := $(VENV)/.installed-lint
 # one thread: the default two-thread BLAS is many times slower on factorizations
 export OPENBLAS_NUM_THREADS := 1
 
@@ -14,7 +15,7 @@ NUMERICAL := tests/unit/test_kernels.py tests/unit/estimate/test_tilted.py tests
 # without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best
 KERNELS := Prescott Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo test kernels check lint format clean
+.PHONY: demo setup test kernels check lint style types contracts changelog format clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +33,8 @@ demo: $(STAMP)  ## set up, then release the bundled table and write its report i
 	$(BIN)/sfumato demo --out demo-out
 	@echo "The command is $(BIN)/sfumato; to type it bare:  . $(BIN)/activate"
 
+setup: $(DEV)  ## .venv with all that tests, lint and benches need
+
 test: $(DEV)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 -q
 
@@ -42,15 +45,28 @@ kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has f
 		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -n 2 -q $(NUMERICAL) || exit 1; \
 	done
 
-lint: $(DEV)  ## style, types, import contracts
+$(LINT): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+style: $(LINT)
 	$(BIN)/ruff format --check src tests bench scripts
 	$(BIN)/ruff check src tests bench scripts
+
+types: $(LINT)
 	$(BIN)/basedpyright
+
+contracts: $(LINT)
 	$(BIN)/lint-imports
+
+lint: style types contracts  ## style, types, import contracts, with the dev extra alone
 
 check: lint test
 
-format: $(DEV)
+changelog: $(STAMP)  ## CHANGELOG.md from the fragments of changelog.d
+	$(BIN)/python scripts/changelog.py
+
+format: $(LINT)
 	$(BIN)/ruff check --fix src tests bench scripts
 	$(BIN)/ruff format src tests bench scripts
 

@@ -31,13 +31,19 @@ def contracts() -> dict[str, str]:
     return {s.removeprefix(prefix): file[s]["name"] for s in file.sections() if s.startswith(prefix)}
 
 
-def broken(folder: Path) -> set[str]:
-    """Keys of the contracts that a tree breaks."""
+def lint(folder: Path) -> str:
+    """What import-linter says of a tree."""
     call = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
     done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    verdicts = {n: re.search(rf"^{re.escape(t)} (KEPT|BROKEN)", done.stdout, re.M) for n, t in contracts().items()}
-    assert all(verdicts.values()), done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def broken(folder: Path) -> set[str]:
+    """Keys of the contracts that a tree breaks."""
+    said = lint(folder)
+    verdicts = {n: re.search(rf"^{re.escape(t)} (KEPT|BROKEN)", said, re.M) for n, t in contracts().items()}
+    assert all(verdicts.values()), said
     return {name for name, found in verdicts.items() if found is not None and found[1] == "BROKEN"}
 
 
@@ -71,6 +77,42 @@ def test_every_module_that_reads_rows_is_behind_the_wall(module: str, tree: Path
     text = file.read_text(encoding="utf-8")
     file.write_text(f"{text}\nimport sfumato.wall.{module}\n", encoding="utf-8")
     assert broken(tree) == {"wall"}
+
+
+def listed(key: str) -> list[tuple[str, dict[str, list[str]]]]:
+    """The contracts of a type by name, with the modules that they list."""
+    file = configparser.ConfigParser()
+    file.read(ROOT / ".importlinter", encoding="utf-8")
+    found = [file[s] for s in file.sections() if file[s].get("type") == key]
+    return [(s["name"], {k: v.split() for k, v in s.items() if k.endswith(("modules", "importers"))}) for s in found]
+
+
+def add_imports(folder: Path, module: str, imported: list[str]) -> None:
+    """Let a module of a tree import others."""
+    path = folder / "src" / Path(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    lines = "".join(f"import {name}\n" for name in imported)
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n{lines}", encoding="utf-8")
+
+
+def test_every_line_of_a_contract_still_watches_a_module(tree: Path) -> None:
+    """Each module that a contract names is seen red: those that may not be imported, and those that may not import.
+
+    Mutants: a module that moved away from under its line; a line of allowed importers that holds everything.
+    """
+    wanted: list[str] = []
+    for _, lists in listed("forbidden"):
+        for module in lists["source_modules"]:
+            add_imports(tree, module, lists["forbidden_modules"])
+            wanted += [f"{module} is not allowed to import {name}:" for name in lists["forbidden_modules"]]
+    outsider = "sfumato.releasing"
+    for _, lists in listed("protected"):
+        assert not any(outsider == m or outsider.startswith(f"{m}.") for m in lists["allowed_importers"])
+        add_imports(tree, outsider, lists["protected_modules"])
+        wanted += [f"- {outsider} -> {name} (" for name in lists["protected_modules"]]
+    assert len(wanted) >= 70
+    said = lint(tree)
+    assert [line for line in wanted if line not in said] == []
 
 
 RULES = {

@@ -21,11 +21,14 @@ from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_of
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "sh", "toml", "text"}  # text: a drawing
 
 NOT_RUN = {
     ("README.md", "make demo"): "sets up an environment and runs this very suite; the demo is run by test_demo.py",
+    ("CONTRIBUTING.md", "make setup"): "sets up an environment and runs tests of this very suite",
+    ("CONTRIBUTING.md", "sed"): "breaks the sources to see a test fail; test_house.py does the same to a copy",
+    ("CONTRIBUTING.md", "make style"): "runs this very suite",
 }
 """Shell blocks that are not run, by page and first words, and why: nothing else is left out."""
 
@@ -97,7 +100,12 @@ def blocks(page: Path) -> list[Block]:
 
 
 def written(*languages: str) -> list[Path]:
-    return [page for page in PAGES if any(b.language in languages for b in blocks(page))]
+    """Pages with blocks of these languages that are run."""
+    return [p for p in PAGES if any(b.language in languages and not is_left_out(b) for b in blocks(p))]
+
+
+def is_left_out(block: Block) -> bool:
+    return any(block.page.name == page and block.text.startswith(start) for page, start in NOT_RUN)
 
 
 def names(page: Path) -> str:
@@ -160,7 +168,7 @@ def test_command_lines_run_in_order(page: Path, tmp_path: Path) -> None:
     prepare(shell, " ".join(b.text for b in blocks(page)))
     ran = 0
     for block in blocks(page):
-        if block.language != "sh" or any(page.name == p and block.text.startswith(s) for p, s in NOT_RUN):
+        if block.language != "sh" or is_left_out(block):
             continue
         path = f"{shell / '.bin'}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(

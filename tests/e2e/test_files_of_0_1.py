@@ -23,6 +23,9 @@ SEVERAL_UNITS = {"plans/nested.plan": {"rmse": None}}
 """What is said otherwise today, on purpose: records and wages have no common error."""
 RELATIVE, ABSOLUTE = 1e-7, 1e-6  # of sums in floating-point numbers, by kernel
 MOST_BYTES = 2**20
+REFUSED = (
+    r"^this (conversation|histogram) was begun by sfumato 0\.1, and only 0\.1 can .*stays valid.*open another one$"
+)
 
 
 def alike(then: Any, now: Any) -> bool:
@@ -102,8 +105,9 @@ def test_half_finished_sessions_are_refused_with_what_to_do(name: str, kept: Pat
         sf.Ledger.upgrade(ledger)
     before, paid = store.read_bytes(), sf.Ledger(ledger).anchor
     for use in (lambda: session_status(store), lambda: sf.load(store, ledger=ledger, source=sf.Histogram([1]))):
-        with pytest.raises(sf.errors.LedgerError, match=r"sfumato 0\.1.*only 0\.1 can.*stays valid.*open another"):
+        with pytest.raises(sf.errors.LedgerError, match=REFUSED) as refusal:
             use()
+        assert type(refusal.value) is sf.errors.LedgerError
     assert store.read_bytes() == before
     assert sf.Ledger(ledger).anchor == paid
 

@@ -30,7 +30,8 @@ WASTED = Fraction(1, 1_000)  # of a price at most, by rounding multiples to inte
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_is_what_it_was(name: str) -> None:
     """Mutants: a sensitivity one too large; a multiple of residuals changed; another hash of a key; a sampler that
-    takes its words in another order; a price rounded; a field renamed; a threshold moved; a node left out of a tree."""
+    takes its words in another order; a price rounded to a double; a field added; a threshold moved; the cells left
+    out of a tree."""
     assert not differences(PLANS[name], tell(CASES[name]()), here=HERE)
 
 

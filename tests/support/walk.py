@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+# Run as a script, this folder is on the path.
+from patching import put
+
 import sfumato as sf
 from sfumato.mechanisms import run
 from sfumato.privacy.ledger import entries
@@ -32,10 +35,10 @@ def stand_still() -> None:
         found = look(self, *arguments)
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
-    Curator._look = fixed  # type: ignore[method-assign]
-    entries._now = lambda: NOON.isoformat(timespec="seconds")
-    entries.os = SimpleNamespace(urandom=bytes)  # type: ignore[attr-defined]
-    run.datetime = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC)  # type: ignore[attr-defined]
+    put(Curator, "_look", fixed)
+    put(entries, "_now", lambda: NOON.isoformat(timespec="seconds"))
+    put(entries, "os", SimpleNamespace(urandom=bytes))
+    put(run, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
 
 
 def plans() -> dict[str, sf.Plan]:

@@ -22,8 +22,9 @@ __all__ = ["NOISES", "Calibrated", "NoiseName", "calibrate", "noise_for"]
 NoiseName = Literal["gaussian", "laplace", "discrete-gaussian"]
 NOISES: tuple[NoiseName, ...] = ("gaussian", "laplace", "discrete-gaussian")
 
+# of the noise on the lattice: rounded to a millionth of it, and below 2^55, where noise laws end
 _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
-_ATTEMPTS = 60
+_ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than any rounding long before
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from sfumato.operators.base import FloatArray, LinearOperator
 
 __all__ = ["Lift", "along", "component", "component_powers", "unit_powers"]
 
-_MAX_CONDITION = 1e8
+_MAX_CONDITION = 1e8  # half of the digits of a double are then left to the inverse
+# the square of 1e-13, some hundreds of roundings: queries that are blind to the tilt are exactly so
 _SQUARED_ZERO = 1e-26
 
 

@@ -17,9 +17,9 @@ from sfumato.operators import Block, Dense, Identity, LinearOperator, Total, Tre
 
 __all__ = ["MAX_CELLS", "designs", "factor_for", "on_cells", "on_queries"]
 
-MAX_CELLS = 20_000_000
-_LISTED = 2**24
-_FLAT = 2**20
+MAX_CELLS = 20_000_000  # 160 MB of counts, all of them released
+_LISTED = 2**24  # queries: 128 MB of errors, one by one; of more, the ranges' closed forms
+_FLAT = 2**20  # leaves of a tree of one level: 8 MB
 
 
 def factor_for(operator: LinearOperator, scale: float = 2.0**20) -> tuple[Factor, float]:

@@ -17,8 +17,8 @@ from sfumato.operators.blas import single_thread
 
 __all__ = ["Cells", "Contrasts", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
 
-MAX_DENSE_CELLS = 6_000
-_SPAN_TOLERANCE = 1e-8
+MAX_DENSE_CELLS = 6_000  # 288 MB the matrix, and as much its inverse
+_SPAN_TOLERANCE = 1e-8  # relative: half of a double's digits, as pseudo-inverses of quantised strategies round
 
 
 class Factor(ABC):

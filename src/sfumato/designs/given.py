@@ -17,8 +17,9 @@ from sfumato.workloads.builders import as_operator
 
 __all__ = ["design"]
 
+# relative: half of a double's digits, as the R given was itself computed; what is off more is refused
 _TOLERANCE = 1e-8
-_FINE = 2.0**24
+_FINE = 2.0**24  # an entry of 1 is 2^24 on the lattice: rounding is below the tolerance above
 
 
 def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None) -> Design:

@@ -39,16 +39,18 @@ from sfumato.workloads.core import on_domain
 
 __all__ = ["designs", "laplace_note"]
 
+# cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
 MAX_DENSE = 2_048
+# likewise of ordered queries, one matrix of 128 MB; beyond, roots are within 2.7 % of the bound (who-wins-where.md)
 MAX_DENSE_ORDERED = 4_096
-MAX_FAMILIES = 24
+MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one look at the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
 MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
-_PURE_ROUNDS = 5
-_BITS = 24
-_BASIS_BITS = 28
-_BIAS_BITS = 32
+_PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no optimum is claimed
+_BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
+_BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
+_BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
 
 
 @dataclass(frozen=True, slots=True)

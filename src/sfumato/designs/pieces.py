@@ -13,7 +13,7 @@ from sfumato.designs.strategy import Strategy
 
 __all__ = ["FINE", "Piece", "column_price", "largest_error", "levelled", "share_design", "total_error"]
 
-FINE = 2.0**22
+FINE = 2.0**22  # an entry of 1 is 2^22 on the lattice: rounding of entries is below a millionth
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Product"]
 
-_LISTED = 2**24
+_LISTED = 2**24  # queries: 128 MB of errors; of more ranges, their sums in closed form
 
 
 @storable

@@ -34,8 +34,8 @@ Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 
 OTHER = "(other)"
-MAX_CELLS = 10_000_000
-MAX_LEVELS = 16
+MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
+MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

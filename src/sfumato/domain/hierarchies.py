@@ -19,8 +19,8 @@ from sfumato.ground.codec import storable
 
 __all__ = ["Hierarchy"]
 
-_MAX_ROWS = 1_000_000
-_MAX_BYTES = 64 * 2**20
+_MAX_ROWS = 1_000_000  # finest codes: rows are Python values, a million of them some hundred MB
+_MAX_BYTES = 64 * 2**20  # a million codes with their parents, 64 bytes each
 _LABEL = " label"
 
 Row = tuple[str, ...]

@@ -14,8 +14,8 @@ from sfumato.ground.checks import Number, show_number
 
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 
-MAX_MOCK_ROWS = 1_000_000
-_STEPS = 10
+MAX_MOCK_ROWS = 1_000_000  # rows are Python values; to try a road, thousands do
+_STEPS = 10  # numbers of an interval that rows are drawn from: they only have to fall inside
 
 
 def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from sfumato.operators.blas import single_thread
 
 __all__ = ["minimise_quadratic"]
 
+# some thousand roundings of a double, relative: below, a slope is rounding, and a Gram matrix gets that ridge
 _ROUNDING = 1e-12
 
 

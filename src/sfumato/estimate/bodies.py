@@ -31,11 +31,11 @@ __all__ = ["BODIES", "project", "suits"]
 
 BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+local", "exact", "mixtures")
 """What `body=` accepts."""
-_HULL_CELLS = 2**20
+_HULL_CELLS = 2**20  # 8 MB a vector; "auto" takes the hull up to here, by name it goes on to _MAX_CELLS
 _HULL_WORK = 2**22  # cells times tables: what one step of the search reads and writes
-_HULL_TABLES = 200
-_MAX_CELLS = 2**24
-_ALIKE = 1e-9
+_HULL_TABLES = 200  # each is looked at once more in every step, with Python's cost
+_MAX_CELLS = 2**24  # 128 MB a vector of cells, of which a search holds a handful
+_ALIKE = 1e-9  # relative: variances that differ by rounding alone are one
 _STARTED = 2_000  # records that a search begins with
 _ROUNDS = 25  # of a search: more fit the noise rather than the table
 

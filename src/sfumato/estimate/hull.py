@@ -23,15 +23,16 @@ from sfumato.operators.base import FloatArray
 __all__ = ["CellSolution", "LeastSquares", "hull", "whitener"]
 
 
+# cells in use up to which the exact step is taken: its Gram matrix has 8 MB, its factor a fraction of a second
 _SUPPORT = 1_000
-_DENSE = 2**25
+_DENSE = 2**25  # 256 MB: entries up to which a map that is dense anyway is whitened once and kept
 _SMALL = 2**19  # entries below which a dense map is faster than a structured one
-_CHECKED = 10
-_POLISHED = 50
-_PULLING = 64
-_MOVED = 1e-6
-_ROUNDING = 1e-13
-_PSEUDO = 1e-12
+_CHECKED = 10  # a proof costs about a gradient: a tenth more
+_POLISHED = 50  # an exact step costs many gradients, and helps once the support has settled: every fifth proof
+_PULLING = 64  # cells that join an exact step at once, those of steepest descent; five rounds let others follow
+_MOVED = 1e-6  # of the squared distance moved: the gap is proved and said, so any value is honest
+_ROUNDING = 1e-13  # of the target's square: sums of that size round to some 1e-14 of it, and a gap below is none
+_PSEUDO = 1e-12  # relative: smaller eigenvalues of a covariance are zeros that were rounded, and are left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)

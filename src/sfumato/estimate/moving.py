@@ -22,12 +22,12 @@ Codes = NDArray[np.int32]
 
 FITTED = 2**16
 """Records that are fitted; more are copies of these."""
-_SWEEPS = 40
+_SWEEPS = 40  # the fall of the squares ends most searches long before
 _PATIENT, _LOOKS = 100, 2**34  # sweeps, and changes looked at, where more is asked for
 _FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
-_MOVED, _LEAST_MOVED = 1e-3, 1e-4
-_PARTS = 8
-_HELD = 2**22
+_MOVED, _LEAST_MOVED = 1e-3, 1e-4  # of all cells of records: a sweep that moves fewer gains next to nothing
+_PARTS = 8  # records that move at once see the same tables, so several parts a sweep; each costs a pass over the tables
+_HELD = 2**22  # gains looked at at once: some tens of MB
 
 
 def whole_records(

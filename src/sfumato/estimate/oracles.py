@@ -13,8 +13,8 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["Elimination", "Enumeration", "Search", "find_oracle", "starting_records"]
 
-_LISTED = 2**20
-_PAIRED = 4_096
+_LISTED = 2**20  # corners that are all looked at: exact, and 8 MB
+_PAIRED = 4_096  # cells of all attributes together: a dense matrix of pairs of 128 MB
 
 
 def find_oracle(sizes: Sequence[int], axes: Sequence[tuple[int, ...]]) -> Oracle:

@@ -108,7 +108,7 @@ class Medians(Possible):
 class PairMoments(Possible):
     """Second moments of y = (1, x), x in {-1, 1}^d, times the total: a symmetric (d + 1, d + 1) array.
 
-    The second cell of an attribute is x = 1. TableCounts of at most two attributes follow.
+    The second cell of an attribute is x = 1. The tables of at most two attributes follow from them.
     """
 
     attributes: tuple[str, ...]

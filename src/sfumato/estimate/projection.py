@@ -24,7 +24,7 @@ from sfumato.workloads import Workload
 __all__ = ["Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
 
 
-_FEW = 12
+_FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
 _HELD = 0.01  # standard errors
 
 _LARGER = {
@@ -111,7 +111,7 @@ class Task:
 
     @property
     def cells(self) -> int:
-        """CellCounts of the table over those attributes."""
+        """How many cells the joint table of those attributes has."""
         return math.prod(self.work.domain.sizes(self.names))
 
 

@@ -26,10 +26,11 @@ __all__ = ["Factor", "Oracle", "RecordSolution", "fit_records"]
 
 Codes = NDArray[np.int32]
 
+# steps between two looks for further records: the next fit goes on from here, and the gap says when all is done
 _FITTED = 60
-_EXACT = 400
-_DENSE = 2**23
-_DROPPED = 1e-9
+_EXACT = 400  # records in use: their least squares are solved exactly in milliseconds
+_DENSE = 2**23  # 64 MB of answers of single records
+_DROPPED = 1e-9  # of all weights: such a record is less than one of a thousand million
 
 
 @dataclass(frozen=True, slots=True, eq=False)

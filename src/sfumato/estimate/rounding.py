@@ -13,9 +13,9 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["controlled", "round_records", "round_to_total"]
 
-_CONTROLLED = 4_000
-_ROWS = 20_000
-_SECONDS = 5.0
+_CONTROLLED = 4_000  # cells, each a whole number to be decided in the time below
+_ROWS = 20_000  # answers, each with two constraints
+_SECONDS = 5.0  # of a search that may have no end; then the nearest of other roundings is taken
 
 
 def round_to_total(values: FloatArray, total: int) -> NDArray[np.int64]:

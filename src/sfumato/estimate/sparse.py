@@ -17,7 +17,7 @@ from sfumato.sketches.field import Words
 
 __all__ = ["SparseHypothesis"]
 
-_MOST = 2**40
+_MOST = 2**40  # slots weigh 2^-41 and up, far above what doubles lose beside the 1/2 of "no key"
 
 
 class SparseHypothesis:

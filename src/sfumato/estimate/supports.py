@@ -26,9 +26,9 @@ from sfumato.workloads import Workload
 
 __all__ = ["Reach", "Support", "support_of"]
 
-_MOST_CELLS = 2**24
+_MOST_CELLS = 2**24  # 128 MB a vector of cells
 _MOST_LISTED = 20_000  # cells of tables in a linear program
-_CONE = 1e-9
+_CONE = 1e-9  # relative: products that are 0 but for rounding
 
 
 @dataclass(frozen=True, slots=True)

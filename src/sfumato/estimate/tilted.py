@@ -30,7 +30,7 @@ __all__ = ["ENOUGH", "Noisy", "Tilted", "tilted"]
 
 ENOUGH = 1e-9
 """The gap at which the search ends."""
-_STEPS = 200
+_STEPS = 200  # Newton converges quadratically in the end; what ends here says its gap
 _CONJUGATE = 300  # products with the Hessian for one step
 _LOOKS = 40  # points along one direction
 _ROUNDED = 16 * float(np.finfo(np.float64).eps)

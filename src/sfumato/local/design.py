@@ -23,7 +23,7 @@ from sfumato.operators.blas import single_thread
 __all__ = ["Effort", "design", "distinct", "largest", "projected", "simplex_code", "weigh"]
 
 Table = NDArray[np.intp]
-_BATCH = 2**22
+_BATCH = 2**22  # 32 MB of slopes looked at at once
 _RARE = 2e-3  # share of the largest weight below which a question is dropped between rounds
 
 

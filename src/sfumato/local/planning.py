@@ -24,7 +24,7 @@ __all__ = ["REPORTERS", "ball_constant", "effort", "plan_local"]
 REPORTERS = ("auto", "randomized-response", "hadamard", "hashing", "designed")
 """What `reporter=` accepts."""
 
-_MAX_FEATURES = 2**25
+_MAX_FEATURES = 2**25  # 256 MB of code
 _NEAR = 1.02  # of the bound: no search betters that by enough to be worth it
 _ONE_SEARCH = 512  # cells above which one number of labels is tried
 _SEED = 20  # the search is public and repeatable: equal workloads get equal questions

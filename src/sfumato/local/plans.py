@@ -23,8 +23,8 @@ from sfumato.workloads import Workload
 
 __all__ = ["MAX_CELLS", "MAX_ENTRIES", "LocalCandidate", "LocalPlan", "dense_queries", "load_local_plan"]
 
-MAX_CELLS = 2_048
-MAX_ENTRIES = 2**25
+MAX_CELLS = 2_048  # planning takes about two minutes and 1.2 GB there (docs/local.md)
+MAX_ENTRIES = 2**25  # 256 MB of coefficients, dense
 
 
 @storable

@@ -33,8 +33,8 @@ from sfumato.privacy.local import MAX_LABELS
 __all__ = ["Questions", "Reading", "contrasts", "features", "inverse", "truth_share"]
 
 SLOTS = 2**16  # probabilities of questions are multiples of 1 / SLOTS
-_CHUNK = 2**24
-_TOLERANCE = 1e-7
+_CHUNK = 2**24  # 128 MB at a time
+_TOLERANCE = 1e-7  # relative: half of a double's digits, as the design was solved for in doubles
 
 
 @storable

@@ -24,7 +24,7 @@ from sfumato.operators.marginal import Block
 __all__ = ["Family"]
 
 IntArray = NDArray[np.int64]
-_MAX_MULTIPLE = 2**62
+_MAX_MULTIPLE = 2**62  # multiples are 63-bit integers, with a bit to spare
 
 
 @storable

@@ -21,12 +21,13 @@ from sfumato.workloads.levels import family_names, is_table, table_names
 
 __all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "distributions", "singles", "small_tables"]
 
-CONFIDENCE = 0.95
-_MAX_TABLES = 30
+CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
+_MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all
+# bars of one attribute and of a pair, and colours that an eye tells apart
 _MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
-_MAX_POINTS = 4_096
-_MAX_SINGLES = 200
-_TOO_WIDE = 0.5
+_MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
+_MAX_SINGLES = 200  # named counts on a page; the folder has all
+_TOO_WIDE = 0.5  # a CDF known to half of its range on average says nothing that can be drawn
 
 Rows = list[dict[str, Any]]
 

@@ -24,12 +24,13 @@ __all__ = [
 
 Spec = dict[str, Any]
 
-_NAMED = 40
-_DOTS = 3_000
-LONGEST = 20
-_STEP = 20
+_NAMED = 40  # parts with a line and a label each; more become strips without labels
+_DOTS = 3_000  # more hide one another, and each has its size in the page
+LONGEST = 20  # bars that fit a screen without scrolling
+_STEP = 20  # pixels from one bar to the next: a line of text
+# squares of a map, of 4 attributes and of 55: fewer are a list, more too small to see
 _LEAST_PAIRS, _MOST_PAIRS = 6, 1_500
-_NARROW, _WIDE = 360, 900
+_NARROW, _WIDE = 360, 900  # pixels of a legend: beside another chart, and of the page
 COLOURS = [f"var(--series-{i})" for i in range(1, 9)]
 ACCENT = "var(--series-1)"
 # an irrational step spreads neighbours evenly over a band without randomness

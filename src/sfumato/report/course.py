@@ -17,7 +17,7 @@ from sfumato.report.words import statement
 
 __all__ = ["render_course"]
 
-_LISTED = 200
+_LISTED = 200  # answers on a page; the folder has all
 
 
 def render_course(thing: CoursePlan | ModelRelease) -> str:

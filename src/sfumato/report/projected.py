@@ -23,10 +23,10 @@ from sfumato.workloads.levels import table_names
 
 __all__ = ["Moved", "before_and_after"]
 
-_MOST = 20
-_DOTS = 2_000
-_LABELLED = 1_000_000
-_COMPARED = 200
+_MOST = 20  # the largest moves alone: a table that fits a screen
+_DOTS = 2_000  # more hide one another, and each has its size in the page
+_LABELLED = 1_000_000  # labels are Python texts, of some 100 bytes; beyond, numbers stand for them
+_COMPARED = 200  # queries: each table costs a pass, and the page shows the largest moves alone
 _ZERO = 1e-3  # of the noise: what is called zero
 
 _BODIES = {

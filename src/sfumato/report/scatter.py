@@ -11,7 +11,7 @@ from sfumato.report.projected import Moved
 
 __all__ = ["agreement_chart", "moved_chart"]
 
-_HEIGHT = 340
+_HEIGHT = 340  # pixels: about a square beside the text
 
 
 def _against(rows: list[dict[str, Any]], x: Spec, y: Spec, ends: tuple[float, float], dots: Spec) -> Spec:

@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 Section = dict[str, Any]
-_WORST = 20
-_REASON = 160
+_WORST = 20  # a table that fits a screen
+_REASON = 160  # characters: two lines of a cell of a table
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -38,7 +38,7 @@ __all__ = [
     "windows",
 ]
 
-_MAX_TABLES = 5_000_000
+_MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; lists by mistake end here
 
 _Run = tuple[tuple[str, ...], NDArray[np.int32]]
 """Levels that every set of a run names, and the positions of the attributes of its sets."""

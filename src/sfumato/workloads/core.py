@@ -24,9 +24,9 @@ from sfumato.workloads.levels import row_labels
 __all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "exact_weight", "on_domain"]
 
 RECORDS = "records"
-_MAX_LABELS = 20_000_000
-_MAX_BLOCKS = 50_000
-_MAX_PART_BYTES = 4096
+_MAX_LABELS = 20_000_000  # some GB of text
+_MAX_BLOCKS = 50_000  # blocks are Python values, gone through one by one; families take more
+_MAX_PART_BYTES = 4096  # a name that is printed in every table; room for any sentence
 _SHORT = re.compile(r"[^eE]{1,200}([eE][+-]?[0-9]{1,3})?")
 
 

@@ -43,10 +43,10 @@ from sfumato.workloads.reading import nearest
 _BACKQUOTES = "; a name with odd characters is written in backquotes, as in `income>50K`"
 __all__ = ["CompiledPredicate", "compile_predicate"]
 
-_MAX_TEXT = 10_000
-_MAX_NESTING = 50
-_MAX_TOKENS = 5_000
-_MAX_CELLS = 10_000_000
+_MAX_TEXT = 10_000  # hundreds of conditions; a program that writes more wants `sf.queries`
+_MAX_NESTING = 50  # below what Python's stack allows the parser, above what people write
+_MAX_TOKENS = 5_000  # with a mark or word every other character, _MAX_TEXT is reached together with it
+_MAX_CELLS = 10_000_000  # 10 MB of truth values, one array for every condition
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
     | (?P<number>[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?(?![\w.]))

@@ -18,11 +18,11 @@ from sfumato.ground.checks import read_number, read_text
 
 __all__ = ["Section", "find_fault", "nearest", "read_toml"]
 
-_MAX_DEPTH = 8
-_MAX_DIGITS = 400
+_MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
+_MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
 _MAX_EXPONENT = 324  # of any double
-_MAX_COMPARED = 2_000
-_MAX_LISTED = 12
+_MAX_COMPARED = 2_000  # names compared with a misspelt one: milliseconds
+_MAX_LISTED = 12  # names in an error text: a line or two
 _AT_LINE = re.compile(r"at line (\d+), ")
 # tomllib takes time quadratic in the number of a dotted key's parts
 _LONG_KEY = re.compile(

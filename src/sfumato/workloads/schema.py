@@ -28,7 +28,7 @@ _TYPES = {
     "boolean": (),
 }
 _POLICIES = {"outside": ("other", "clamp", "drop"), "missing": ("other", "drop")}
-_MAX_CODES_BYTES = 64 * 2**20
+_MAX_CODES_BYTES = 64 * 2**20  # a million codes of 64 bytes with their labels, as many as a hierarchy takes
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 

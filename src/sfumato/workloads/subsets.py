@@ -15,8 +15,8 @@ from sfumato.workloads.core import QueryBlock, Workload
 
 __all__ = ["conjunctions", "disjunctions", "parities"]
 
-_MAX_PRODUCT = 30
-_MAX_JOINT = 14
+_MAX_PRODUCT = 30  # 2^30 queries, as Kronecker products
+_MAX_JOINT = 14  # 2^28 entries: these are no product of factors, so their errors are had row by row
 
 
 def disjunctions(d: int) -> Workload:

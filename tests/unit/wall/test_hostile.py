@@ -302,6 +302,7 @@ from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import SourceError
 domain = Domain({{"x": Integers(0, 9, outside="other", missing="other")}})
 assert sources.open_source({str(tmp_path / "t.csv")!r}, domain).rows == 20000
+assert sources.MEMORY_LIMIT > 0
 sources.MEMORY_LIMIT = 0
 kept = sources.open_source({str(tmp_path / "t.csv")!r}, domain)
 assert kept.count([("x",)])[("x",)].sum() == 20000

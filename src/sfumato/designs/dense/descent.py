@@ -24,12 +24,12 @@ from sfumato.privacy.unit import Neighbours
 __all__ = ["design"]
 
 MAX_SIZE = 512  # cells of one attribute
-MAX_CELLS = 4_000_000
-_MAX_TERMS = 64
+MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
+_MAX_TERMS = 64  # each product costs a dense contraction in every round
 _BITS = 26  # of all attributes together
-_LEAST_BITS = 11
-_ROUNDS = 10
-_TOLERANCE = 1e-5
+_LEAST_BITS = 11  # of one attribute: rounding to a two-thousandth
+_ROUNDS = 10  # of all attributes by turns; it ends before, where a round gains less than the tolerance
+_TOLERANCE = 1e-5  # relative, of the error: far below what a plan shows
 
 
 def design(problem: Problem) -> Design | None:

@@ -27,7 +27,7 @@ __all__ = ["PureStrategy", "error_and_gradient", "optimize_pure", "turned"]
 _BRANCHING = 16  # cells of a block
 # (cells up to which another start is cheap, sizes of its blocks)
 _STARTS = ((400, (16, 64)), (64, (8,)), (130, (12,)), (130, (25,)))
-_ITERATIONS, _COARSE_ITERATIONS = 500, 300
+_ITERATIONS, _COARSE_ITERATIONS = 500, 300  # of a search without a certificate: its best is priced as it is
 _WORK = 250_000_000  # cells squared times steps: large domains gain little after the first hundred
 _WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of sums beside single cells, to begin with
 _NEGLIGIBLE, _LARGEST = 1e-9, 1e3  # weights of sums beside single cells; above, digits would be lost

@@ -26,14 +26,14 @@ from sfumato.workloads.core import on_domain
 
 __all__ = ["MAX_SWAP", "design"]
 
-MAX_SWAP = 256
+MAX_SWAP = 256  # cells: the search over all pairs of them stays within seconds
 MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
 MAX_NEAR = 2_048  # likewise, not the optimum but 2 to 3 % above it
-_TOLERANCE = 1e-5
+_TOLERANCE = 1e-5  # relative gap of proved sides: far below what a plan shows
 _ROUGH = 1e-4  # above MAX_SWAP cells
 _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
-_BITS = 24
-_MAX_ENTRIES = 2**22
+_BITS = 24  # of an entry: rounding moves errors by less than is shown
+_MAX_ENTRIES = 2**22  # 32 MB of queries; above, their Gram matrix alone is used
 _MAX_WORK = 2**29  # operations of one look at all queries
 
 

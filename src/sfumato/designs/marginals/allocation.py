@@ -23,13 +23,13 @@ __all__ = ["Effect", "least_largest", "least_sum", "max_objective", "sum_objecti
 
 Names = frozenset[str]
 
-_TOLERANCE = 1e-7
-_MAX_ROUNDS = 5_000
-_MAX_CONSTRAINTS = 5_000_000
-_ROUNDING = 1e-11
-_LEAST_WEIGHT = 1e-30
-_GAIN, _MOST_PACE = 1.5, 1e4
-_PACED_STEP = 2.0
+_TOLERANCE = 1e-7  # relative gap of two proved sides: far below what a plan shows
+_MAX_ROUNDS = 5_000  # what ends here returns both sides, and the plan its distance from the bound
+_MAX_CONSTRAINTS = 5_000_000  # queries that differ: 40 MB a vector, several of them in every round
+_ROUNDING = 1e-11  # relative, taken off a proved bound: sums of that many terms round less
+_LEAST_WEIGHT = 1e-30  # positive, so that a weight can come back; its share of the bound is below rounding
+_GAIN, _MOST_PACE = 1.5, 1e4  # a query whose error crosses the value falls back to pace 1; the cap is 23 gains
+_PACED_STEP = 2.0  # e^2 a round: what is paced moves at least as far as a query off by that factor, and no farther
 
 
 @dataclass(frozen=True, slots=True)

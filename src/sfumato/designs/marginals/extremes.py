@@ -17,8 +17,9 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["extremes"]
 
+# of the largest variance, what may be lost: the first that leaves few rows is taken
 _SLACKS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-_MANY_ROWS = 20_000
+_MANY_ROWS = 20_000  # all of them are gone through in every round of the search that follows
 
 
 def extremes(effects: Sequence[Effect]) -> list[Effect]:

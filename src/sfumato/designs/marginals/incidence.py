@@ -16,8 +16,8 @@ __all__ = ["Sets", "closure", "distinct", "locate", "patterns"]
 Sets = NDArray[np.int32]
 Keys = NDArray[np.int64]
 
-_MOST = 2**62
-_DENSE = 16
+_MOST = 2**62  # numbers of sets are 63-bit integers
+_DENSE = 16  # a table of 16 places a set is faster than sorting, and at most 128 bytes a set
 
 
 def closure(families: Sequence[Sets], attributes: int) -> tuple[Sets, ...]:

@@ -29,11 +29,11 @@ from sfumato.workloads import QueryFamily
 
 __all__ = ["designs", "tables_bound"]
 
-_MAX_SETS = 400_000
+_MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
-_LEAST_BITS, _BITS = 6, 13
-_RECORDS_WANTED = 2.0**30
-_MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4
+_LEAST_BITS, _BITS = 6, 13  # of the least multiple: rounded by a 128th at the worst, by a 16,000th where there is room
+_RECORDS_WANTED = 2.0**30  # a thousand million records: counts of theirs, times the multiples, fit 62 bits
+_MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
 
 def designs(problem: Problem) -> list[Design]:

@@ -15,7 +15,7 @@ from sfumato.operators.base import FloatArray, real_array
 
 __all__ = ["read_public"]
 
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-9  # relative: public counts that sums of doubles tell apart by more do not agree
 
 
 def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known, ...]:

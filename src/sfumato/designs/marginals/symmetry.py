@@ -16,6 +16,7 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["kinds", "sorted_kinds"]
 
+# a hash: the multiplier of C's rand, modulo a prime, so that products fit 63 bits; `_failed` checks the kinds exactly
 _MULTIPLIER, _MODULUS = 1_103_515_245, 2**31 - 1
 
 

@@ -24,7 +24,8 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["Allocation", "Lattice", "allocate"]
 
-_MOST_DIGITS = 140
+_MOST_DIGITS = 140  # squares of cells, as they occur, are doubles up to 10^308
+# relative gaps of proved sides for so many tables that differ, and beyond, where each round goes through all
 _MANY, _TOLERANCE, _COARSE = 100_000, 1e-7, 1e-5
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "tables"]
 
-_BATCH_CELLS = 2**16
+_BATCH_CELLS = 2**16  # 512 kB at a time stay in the cache of a core
 _KEPT = 2**23  # values of a file that may stay in memory once read
 
 Sets = NDArray[np.int32]

@@ -24,8 +24,8 @@ from sfumato.operators.ordered import Contiguous, Window
 
 __all__ = ["Canonical"]
 
-_LISTED = 2**22
-_ROWS = 2**18
+_LISTED = 2**22  # queries: 32 MB of errors, one by one; of more ranges, sums over the nodes
+_ROWS = 2**18  # ranges at a time: some MB for each level of the tree
 
 
 @storable

@@ -23,10 +23,10 @@ from sfumato.operators.convolution import causal
 
 __all__ = ["largest_bound"]
 
-_CLOSE = 1.02
-_LOOKS = 24
-_LONG = 2**21
-_ROUNDING = 1 + 1e-9
+_CLOSE = 1.02  # two percent above what was found: the bound is said as such
+_LOOKS = 24  # each splits the interval of ends of largest bound; what stays is a bound, a looser one
+_LONG = 2**21  # cells: beyond, half as many looks, each of them convolutions of that length
+_ROUNDING = 1 + 1e-9  # relative, added to a bound made by FFT: those round far less
 
 
 @dataclass(frozen=True, slots=True)

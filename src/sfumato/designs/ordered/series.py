@@ -19,8 +19,8 @@ __all__ = [
     "window_bound",
 ]
 
-_CIRCLE = 2**24
-_LEAST = 1e-2
+_CIRCLE = 2**24  # 128 MB a transform
+_LEAST = 1e-2  # positive, as weights are divided by; the docstring says for which windows it matters
 
 
 def root_coefficients(n: int, width: int | None = None) -> FloatArray:

@@ -22,7 +22,7 @@ from sfumato.operators.blas import single_thread
 __all__ = ["SPAN", "Group", "Measured"]
 
 SPAN = 1e-9  # squared, relative: what may lie outside the span of what was measured
-_TINY = 1e-300
+_TINY = 1e-300  # positive: a piece of no length has no share, and 0 / 0 is none
 
 
 @storable

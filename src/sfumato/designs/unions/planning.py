@@ -19,13 +19,13 @@ from sfumato.ground.progress import Progress
 
 __all__ = ["design"]
 
-MAX_CELLS = 4_000_000
+MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
 _BITS = 18  # of the largest number of a piece, where there is room
 _FILL_BITS = 6  # of the least singular value of a matrix
 _MOST_BITS = 33  # leaves room for half a billion records
 _SIDE_BITS = 10  # of the largest number of a piece of other groups than the first
 _NUMBER_BITS = 4  # by which the numbers of a group of numbers may exceed the least that tell them from zero
-_TRIALS = 2_000
+_TRIALS = 2_000  # scales over four octaves, some hundred for each step of the least number
 
 
 def design(problem: Problem, progress: Progress | None = None) -> Design | None:

@@ -39,8 +39,8 @@ Product = tuple[float, Mapping[str, LinearOperator]]
 
 _MAX_CELLS = 1_500  # of an attribute that is looked through for symmetries
 _MAX_ORBITS = 600  # joint orbits: dual variables, and rows of the largest block
-_MAX_TUPLES = 20_000
-_MAX_MEASURED = 4_096
+_MAX_TUPLES = 20_000  # joint kinds are Python tuples, listed and compared
+_MAX_MEASURED = 4_096  # blocks to measure, each with arrays of its own
 _MAX_WORK = 2e8  # sum of the cubes of the sizes of the blocks
 _MAX_TERMS = 2_000_000  # blocks times products
 _FILL = 2e-7  # price of what only makes blocks invertible, over all of them

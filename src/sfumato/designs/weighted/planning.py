@@ -23,10 +23,12 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["designs"]
 
-_MOST_ATTRIBUTES = 14
-_MOST_SUBSETS = 2**17
-_MOST_CELLS, _MOST_SIDE = 2**23, 1024
+_MOST_ATTRIBUTES = 14  # all 2^14 sets of them get a weight, in sums over subsets and a search over them
+_MOST_SUBSETS = 2**17  # sets below the asked ones, gone through at every step of the search
+_MOST_CELLS, _MOST_SIDE = 2**23, 1024  # 64 MB a joint table; 8 MB the Gram matrix of an attribute
+# factors and weights by turns, until a round gains less than is shown; of a search that only has to descend
 _ROUNDS, _GAIN, _TOLERANCE = 12, 3e-5, 1e-9
+# of the least table's multiple, of one factor's entries, of those of all factors together: products stay in 63
 _BITS, _FACTOR_BITS, _JOINT_BITS = 10, 18, 40
 _TIE = 1e-6  # of the largest query of an attribute: what the total counts where nobody asks for it
 

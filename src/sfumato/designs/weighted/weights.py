@@ -20,11 +20,11 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["cover", "error_and_gradient", "subset_sums", "superset_sums", "weigh"]
 
-_STEPS, _TOLERANCE = 400, 1e-9
+_STEPS, _TOLERANCE = 400, 1e-9  # relative, of the error; a search without a certificate, its best is priced as it is
 _NEGLIGIBLE = 1e-4  # of the largest weight
 _BACKGROUND = 0.02  # what every table has to begin with: a weight of zero would stay zero
-_MOST_STARTS = 6
-_LEAST = 1e-100
+_MOST_STARTS = 6  # the best of at most two an order: each is a whole search
+_LEAST = 1e-100  # positive, where no table tells: the error is then as good as infinite, its square still a double
 _ALIKE = 1e-9  # the first of tables that are worth as much: by symmetry these make perfect covers
 
 

@@ -8,9 +8,9 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["Anderson"]
 
-_ENTRIES = 2**24
-_RIDGE = 1e-10
-_GROWTH = 2.0
+_ENTRIES = 2**24  # 128 MB for each of the two kinds of vectors remembered
+_RIDGE = 1e-10  # relative: far above rounding of the products (1e-16), far below what a step changes
+_GROWTH = 2.0  # steps of the plain method do not grow: one of twice the shortest seen says that the memory misleads
 
 
 class Anderson:

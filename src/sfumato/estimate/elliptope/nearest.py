@@ -19,7 +19,7 @@ from sfumato.operators.blas import single_thread
 
 __all__ = ["elliptope"]
 
-_MAX_SIZE = 3000
+_MAX_SIZE = 3000  # 72 MB a matrix, and an eigendecomposition of it at every step: n^3 takes many seconds there
 
 
 def elliptope(

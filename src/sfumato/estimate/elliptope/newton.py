@@ -11,10 +11,10 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["newton"]
 
-_MAX_ITERATIONS = 60
-_MAX_CONJUGATE = 100
-_MAX_HALVINGS = 30
-_ARMIJO = 1e-4
+_MAX_ITERATIONS = 60  # Newton converges quadratically in the end; what ends here says its gap
+_MAX_CONJUGATE = 100  # an inexact step is a step of descent still; more products cost more than another step
+_MAX_HALVINGS = 30  # 2^-30 of a step: below, rounding of the height hides any descent
+_ARMIJO = 1e-4  # the usual small share of the promised descent; any below 1/2 keeps full steps near the end
 
 
 def newton(problem: Problem) -> NearestCorrelation:

@@ -8,9 +8,9 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["product_scale"]
 
-_ALIKE = 1e-9
-_FLOOR = 1e-3
-_POWERS = 30
+_ALIKE = 1e-9  # relative: products of logarithms and exponentials round some 1e-15 off
+_FLOOR = 1e-3  # of the largest: a norm whose scales differ by more than a thousand is badly conditioned
+_POWERS = 30  # a fixed point that only scales a norm: any positive scale is right, a near one is fast
 
 
 def product_scale(weight: FloatArray) -> tuple[FloatArray, bool]:

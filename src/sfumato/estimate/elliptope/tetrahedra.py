@@ -13,10 +13,10 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["split"]
 
-_MAX_ITERATIONS = 3000
-_CHECK = 10
-_RELAX = 1.6
-_MEMORY = 10
+_MAX_ITERATIONS = 3000  # what ends here still has its proved gap
+_CHECK = 10  # a proof costs about what an iteration does: a tenth more
+_RELAX = 1.6  # alternating directions converge for all of (0, 2), and over-relaxed ones as a rule sooner
+_MEMORY = 10  # a small system to solve at each step; Anderson's acceleration is used with some 5 to 10
 
 
 @dataclass(frozen=True, slots=True)

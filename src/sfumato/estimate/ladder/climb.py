@@ -21,9 +21,9 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Climbed", "allowed", "climb"]
 
 
-_CELLS = 2**20
+_CELLS = 2**20  # 8 MB a joint table: up to here the cone over all cells, beyond it tables that agree
 _WORK = 2**27  # cells times the sizes of all attributes: some 20 CPU seconds of transforms
-_CERTAIN = 1e-6
+_CERTAIN = 1e-6  # of the largest variance: what is known exactly weighs a million times, and the system stays sound
 _GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the order of its logarithm
 
 

@@ -24,11 +24,11 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["JointCells", "joint_cells"]
 
-_MEMORY = 6
-_CHECK = 40
-_MOST = 240
+_MEMORY = 6  # as in local.py: a small system to solve at each step
+_CHECK = 40  # a proof rakes the cells, which costs as much as many steps
+_MOST = 240  # six proofs; what ends here says its gap
 _SCALE = 0.5  # of the splitting, in units of the typical precision
-_TOUCH = 1e-9
+_TOUCH = 1e-9  # of the start, which is positive where anything is possible: far below one record
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,9 +25,9 @@ LISTED = 2048
 """Cells of a table up to which queries over it are a rung of their own."""
 _FIRST = 100.0  # how much more than cells the queries weigh
 _MARGIN = 1e3  # and how much more than these what is held already
-_CERTAIN = 1e-6
-_TOUCH = 1e-9
-_NOTHING = 1e-100
+_CERTAIN = 1e-6  # of the largest variance: what is known exactly weighs a million times, and the system stays sound
+_TOUCH = 1e-9  # of the independent table: no cell starts at zero, where raking could not move it
+_NOTHING = 1e-100  # positive, where all variances are 0; squares of it do not matter
 
 
 def total_of(told: Told) -> float:

@@ -19,17 +19,17 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["Sums", "independent", "rake"]
 
-_SWEEPS = 200
+_SWEEPS = 200  # raking converges geometrically where sums agree; what is left then is missed
 _FIRST = 10  # sweeps of tables before groups join
-_EXACT = 1e-9
-_NEAR = 1e-8
-_STEPS = 60
-_INNER = 200
-_SOLVED = 1e-4
-_EASE = 1e-8
-_HALVINGS = 20
-_ARMIJO = 1e-4
-_NOTHING = 1e-200
+_EXACT = 1e-9  # of the mass: far below one record
+_NEAR = 1e-8  # of the mass; the sweeps that follow meet what is left
+_STEPS = 60  # Newton converges quadratically in the end; what is left then is missed
+_INNER = 200  # an inexact step is a step of descent still; more products cost more than another step
+_SOLVED = 1e-4  # relative: full accuracy of a step is wasted far from the end, near it the next step mends it
+_EASE = 1e-8  # on a diagonal of ones: sums that say the same twice make the system singular
+_HALVINGS = 20  # 2^-20 of a step: where that does not descend, rounding decides
+_ARMIJO = 1e-4  # the usual small share of the promised descent; any below 1/2 keeps full steps near the end
+_NOTHING = 1e-200  # positive, and below any share of a record: what is 0 divides nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

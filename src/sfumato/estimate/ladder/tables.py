@@ -24,11 +24,12 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["AgreeingTables", "agreeing_tables"]
 
-_MEMORY = 6
-_CHECK = 20
-_MOST = 120
-_TOUCH = 1e-9
-_SWEEPS = 60
+_MEMORY = 6  # as in local.py: a small system to solve at each step
+_CHECK = 20  # a bound costs about a step: a twentieth more
+_MOST = 120  # six bounds; the gap says how much is left
+_TOUCH = 1e-9  # of the independent table: no cell starts at zero, where raking could not move it
+_SWEEPS = 60  # of raking; how far sums then are apart is said (`apart`)
+# the bound grew by less than a thousandth between two looks: what more steps move is less than is shown
 _SETTLED = 1e-3
 
 

@@ -22,17 +22,18 @@ from sfumato.estimate.mixtures.fitting import Mixture, fit_mixture
 from sfumato.estimate.mixtures.forest import Forest, fit_forest
 from sfumato.estimate.mixtures.residue import kept_shares
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack, read_noisy
-from sfumato.estimate.mixtures.thinning import Halves, halves
+from sfumato.estimate.mixtures.thinning import SHARE, Halves, halves
 from sfumato.estimate.moving import FITTED, whole_records
 from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Adapted", "adapt"]
 
-_MEMBERS, _TRIED = 8, 2
-_PRODUCTS = 100
+_MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
+_PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
+# doublings, tried upward until the judging halves like them less: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
-_GROWTH = 1.25
+_GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]

@@ -20,10 +20,11 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Mixture", "Objective", "fit_mixture"]
 
 _Some = NDArray[np.floating]
+# Adam, its rate falling to 0 in the second half; the judging half picks the step on the way, so any descent will do
 _STEPS, _RATE, _MEAN, _SQUARE = 500, 0.1, 0.9, 0.99
-_EVERY, _PATIENCE = 10, 5
-_START = 0.3
-_LEAST = 1e-6
+_EVERY, _PATIENCE = 10, 5  # a look costs about a step; fifty steps that are no better are a turn, not a ripple
+_START = 0.3  # of logits: components that start alike would stay alike; a factor of 1.35 forgets no share
+_LEAST = 1e-6  # a share whose logarithm is taken: below one record of a million
 
 
 @storable

@@ -13,7 +13,7 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Forest", "fit_forest"]
 
 _CLEAR = 3.0  # standard deviations of pure noise that an edge's square must pass
-_SCALED = 50
+_SCALED = 50  # scaling to two margins converges geometrically; a model need not meet its margins to the last digit
 _LEAST = 1e-3  # of independence: what a cell keeps
 
 

@@ -14,7 +14,7 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["AdaptedTables"]
 
-_MOST_CELLS = 2**24
+_MOST_CELLS = 2**24  # 128 MB a table
 
 
 @storable

@@ -14,8 +14,8 @@ from sfumato.operators.base import FloatArray
 
 __all__ = ["kept_shares"]
 
-_CLEAR = 3.0
-_LOWEST, _HIGHEST = -10, 12
+_CLEAR = 3.0  # standard deviations of the numerator: noise alone passes once in some 700 bins
+_LOWEST, _HIGHEST = -10, 12  # log2 of a cell over its noise: the ends take what is all noise, and what is hardly any
 
 
 def kept_shares(

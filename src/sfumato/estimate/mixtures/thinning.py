@@ -13,9 +13,10 @@ import numpy as np
 
 from sfumato.estimate.mixtures.stacked import Components, Noisy
 
-__all__ = ["Halves", "halves"]
+__all__ = ["SHARE", "Halves", "halves"]
 
-_SHARE = 0.5
+# a fitted half has 1 + 1/4 of the noise's variance, its judge 1 + 4: more noise hurts a fit, and a judge only ranks
+SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +32,7 @@ class Halves:
         return self.noisy.inner(found, found) - 2 * self.noisy.inner(found, self.judge)
 
 
-def halves(noisy: Noisy, members: int, seed: int, share: float = _SHARE) -> list[Halves]:
+def halves(noisy: Noisy, members: int, seed: int, share: float = SHARE) -> list[Halves]:
     """As many pairs of halves; their fitted halves have the measurement as mean. The seed makes public randomness."""
     random = np.random.default_rng(seed)
     draws = [noisy.noise(random) for _ in range(members)]

@@ -42,7 +42,8 @@ __all__ = ["union_bound"]
 _MAX_TERMS = 2_000_000  # products times the sets T in them
 _MAX_FACTOR_WORK = 2e9  # sum of the cubes of the sizes of the factors that are made dense
 _MAX_BLOCK_WORK = 4e9  # sum of the cubes of the sizes of the blocks, and what each product in them costs beside
-_PRODUCT_WORK = 1e6
+_PRODUCT_WORK = 1e6  # operations that the Python about a product takes as long as
+# blocks from the best bound to the cheapest; the first within _MAX_BLOCK_WORK is taken, each gives a bound
 _WIDTHS = (24, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)
 _INVARIANT = 1e-9  # relative length below which a vector is taken to be in the space already
 _LEAST_ROOT = 1e-7  # relative size below which a root is not inverted

@@ -27,9 +27,9 @@ from sfumato.operators.ordered import Contiguous
 __all__ = ["Largest", "optimise_largest", "weighted_gram"]
 
 _MAX_WORK = 5e8  # operations of one look at the rows of all factors
-_ROUNDS = 100
+_ROUNDS = 100  # a round is one step of every attribute; the bound says how far what ends here is
 _TOLERANCE = 1e-4  # of the largest variance above the weighted sum
-_EXPONENT = 2.0
+_EXPONENT = 2.0  # weights follow ratios twice as fast as they ask for: any positive power has the same fixed point
 _WITNESS_ROWS = 4  # per cell
 _LEAST_WEIGHT = 1e-12  # of a row, relative to the heaviest, so that it may come back
 

@@ -48,10 +48,10 @@ _MAX_CELLS = 400  # of an attribute: every step takes an eigendecomposition of t
 _FLOOR = 1e-8  # of H, relative to its Frobenius norm: contrasts that nobody asks about are measured a little
 _ROUNDING = 1e-13  # relative to what a matrix was made from
 _LEAST_WEIGHT = 1e-12  # of a cell in the dual, so that M stays invertible
-_ROUNDS = 40
-_STEPS = 3
-_TOLERANCE = 3e-6
-_PRODUCT_ROUNDS = 2
+_ROUNDS = 40  # the fall of the error ends most searches before; the bound says how far what ends here is
+_STEPS = 3  # on one attribute before the others' turn: the optimum of one moves when the others do
+_TOLERANCE = 3e-6  # relative, of the error: far below what a plan shows; the bound beside it is proved by itself
+_PRODUCT_ROUNDS = 2  # of a start alone: what follows mends it
 
 Product = tuple[float, Mapping[str, LinearOperator]]
 """A weight and one factor per attribute that is not summed out."""

@@ -1,0 +1,131 @@
+"""Habits of the house: the changelog, what CI and the hooks run, the citation."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "sfumato"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+# -- changelog ---------------------------------------------------------------------------------------------
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("changelog", ROOT / "scripts" / "changelog.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def shown(page: str) -> dict[str, str]:
+    """The sections of a changelog by version."""
+    parts = re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]
+    return {part.split()[1]: part.rstrip("\n") + "\n" for part in parts}
+
+
+def test_the_changelog_is_what_the_fragments_give() -> None:
+    """Released versions to the letter; of the unreleased one nothing that no fragment says: `make changelog`."""
+    changelog = script()
+    made, page = changelog.sections(ROOT), (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = shown(page)
+    assert page.startswith(changelog.TOP)
+    assert list(found) == list(made)
+    assert VERSION in made
+    for version, text in made.items():
+        if changelog.number(version) <= changelog.number(VERSION):
+            assert found[version] == text, f"{version}: run make changelog; a new fragment belongs to the next version"
+        else:
+            assert set(found[version].splitlines()) <= set(text.splitlines()), f"{version}: run make changelog"
+    for target in re.findall(r"\]\(([^)#:\s]+)\)", page):
+        assert (ROOT / target).exists(), target
+
+
+def written(root: Path, **fragments: str) -> Path:
+    """A project of version 0.1.0 with these fragments, by number and title."""
+    (root / "changelog.d").mkdir(parents=True)
+    (root / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n', encoding="utf-8")
+    (root / "changelog.d" / "README.md").write_text("what fragments are\n", encoding="utf-8")
+    for name, text in fragments.items():
+        (root / "changelog.d" / f"{name[1:]}.md").write_text(text, encoding="utf-8")
+    return root
+
+
+def test_fragments_are_gathered_by_version_and_heading(tmp_path: Path) -> None:
+    root = written(
+        tmp_path,
+        **{
+            "n0031-b": "### Privacy\n- P\n\n### Added\n- B\n  goes on\n",
+            "n0030-a": "### Added\n- A, see [it](../docs/x.md)\n",
+            "n0029-old": "### Fixed\n- O\n",
+        },
+    )
+    new = "## 0.2.0 (unreleased)\n\n### Added\n- A, see [it](docs/x.md)\n- B\n  goes on\n\n### Privacy\n- P\n"
+    assert script().sections(root) == {"0.2.0": new, "0.1.0": "## 0.1.0\n\n### Fixed\n- O\n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("n0030-a", "### Adds\n- A\n"),
+        ("n0030-a", "### Added\n- A\n### Added\n- B\n"),
+        ("n0030-a", "### Added\n\n### Fixed\n- B\n"),
+        ("n0030-a", "said before\n### Added\n- A\n"),
+        ("n0030-a", "- A\n"),
+        ("nlate", "### Added\n- A\n"),
+    ],
+)
+def test_a_fragment_that_cannot_be_gathered_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=name[1:]):
+        script().sections(written(tmp_path, **{name: text}))
+
+
+# -- what contributors type ----------------------------------------------------------------------------------
+
+
+def test_hooks_run_what_ci_runs() -> None:
+    """And nothing that has to be fetched. Mutant: a line of .ci/run without its hook."""
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^ *entry: (.*)$", hooks, re.MULTILINE)
+    called = re.findall(r"^make .*$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert called == ["make lint", "make test", "make kernels"]
+    assert [e for e in entries if e in called] == called
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {e.removeprefix("make ") for e in entries} <= targets
+    assert re.findall(r"repo: (.*)", hooks) == ["local"]
+
+
+def test_the_citation_names_the_version() -> None:
+    said = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", said, re.MULTILINE) == [VERSION]
+    assert re.findall(r"^cff-version: (.*)$", said, re.MULTILINE) == ["1.2.0"]
+
+
+def test_the_mutant_that_newcomers_try_is_caught(tmp_path: Path) -> None:
+    """The line of CONTRIBUTING.md that breaks a sensitivity changes one place, and the column sums are then wrong."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^sed -i .*$", page, re.MULTILINE)
+    *_, change, file = shlex.split(line)
+    shutil.copytree(SRC, tmp_path / "src" / "sfumato", ignore=shutil.ignore_patterns("__pycache__"))
+    broken = tmp_path / file
+    before = broken.read_text(encoding="utf-8").splitlines()
+    subprocess.run(["sed", "-i", change, str(broken)], check=True)
+    after = broken.read_text(encoding="utf-8").splitlines()
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+    sums = ast.parse(broken.read_text(encoding="utf-8"))
+    changed = next(i for i, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b)
+    inside = [f.name for f in ast.walk(sums) if isinstance(f, ast.FunctionDef) and f.lineno <= changed <= f.end_lineno]  # type: ignore[operator]
+    assert inside == ["column_sums"]
