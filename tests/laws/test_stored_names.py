@@ -8,8 +8,8 @@ from enum import Enum
 
 import numpy as np
 import pytest
-from sfumato.ground.codec import decode, encode, fingerprint
 
+from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.ground.later import later, told
 from support.golden.classes import FILE, HOW, stored_classes, strange
 from support.golden.classes import told as names_of

@@ -14,9 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from sfumato.ground.codec import storable
-
 import sfumato
+from sfumato.ground.codec import storable
 
 __all__ = ["FILE", "HOW", "stored_classes", "strange"]
 

@@ -75,7 +75,6 @@ def test_a_hybrid_shares_its_budget() -> None:
     ("options", "message"),
     [
         ({"mechanism": "pmw"}, "'hybrid', 'count-sketch'"),
-        ({"mechanism": "histogram"}, "known queries"),
         ({"queries": []}, "no keys"),
         ({"queries": [[]]}, "no keys"),
         ({"queries": [5]}, "list of queries"),

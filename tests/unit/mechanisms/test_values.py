@@ -15,6 +15,8 @@ from sfumato import specs
 from sfumato.errors import PlanError
 from sfumato.mechanisms import MECHANISMS, made, named, serving
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, TABLES
+from sfumato.mechanisms.sketched import read_keys
+from sfumato.recipes.choose import request
 from sfumato.sessions.plans import SessionPlan
 from support.toy import Plain, every_other, read_every_other
 from support.words import plan_with
@@ -118,6 +120,21 @@ def test_a_workload_is_asked_one_by_one_with_its_own_numbers() -> None:
     work = sf.queries(np.array([[3, -1, 0, 2]]), domain=sf.Domain({"a": 4}), attribute="a")
     plan = sf.plan(work, BUDGET, records=90, mechanism=sf.mechanisms.pmw(updates=3, threshold=9), **ADD)
     assert (plan.questions, plan.span) == (1, 6)
+
+
+def test_plans_for_questions_to_come_are_opened_and_others_released() -> None:
+    """Nothing is spent by the wrong verb. Mutants: a session's plan measured; sketches opened."""
+    ledger = sf.Ledger.in_memory(sf.pure(1))
+    coming: Any = sf.plan(sf.Keys(), sf.pure(1), mechanism="histogram", **ADD)
+    with pytest.raises(PlanError, match=r"opened by sf\.open"):
+        sf.release(coming, sf.KeyCounts([1]), ledger=ledger)
+    known: Any = sf.plan(sf.Keys().queries([[1, 2]]), sf.pure(1), **ADD)
+    assert known.mechanism == "histogram"
+    with pytest.raises(PlanError, match=r"released by sf\.release"):
+        sf.open(known, sf.KeyCounts([1]), ledger=ledger)
+    with pytest.raises(PlanError, match="known queries"):
+        named("histogram")().sketch(read_keys(request(sf.Keys(), sf.pure(1), **ADD)))  # type: ignore[attr-defined]
+    assert ledger.spent == 0
 
 
 # -- a file and a line ------------------------------------------------------------------------------------

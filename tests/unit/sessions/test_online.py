@@ -49,10 +49,9 @@ def test_the_penalty_is_the_threshold() -> None:
     half[:24] += gap // 24
     half[24:] -= gap // 24
     for threshold, how in ((2 * gap, "hypothesis"), (gap // 2, "measured")):
+        mechanism = sf.mechanisms.pmw(updates=5, threshold=threshold)
         asked = sf.open(
-            sf.plan(
-                DOMAIN, GENEROUS, neighbours="replace-one", mechanism=sf.mechanisms.pmw(updates=5, threshold=threshold)
-            ),
+            sf.plan(DOMAIN, GENEROUS, neighbours="replace-one", records=RECORDS, mechanism=mechanism),
             sf.Histogram(half),
             ledger=None,
         )
@@ -185,7 +184,7 @@ def test_a_persons_rows_move_answers_together(tmp_path: Path) -> None:
 def test_the_number_of_records_is_read_where_it_is_public() -> None:
     asked = opened(records=None, updates=3)
     assert asked.plan.records == RECORDS
-    with pytest.raises(sf.errors.PlanError, match="leave it out"):
+    with pytest.raises(sf.errors.PlanError, match="public under replace-one; plan with that"):
         opened(records=RECORDS + 1)
     ledger = sf.Ledger.in_memory(GENEROUS)
     opened(records=None, updates=3, ledger=ledger, name="n" * 128)

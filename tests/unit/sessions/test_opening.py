@@ -66,8 +66,10 @@ def test_a_histogram_session_answers_everything_for_ever(tmp_path: Path) -> None
     for store in (None, tmp_path / "cells"):
         if store is not None:
             sf.Ledger.create(tmp_path / "budget.db", total=sf.approx(1, "1e-6"))
+        mechanism = sf.mechanisms.histogram(currency=None if store else "any")
+        plan = sf.plan(DOMAIN, sf.approx(1, "1e-6"), neighbours="add-remove", mechanism=mechanism)
         asked = sf.open(
-            sf.plan(DOMAIN, sf.approx(1, "1e-6"), neighbours="add-remove", mechanism="histogram"),
+            plan,
             sf.Histogram(TABLE),
             ledger=None if store is None else tmp_path / "budget.db",
             store=store,
@@ -84,9 +86,13 @@ def test_a_histogram_session_answers_everything_for_ever(tmp_path: Path) -> None
         assert mean.standard_error is not None
         assert abs(mean.value - RECORDS / 16) < 12 * mean.standard_error
         assert not asked.status()["exhausted"]
-    assert sf.load(tmp_path / "cells", ledger=None).ask("x < 8 and y == 'a'") == found
+    again: dict[str, Any] = {"ledger": tmp_path / "budget.db", "store": tmp_path / "cells"}
+    assert sf.open(plan, **again).ask("x < 8 and y == 'a'") == found
+    assert sf.load(tmp_path / "cells").ask("x < 8 and y == 'a'").value == found.value
     with pytest.raises(sf.errors.InvalidInput, match="no anchor"):
-        sf.load(tmp_path / "cells", ledger=None, anchor=f"1:{'0' * 64}")
+        sf.open(plan, **again, anchor=f"1:{'0' * 64}")
+    with pytest.raises(sf.errors.InvalidInput, match="anchor belong to a session"):
+        sf.load(tmp_path / "cells", anchor=f"1:{'0' * 64}")
     with pytest.raises(sf.errors.PlanError, match="belongs to"):
         opened(mechanism="histogram", updates=3)
 
