@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -166,13 +165,6 @@ def tried(problem: Problem, values: Iterable[Designed], progress: Progress | Non
 def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
     """What designs are asked for. Raises PlanError or BudgetError."""
     workload, unit, records = asked.what, asked.unit, asked.records
-    if asked.objective == "mean":
-        warnings.warn(
-            "objective='mean' is called 'cells' now: it counts all cells alike. The default, 'tables', counts parts "
-            "alike, tables alike within a part and cells within a table",
-            DeprecationWarning,
-            stacklevel=6,
-        )
     objective = read_objective(asked.objective)
     known = read_public(workload.domain, asked.public)
     if known and not takes_public:

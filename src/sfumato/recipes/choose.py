@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
@@ -175,6 +176,13 @@ def request(
         kind, neighbours = LOCAL, Neighbours.REPLACE_ONE if neighbours is None else neighbours
     if neighbours is None:
         raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
+    if options.get("objective") == "mean":
+        warnings.warn(
+            "objective='mean' is called 'cells' now: it counts all cells alike. The default, 'tables', counts parts "
+            "alike, tables alike within a part and cells within a table",
+            DeprecationWarning,
+            stacklevel=4,
+        )
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     return Request(kind, what, budget, unit, **options)
 

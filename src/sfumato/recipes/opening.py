@@ -145,9 +145,13 @@ def _resumed(
 ) -> Session | KeySession:
     """The session that is kept, if it is this one."""
     found, about = kept(store, anchor)
-    if about["plan"].fingerprint != plan.fingerprint or found.name != name:
+    other = ""
+    if about["plan"].fingerprint != plan.fingerprint:
+        other = "a session of another plan"
+    elif found.name != name:
+        other = f"the session {found.name!r}, not {name!r}"
+    if other:
         raise InvalidInput(
-            f"{store} keeps the session {found.name!r}, of {'this' if found.name != name else 'another'} plan or under "
-            f"another name than {name!r}; choose another path, or sf.load({str(store)!r}, ledger=...) goes on with it"
+            f"{store} keeps {other}; choose another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
         )
     return resume_session(store, account, source, anchor=anchor)

@@ -87,10 +87,10 @@ def test_a_hybrid_shares_its_budget() -> None:
         ({"mechanism": "sparse-project", "records": 10**9}, "would need"),
         ({"mechanism": "sparse-project", "budget": sf.pure(1)}, "Gaussian"),
         ({"mechanism": "hybrid", "budget": sf.gdp(1)}, "delta"),
-        ({"independence": 3}, "independence"),
-        ({"share": 0}, "share"),
-        ({"share": 1}, "share"),
-        ({"share": "nan"}, "share"),
+        ({"mechanism": "count-sketch", "independence": 3}, "independence is a whole number"),
+        ({"mechanism": "hybrid", "share": 0}, "share is the part"),
+        ({"mechanism": "hybrid", "share": 1}, "share is the part"),
+        ({"mechanism": "hybrid", "share": "nan"}, "share"),
         ({"neighbours": "both"}, "neighbours"),
         ({"budget": 1}, "budget"),
     ],
@@ -132,7 +132,7 @@ def test_texts_are_asked_as_texts() -> None:
 
 def test_weights_that_cancel_keep_their_intervals() -> None:
     """Keys of one bucket with opposite weights read nothing off the sketch, and still may be anything."""
-    made = plan(sf.pure(1), width=1)
+    made = plan(sf.pure(1), mechanism="count-sketch", width=1)
     found = sf.release(made, sf.KeyCounts([1] * 900), ledger=None)
     signs = [made.map.at(np.array([k], dtype=np.uint64), np.ones(1))[1][0] for k in (1, 2)]
     answer = found.ask([1, 2], [1, -signs[0] * signs[1]])

@@ -131,3 +131,52 @@ def test_a_plan_cannot_state_a_promise_that_its_terms_do_not_make(size: int | No
     for forged in ({"alpha": 1}, {"threshold": 1}):
         with pytest.raises(sf.errors.PlanError, match="do not promise"):
             replace(plan, **forged)
+
+
+def test_the_same_call_again_goes_on_and_another_is_refused(tmp_path: Path) -> None:
+    """Mutants: a second debit; a store of another plan or name gone on with; an anchor that is not looked at."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.pure(2))
+    keys, table = sf.Keys("k"), sf.KeyCounts([1, 2, 2])
+    plan: Any = sf.plan(keys, sf.pure(1), neighbours="add-remove", mechanism="histogram")
+    wider: Any = sf.plan(keys, sf.pure("1/2"), neighbours="add-remove", mechanism="histogram")
+    place: dict[str, Any] = {"ledger": ledger, "name": "desk", "store": tmp_path / "s.db"}
+    with pytest.raises(sf.errors.InvalidInput, match="there is none"):
+        sf.open(plan, table, **place, anchor="1:0")
+    with pytest.raises(sf.errors.InvalidInput, match="second argument"):
+        sf.open(plan, **place)
+    first = sf.open(plan, table, **place)
+    told = first.ask([1, 2])
+    again = sf.open(plan, table, **place, anchor=first.anchor)
+    assert again.ask([1, 2]) == told == sf.load(tmp_path / "s.db", ledger=ledger, source=table).ask([1, 2])
+    assert ledger.spent == 1
+    with pytest.raises(sf.errors.InvalidInput, match="another plan"):
+        sf.open(wider, table, **place)
+    with pytest.raises(sf.errors.InvalidInput, match="the session 'desk', not 'other'"):
+        sf.open(plan, table, **(place | {"name": "other"}))
+    with pytest.raises(sf.errors.LedgerError):
+        sf.open(plan, table, **place, anchor=f"1:{'0' * 64}")
+    with pytest.raises(sf.errors.NameTaken):
+        sf.open(plan, table, **(place | {"store": tmp_path / "t.db"}))
+    assert ledger.spent == 1
+
+
+def test_what_was_stored_is_loaded_as_it_was(tmp_path: Path) -> None:
+    """Mutants: a kind of thing that load does not know; options of sessions dropped elsewhere."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.pure(2))
+    assert sf.load(tmp_path / "l.db").ledger_id == ledger.ledger_id
+    plans: list[Any] = [
+        sf.plan(sf.identity(DOMAIN), sf.pure(1), neighbours="add-remove"),
+        sf.plan(sf.identity(DOMAIN), sf.pure(1), neighbours="add-remove", records=9, mechanism="mwem"),
+        sf.plan(sf.Keys("k"), sf.pure(1), neighbours="add-remove"),
+        sf.plan(sf.prefix(DOMAIN, "x"), sf.pure(1), trust="local", records=9),
+    ]
+    for number, plan in enumerate(plans):
+        plan.save(tmp_path / f"{number}.plan")
+        found = sf.load(tmp_path / f"{number}.plan")
+        assert (type(found), found.fingerprint) == (type(plan), plan.fingerprint)
+    for nothing in (tmp_path / "none", Path(__file__), 7):
+        with pytest.raises(sf.errors.InvalidInput):
+            sf.load(nothing)  # type: ignore[arg-type]
+    for option in ({"ledger": ledger}, {"source": "t.csv"}, {"anchor": "1:0"}):
+        with pytest.raises(sf.errors.InvalidInput, match="belong to a session"):
+            sf.load(tmp_path / "0.plan", **option)  # type: ignore[arg-type]
