@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -71,6 +72,12 @@ class Spec:
     path: Path
     public: Mapping[tuple[str, ...], Any]
     margins: Mapping[str, float]
+
+    @property
+    def rounds(self) -> int | None:
+        """Of 0.1: an option of the mechanism, `spec.mechanism.rounds`."""
+        warnings.warn("spec.rounds is of 0.1: spec.mechanism has its options", DeprecationWarning, stacklevel=2)
+        return self.mechanism.options.get("rounds")
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:

@@ -216,3 +216,16 @@ def test_an_old_option_that_does_not_apply_is_refused(tmp_path: Path) -> None:
         sf.budget_for(WORK, margin=9, kind="pure", compare=True, **UNIT)
     with pytest.warns(DeprecationWarning, match="load_plan"), pytest.raises(errors.InvalidInput, match="not what was"):
         old.load_plan(saved(sketch_plan(), tmp_path))
+
+
+def test_the_rounds_of_a_spec_are_those_of_its_mechanism(tmp_path: Path) -> None:
+    """Mutant: None."""
+    path = tmp_path / "spec.toml"
+    path.write_text(
+        '[schema.a]\ntype = "integer"\nmin = 0\nmax = 7\noutside = "clamp"\nmissing = "other"\n[privacy]\nrho = 1\n'
+        'neighbours = "add-remove"\n[plan]\nmechanism = "mwem"\nrounds = 7\n[[queries]]\nprefix = "a"\n'
+    )
+    spec = sf.read_spec(path)
+    assert spec.mechanism == sf.mechanisms.mwem(rounds=7)
+    with pytest.warns(DeprecationWarning, match=r"spec\.mechanism"):
+        assert spec.rounds == 7
