@@ -14,7 +14,7 @@ from scipy.linalg import hadamard
 import sfumato as sf
 from sfumato.designs.approximate.optimum import approximate_optimum
 from sfumato.designs.dense.optimal import optimize
-from sfumato.estimate.projection import project
+from sfumato.estimate.bodies import project
 from sfumato.operators.base import FloatArray
 
 COLUMNS = (0.05, 0.1, 0.2, 0.3)

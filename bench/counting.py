@@ -13,6 +13,7 @@ import tracemalloc
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.plans.packing import pack
 from sfumato.wall.rows.counting import ColumnCounts
 
 MIXED = [21, 32, 10, 7, 3, 52, 6, 6, 15, 3, 2, 5, 9, 12, 4]
@@ -53,7 +54,7 @@ def main() -> None:
         rng = np.random.default_rng(1)
         # Squares: real columns are skewed, and repeated cells are the slow case of counting.
         columns = tuple((rng.random(rows) ** 2 * size).astype(np.uint8) for size in shape)
-        counts = ColumnCounts(domain, rows, columns)
+        counts = ColumnCounts(domain.grid, rows, columns, packing=pack)
         sets = [combinations(len(shape), k) for k in orders]
         seconds: list[float] = []
         cells = 0

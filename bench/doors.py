@@ -23,6 +23,8 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
+from sfumato.wall.selecting import select
+from sfumato.wall.talk import converse, resume
 
 HASH = "0" * 64
 UNIT = PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -46,7 +48,7 @@ def selection() -> None:
         opened = _curator(rng.integers(0, 20, domain.size), domain)
         start = time.process_time()
         for i in range(5):
-            opened.select(given, BoundedRangeEvent(Fraction(1, 10)), name=f"n{i}", plan_hash=HASH)
+            select(opened, given, BoundedRangeEvent(Fraction(1, 10)), name=f"n{i}", plan_hash=HASH)
         print(f"select {name:8} {rows:6,} candidates  {(time.process_time() - start) / 5:.3f} CPU-s")
 
 
@@ -72,7 +74,7 @@ def channel() -> None:
         for i in range(21):
             for name, by in off.items():
                 given, whole = Candidates(blocks, answers + by, ones, zeros), time.process_time()
-                opened.select(given, BoundedRangeEvent(epsilon), name=f"{name}{i}", plan_hash=HASH)
+                select(opened, given, BoundedRangeEvent(epsilon), name=f"{name}{i}", plan_hash=HASH)
                 start = time.process_time()
                 exponential(given.lags(answers), epsilon / 2)
                 times[name].append((start - whole, time.process_time() - start))
@@ -99,7 +101,7 @@ def conversations() -> None:
         for kept, far in itertools.product((False, True), (10_000, -(10**6))):
             name = f"{'file' if kept else 'memory'} {'below' if far > 0 else 'above'}"
             store = Path(folder) / f"{name}.db" if kept else None
-            asked, _ = opened.converse(terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH, store=store)
+            asked, _ = converse(opened, terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH, store=store)
             wall, start = time.perf_counter(), time.process_time()
             for _ in range(1000):
                 a, b = sorted(rng.integers(0, 1025, 2).tolist())
@@ -112,7 +114,7 @@ def conversations() -> None:
             print(f"converse {name:12} 1,000 questions  {start:.3f} CPU-ms each  {1000 / wall:,.0f} a second")
             if store is not None:
                 start = time.process_time()
-                Curator(sf.Histogram(counts), domain, UNIT, ledger).resume(store)
+                resume(Curator(sf.Histogram(counts), domain, UNIT, ledger), store)
                 size = store.stat().st_size / 2**20
                 print(f"resume   {name:12} {time.process_time() - start:.3f} CPU-s, {size:.2f} MiB")
 

@@ -18,7 +18,7 @@ from sfumato.local.plans import LocalPlan
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.registry import made, planned
-from sfumato.mechanisms.sketching import sketch as carry_out
+from sfumato.mechanisms.run import carry_out
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
@@ -27,8 +27,9 @@ from sfumato.recipes import choose, inverse, needs
 from sfumato.recipes.loading import read
 from sfumato.recipes.opening import currency_of, plan_and_open
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.accounts import opened
 from sfumato.releases.sketched import SketchRelease
-from sfumato.sessions.opening import opened, resume_session, session_status
+from sfumato.sessions.opening import resume_session, session_status
 from sfumato.sketches import Keys
 
 __all__ = ["accepting", "budget_for", "old", "plan", "records_for"]
@@ -237,7 +238,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "session_plan": (_session_plan, "sf.plan(domain, budget, mechanism=sf.mechanisms.pmw(...))"),
     "session_status": (session_status, "from sfumato.sessions import session_status"),
-    "sketch": (functools.partial(carry_out), "sf.release(plan, table, ledger=..., name=..., out=...)"),
+    "sketch": (functools.partial(carry_out, name="sketch"), "sf.release(plan, table, ledger=..., name=..., out=...)"),
 }
 
 

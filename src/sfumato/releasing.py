@@ -16,7 +16,7 @@ from typing import Any, cast, overload
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
 from sfumato.ground.progress import Progress
-from sfumato.mechanisms import run, sketching
+from sfumato.mechanisms import run
 from sfumato.mechanisms.registry import made
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
@@ -120,12 +120,10 @@ def release(
     (spent, but the release could not be stored). A page that could not be written is a warning only: the
     release is complete, and `sfumato report FOLDER` makes the page.
     """
-    if isinstance(plan, KeyPlan):
-        return sketching.sketch(plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot)
-    result = run.release(
+    result = run.carry_out(
         plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
     )
-    if out is not None and not (Path(out) / REPORT).exists():
+    if out is not None and Path(out).is_dir() and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
         except Exception as error:

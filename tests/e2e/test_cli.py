@@ -209,7 +209,7 @@ def test_spent_but_not_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sfumato.mechanisms.run.write_release", full)
+    monkeypatch.setattr("sfumato.releases.files.write_release", full)
     ended = release(run)
     assert ended.code == 3
     assert ended.out == ""

@@ -24,6 +24,8 @@ from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator, selecting
 from sfumato.wall.rows import counting
+from sfumato.wall.selecting import select
+from sfumato.wall.talk import converse
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
@@ -59,16 +61,16 @@ def test_the_index_counts_the_rows_of_the_tables_asked() -> None:
         estimates = np.array(answers, dtype=np.int64)
         estimates[i] = odd + 3 if i % 2 else odd - 3
         given = Candidates(given.blocks, estimates, given.weights, given.penalties)
-        assert opened.select(given, BoundedRangeEvent(Fraction(40)), name=f"n{i}", plan_hash=HASH)[0] == i
+        assert select(opened, given, BoundedRangeEvent(Fraction(40)), name=f"n{i}", plan_hash=HASH)[0] == i
 
 
 def chosen(given: Any = None, price: Event | None = None, name: str = "n") -> Callable[[Curator], Any]:
     given, price = given or candidates(A), price or BoundedRangeEvent(Fraction(1))
-    return lambda c: c.select(given, price, name=name, plan_hash=HASH)
+    return lambda c: select(c, given, price, name=name, plan_hash=HASH)
 
 
 def opening(terms: Any, price: Event) -> Callable[[Curator], Any]:
-    return lambda c: c.converse(terms, price, name="n", plan_hash=HASH)
+    return lambda c: converse(c, terms, price, name="n", plan_hash=HASH)
 
 
 ONE = PureEvent(Fraction(1))
@@ -103,9 +105,9 @@ def test_honest_requests_reach_the_source_and_spend_nothing_where_it_cannot_be_r
     ledger = sf.Ledger.in_memory(RHO)
     opened = curator(ledger, source=Untouchable())
     with pytest.raises(Touched):
-        opened.select(candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
+        select(opened, candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
     with pytest.raises(Touched):
-        opened.converse(BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        converse(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
     assert ledger.entries() == ()
 
 
@@ -114,12 +116,12 @@ def test_candidates_altered_after_their_birth_are_refused() -> None:
     given = candidates(A)
     object.__setattr__(given, "weights", np.array([1, 1, 1, 1, 0], dtype=np.int64))
     with pytest.raises(sf.errors.PlanError):
-        curator(source=Untouchable()).select(given, BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
+        select(curator(source=Untouchable()), given, BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
 
 
 def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: epsilon over D; twice the norm under replace-one; rows of a person, or weights, forgotten."""
-    from sfumato.wall import curator as module
+    from sfumato.wall import selecting as module
 
     rates: list[Fraction] = []
 
@@ -138,12 +140,16 @@ def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyP
         (persons, pd.DataFrame(people), 3),
     ):
         opened = curator(unit=unit, source=source)
-        opened.select(candidates(PREFIX, weight=7), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
+        select(opened, candidates(PREFIX, weight=7), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
         assert rates.pop() == Fraction(1, 2 * 7 * moves)
     total = candidates(question().blocks[0])
     with pytest.raises(sf.errors.PlanError, match="depends on any"):
-        curator(unit=PrivacyUnit(Neighbours.REPLACE_ONE)).select(
-            total, BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH
+        select(
+            curator(unit=PrivacyUnit(Neighbours.REPLACE_ONE)),
+            total,
+            BoundedRangeEvent(Fraction(1)),
+            name="n",
+            plan_hash=HASH,
         )
 
 
@@ -163,9 +169,9 @@ def test_a_debit_stands_before_the_look_and_failures_say_nothing(
     opened = curator(ledger)
     if door == "select":
         with pytest.raises(sf.errors.NotWritten) as failure:
-            opened.select(candidates(A), BoundedRangeEvent(Fraction(2)), name="n", plan_hash=HASH)
+            select(opened, candidates(A), BoundedRangeEvent(Fraction(2)), name="n", plan_hash=HASH)
     else:
-        session, _ = opened.converse(BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        session, _ = converse(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
         with pytest.raises(sf.errors.NotWritten) as failure:
             session.ask(lambda _: question())
         assert session.remaining == 0
@@ -180,20 +186,20 @@ def test_budgets_are_met_exactly_and_not_passed() -> None:
     """Mutant: a selection that is not charged."""
     ledger = sf.Ledger.in_memory(sf.zcdp("1.125"))
     opened = curator(ledger)
-    session, receipt = opened.converse(BITS, BITS.cost(ZcdpEvent), name="s", plan_hash=HASH)
+    session, receipt = converse(opened, BITS, BITS.cost(ZcdpEvent), name="s", plan_hash=HASH)
     assert receipt.price == 1 == ledger.spent
     session.ask(lambda _: question())
-    opened.select(candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
+    select(opened, candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
     assert ledger.remaining == 0
     with pytest.raises(sf.BudgetExceeded):
-        opened.select(candidates(A), BoundedRangeEvent(Fraction(1, 10**9)), name="m", plan_hash=HASH)
+        select(opened, candidates(A), BoundedRangeEvent(Fraction(1, 10**9)), name="m", plan_hash=HASH)
 
 
 def test_a_session_answers_bits_until_its_last_positive() -> None:
     """Mutant: a session that never closes."""
     ledger = sf.Ledger.in_memory(sf.pure(80))
-    session, _ = curator(ledger).converse(
-        Terms(Epochs(2, Fraction(40))), PureEvent(Fraction(80)), name="s", plan_hash=HASH
+    session, _ = converse(
+        curator(ledger), Terms(Epochs(2, Fraction(40))), PureEvent(Fraction(80)), name="s", plan_hash=HASH
     )
     n = sum(COUNTS)
     bits = [session.ask(lambda _, d=d: question(estimate=n + d, penalty=10)).above for d in (1, -1, 20, 2, -20)]
@@ -208,7 +214,7 @@ def test_a_session_answers_bits_until_its_last_positive() -> None:
 def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the session's sensitivity believed. The session goes on."""
     looks: list[int] = []
-    session, _ = curator().converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = converse(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
 
     def look(*_: object) -> list[int]:
         looks.append(1)
@@ -224,7 +230,7 @@ def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(m
 
 def test_a_session_has_no_twin() -> None:
     """Mutants: a copy or a forked child that answers with the same noise."""
-    session, _ = curator().converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = converse(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(sf.errors.BudgetError):
             twin(session)
@@ -245,8 +251,8 @@ def test_neighbours_look_alike_beside_the_answer() -> None:
         opened = Curator(
             sf.Histogram(counts), DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(RHO), insecure_bits=InsecureTestBits(1)
         )
-        index, receipt = opened.select(candidates(A), event, name="n", plan_hash=HASH)
-        session, _ = opened.converse(BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+        index, receipt = select(opened, candidates(A), event, name="n", plan_hash=HASH)
+        session, _ = converse(opened, BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
         kinds = type(index).__name__, type(session.ask(lambda _: question(estimate=10**6)).above).__name__
         return *kinds, repr(receipt.price), repr(session), repr(opened)
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms import run
 from sfumato.releases import files
 from support.wall import COUNTS, TABLE, WORK, Untouchable, plan
 
@@ -76,7 +75,7 @@ def _interrupt(*_: Any) -> None:
 def test_interrupted_before_it_is_stored(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: a draft, or a folder made for it, left behind; a name that is free again although it was paid for."""
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_measurements", _interrupt)
+        patch.setattr(files, "write_arrays", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "new/r")
     assert unreleased(tmp_path) == ["n"]
@@ -97,7 +96,7 @@ def test_interrupted_before_it_is_recorded(ledger: sf.Ledger, tmp_path: Path, mo
     again = sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r")
     assert (again.answers == stored.answers).all()
     assert unreleased(tmp_path) == []
-    assert ledger.entries()[0].result_hash == files.result_hash(stored)
+    assert ledger.entries()[0].result_hash == stored.result_hash
     assert ledger.spent == 1
 
 
@@ -124,13 +123,13 @@ def test_a_place_that_turns_bad_after_the_debit(
     swap: Any, ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutants: an OSError passed on as it is; a class that says nothing was spent; the other's folder overwritten."""
-    real = run.write_release
+    real = files.write_release
 
     def swapped(result: sf.Release, place: Path) -> None:
         swap(place, tmp_path / "r")
         real(result, place)
 
-    monkeypatch.setattr(run, "write_release", swapped)
+    monkeypatch.setattr(files, "write_release", swapped)
     with pytest.raises(sf.errors.NotWritten, match=r"entry 1.*unreleased") as failure:
         sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
     assert not isinstance(failure.value, sf.errors.InvalidInput)

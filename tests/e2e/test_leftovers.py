@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import write_atomically
 from sfumato.ground.scratch import Place, place
 
 # a process of one thread that forks: one child dies at its nth step on files of some name, the next runs to its end

@@ -25,6 +25,8 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.maps import Listed
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator
+from sfumato.wall.selecting import select
+from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS
 from support.typed import SPEC, Run
 from support.wall import DOMAIN, Untouchable
@@ -41,10 +43,10 @@ NAMED: dict[str, Any] = {"name": "n", "plan_hash": HASH}
 
 DOORS: dict[str, Callable[[Curator, KeyCurator, Path], object]] = {
     "measure": lambda c, _, p: c.measure(BLOCKS, RoundedGaussian(Fraction(10)), GaussianEvent(Fraction(10)), **NAMED),
-    "select": lambda c, _, p: c.select(CHOICE, BoundedRangeEvent(Fraction(1)), **NAMED),
+    "select": lambda c, _, p: select(c, CHOICE, BoundedRangeEvent(Fraction(1)), **NAMED),
     "prepaid": lambda c, _, p: c.prepaid(ZcdpEvent(Fraction(1)), **NAMED),
-    "converse": lambda c, _, p: c.converse(TERMS, COST, **NAMED),
-    "converse in a file": lambda c, _, p: c.converse(TERMS, COST, **NAMED, store=p),
+    "converse": lambda c, _, p: converse(c, TERMS, COST, **NAMED),
+    "converse in a file": lambda c, _, p: converse(c, TERMS, COST, **NAMED, store=p),
     "measure by keys": lambda _, k, p: k.measure(Listed(np.array([5], dtype=np.uint64)), LAW, LARGE, None, **NAMED),
     "histogram": lambda _, k, p: k.histogram(LAW, LARGE, **NAMED),
     "histogram in a file": lambda _, k, p: k.histogram(LAW, LARGE, **NAMED, store=p),

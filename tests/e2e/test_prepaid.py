@@ -26,8 +26,9 @@ from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, Ga
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
+from sfumato.wall import Curator, selecting
 from sfumato.wall.rows import counting
+from sfumato.wall.talk import converse
 from support.wall import DOMAIN, TABLE, Touched, Untouchable
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -44,7 +45,7 @@ def curator(ledger: sf.Ledger, source: Any = TABLE) -> Curator:
 def select(opened: Curator, epsilon: Fraction) -> int:
     whole = [np.full(5, v, dtype=np.int64) for v in (0, 1, 0)]
     price = BoundedRangeEvent(epsilon)
-    return opened.select(Candidates((CELLS,), *whole), price, name="choice", plan_hash=HASH)[0]
+    return selecting.select(opened, Candidates((CELLS,), *whole), price, name="choice", plan_hash=HASH)[0]
 
 
 def measure(opened: Curator, price: Event, sigma: int = 1) -> None:
@@ -230,8 +231,8 @@ def test_a_durable_conversation_is_not_paid_from_memory(tmp_path: Path) -> None:
     paid, _ = curator(sf.Ledger.create(tmp_path / "l.db", total=RHO)).prepaid(ONE, name="n", plan_hash=HASH)
     terms = Terms(Epochs(1, Fraction(1)), None)
     with pytest.raises(sf.errors.PlanError, match="kept in"):
-        paid.converse(terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH, store=tmp_path / "c")
-    talk, _ = paid.converse(terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH)
+        converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH, store=tmp_path / "c")
+    talk, _ = converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH)
     assert talk.remaining == 1
     with pytest.raises(sf.BudgetExceeded):
         select(paid, Fraction(21, 10))

@@ -25,7 +25,7 @@ from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEven
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator, curator
+from sfumato.wall import Curator, curator, holding
 from sfumato.wall.rows import counting
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, OTHER, TABLE, WORK, Touched, Untouchable, plan, with_unit
@@ -307,7 +307,7 @@ def test_debit_then_look_then_noise(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         monkeypatch.setattr(owner, name, noted)
 
     note(curator, "sensitivity", "price")
-    note(curator, "open_source", "read the table")
+    note(holding, "open_source", "read the table")
     note(sf.Ledger, "debit", "debit")
     note(counting.TensorCounts, "_tables", "look")
     note(NoiseLaw, "sample", "noise")
@@ -397,5 +397,5 @@ def test_a_curator_shows_no_count() -> None:
     """Mutant: a default repr."""
     holder, cells = Curator(TABLE, DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(sf.gdp(9))), Block((("b",),), (Identity(3),))
     found, _ = holder.measure([cells], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
-    shown = f"{holder!r}{holder._counts!r}{found!r}{TABLE!r}"
+    shown = f"{holder!r}{holder._holding!r}{holder._holding.counts!r}{found!r}{TABLE!r}"
     assert not any(str(n) in shown for n in (sum(COUNTS), *np.reshape(COUNTS, (5, 3)).sum(axis=0)))

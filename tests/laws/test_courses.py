@@ -19,8 +19,8 @@ from sfumato.mechanisms import named
 from sfumato.mechanisms.courses import Looks, run_course
 from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.conversions import mu_of_pure
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.privacy.pure import mu_of_pure
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings

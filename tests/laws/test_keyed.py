@@ -15,14 +15,9 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
+from sfumato.mechanisms.thresholds import least_threshold
 from sfumato.privacy.accountant import ApproxEvent, GaussianEvent, PureEvent
-from sfumato.privacy.keyed import (
-    Stability,
-    costs_at_most,
-    histogram_sensitivity,
-    key_sensitivity,
-    least_threshold,
-)
+from sfumato.privacy.keyed import Stability, costs_at_most, histogram_sensitivity, key_sensitivity
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, Listed, Signs

@@ -36,7 +36,7 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation, minutes
+from sfumato.wall.talk import Conversation, converse, minutes, resume
 
 Figures = dict[str, Any]
 CELLS = 16
@@ -72,7 +72,7 @@ def opened(folder: Path, count: int) -> None:
     folder.mkdir()
     sf.Ledger.create(folder / "l.db", total=sf.zcdp(10**9))
     cost = terms(count).cost(ZcdpEvent)
-    curator(folder).converse(terms(count), cost, name="c", plan_hash=HASH, store=folder / "c.db", about=count)
+    converse(curator(folder), terms(count), cost, name="c", plan_hash=HASH, store=folder / "c.db", about=count)
 
 
 def text(number: int, step: Step) -> str:
@@ -131,7 +131,7 @@ def kills(folder: Path, kills: int) -> Figures:
             beats, beat = os.pipe()
 
             def worker(place: Path = place, beat: int = beat) -> None:
-                asked = curator(place).resume(place / "c.db")
+                asked = resume(curator(place), place / "c.db")
                 os.write(beat, b"1")
                 go_on(asked, place / "log", beat=beat)
 
@@ -185,9 +185,9 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
 
                 files.sqlite3.connect = partial(sqlite3.connect, factory=Killing)
                 if opening:
-                    made.converse(terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")
+                    converse(made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")
                 else:
-                    go_on(made.resume(place / "c.db"), place / "log", 2)
+                    go_on(resume(made, place / "c.db"), place / "log", 2)
 
             ended = statuses([child(worker)]) == [0]
             if opening and not ended:
@@ -198,7 +198,7 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
             if ended or (lossy and figures["told_not_kept"]):
                 return figures
             if not opening:
-                go_on(curator(place).resume(place / "c.db"), place / "log")
+                go_on(resume(curator(place), place / "c.db"), place / "log")
                 add(figures, {"unfinished": int(judge(place, 2)["steps"] != 4)})
     raise AssertionError("it never ends")
 
@@ -207,7 +207,7 @@ def _left(place: Path) -> Figures:
     """What an opening that was killed has left: nothing spent, or all spent and either usable or not."""
     spent = len(sf.Ledger(place / "l.db").entries())
     try:
-        usable = curator(place).resume(place / "c.db").remaining == 2
+        usable = resume(curator(place), place / "c.db").remaining == 2
         return {"usable": usable, "wrong": int(spent != 1)}
     except sf.errors.LedgerError as error:
         said = str(error)
@@ -222,7 +222,7 @@ def race(folder: Path, processes: int, count: int) -> Figures:
     opened(place, count)
 
     def worker() -> None:
-        go_on(curator(place).resume(place / "c.db"), place / "log")
+        go_on(resume(curator(place), place / "c.db"), place / "log")
 
     pids = [child(worker) for _ in range(processes)]
     failures = sum(status != 0 for status in statuses(pids))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms.run import release
+from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
@@ -65,7 +65,7 @@ CASES: list[tuple[str, Ask, Budget]] = [
 def _errors(found: Plan, work: Workload) -> np.ndarray:
     """(queries, repetitions) errors of one release, the copies apart."""
     table = Histogram(COUNTS)
-    result = release(found, table, ledger=None)
+    result = carry_out(found, table, ledger=None)
     error = result.answers - work.answer(COUNTS)
     return error.reshape(-1, REPEATS)
 

@@ -19,6 +19,7 @@ from sfumato.sessions import SessionAnswer
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
 from sfumato.wall import Curator
+from sfumato.wall.talk import converse
 from support.words import plan_with
 
 SESSIONS, BETA, ALARM = 200, 0.2, 1e-10
@@ -57,7 +58,7 @@ def _plan(neighbours: str, records: int, *, promised: bool) -> SessionPlan:
 
 def _open(plan: SessionPlan, table: Table) -> OnlineSession:
     curator = Curator(sf.Histogram(table), plan.domain, plan.unit, sf.Ledger.in_memory(plan.budget))
-    conversation, _ = curator.converse(plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)
+    conversation, _ = converse(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)
     return OnlineSession(plan, conversation)
 
 

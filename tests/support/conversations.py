@@ -19,7 +19,7 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation
+from sfumato.wall.talk import Conversation, converse
 from support.wall import COUNTS, DOMAIN, TABLE
 
 UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -48,7 +48,7 @@ def curator(ledger: sf.Ledger, source: Any = TABLE, domain: sf.Domain = DOMAIN, 
 
 
 def opened(ledger: sf.Ledger, store: Path | None, about: Any = None) -> Conversation:
-    return curator(ledger).converse(TERMS, COST, name="c", plan_hash=HASH, store=store, about=about)[0]
+    return converse(curator(ledger), TERMS, COST, name="c", plan_hash=HASH, store=store, about=about)[0]
 
 
 def lines(store: Path, *columns: str) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
 from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation
+from sfumato.wall.talk import Conversation, converse
 from support.words import open_with
 
 DOMAIN = sf.Domain({"x": sf.Integers(0, 15), "y": sf.Categories(["a", "b", "c"])})
@@ -37,4 +37,4 @@ def stored(folder: Path, **options: Any) -> tuple[OnlineSession, Path]:
 
 def conversing(plan: SessionPlan, table: np.ndarray) -> Conversation:
     curator = Curator(sf.Histogram(table), DOMAIN, plan.unit, sf.Ledger.in_memory(GENEROUS))
-    return curator.converse(plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)[0]
+    return converse(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)[0]

@@ -20,8 +20,9 @@ import numpy as np
 from patching import put
 
 import sfumato as sf
-from sfumato.mechanisms import run
-from sfumato.privacy.ledger import entries
+from sfumato.privacy import entries
+from sfumato.privacy.ledger import ledger as granting
+from sfumato.releases import provenance
 from sfumato.wall import Curator
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -36,9 +37,10 @@ def stand_still() -> None:
         return replace(found, values=tuple(np.arange(v.size) * 1000 for v in found.values))
 
     put(Curator, "_look", fixed)
-    put(entries, "_now", lambda: NOON.isoformat(timespec="seconds"))
-    put(entries, "os", SimpleNamespace(urandom=bytes))
-    put(run, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
+    for room in (entries, granting):
+        put(room, "now", lambda: NOON.isoformat(timespec="seconds"))
+    put(granting, "os", SimpleNamespace(urandom=bytes))
+    put(provenance, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
 
 
 def plans() -> dict[str, sf.Plan]:

@@ -17,16 +17,8 @@ from hypothesis import strategies as st
 
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import (
-    decode,
-    encode,
-    fingerprint,
-    read_document,
-    rebuild,
-    storable,
-    write_atomically,
-    write_document,
-)
+from sfumato.ground.codec import decode, encode, fingerprint, rebuild, storable
+from sfumato.ground.documents import read_document, write_atomically, write_document
 from sfumato.operators import Dense, Identity, Kronecker
 from sfumato.operators.toeplitz import Toeplitz
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

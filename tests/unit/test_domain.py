@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput
-from sfumato.ground.checks import check_distinct, check_text, read_number, shorten, show_count
+from sfumato.ground.checks import check_distinct, read_number, show_count
 from sfumato.ground.codec import decode, encode, fingerprint
+from sfumato.ground.names import check_text, shorten
 
 INVISIBLE = {
     "zero width space": "\u200b",

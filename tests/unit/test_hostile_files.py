@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
-from sfumato.ground import codec
-from sfumato.ground.codec import fingerprint, pack, read_document, unpack, write_document
+from sfumato.ground import bundles
+from sfumato.ground.bundles import pack, unpack
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.documents import read_document, write_document
 from sfumato.operators import Dense
 
 
@@ -127,8 +129,8 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch:
     path = bundle(tmp_path / "v", {"document.json": ARRAY, "a0.npy": zeros})
     assert path.stat().st_size < 20_000
     assert read_document(path, np.ndarray).shape == (2**20,)
-    monkeypatch.setattr(codec, "_MAX_ARRAY_BYTES", 2**22)
-    monkeypatch.setattr(codec, "_read_array", lambda _: pytest.fail("it was unpacked"))
+    monkeypatch.setattr(bundles, "_MAX_ARRAY_BYTES", 2**22)
+    monkeypatch.setattr(bundles, "_read_array", lambda _: pytest.fail("it was unpacked"))
     with pytest.raises(InvalidInput, match="more than"):
         read_document(path, np.ndarray)
     many = bundle(tmp_path / "w", {"document.json": ARRAY, **{f"a{i}.npy": zeros[: 2**22] for i in range(2)}})
@@ -136,7 +138,7 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch:
         read_document(many, np.ndarray)
     with pytest.raises(InvalidInput, match="at most"):
         write_document(tmp_path / "x", np.zeros(2**20))
-    monkeypatch.setattr(codec, "_MAX_JSON_BYTES", 10)
+    monkeypatch.setattr(bundles, "_MAX_JSON_BYTES", 10)
     with pytest.raises(InvalidInput, match="at most"):
         write_document(tmp_path / "x", "twelve bytes")
     with pytest.raises(InvalidInput, match="more than"):
@@ -269,4 +271,4 @@ def test_numbers_of_very_many_digits_are_refused(tmp_path: Path) -> None:
     digits = {"~integer": "0x" + "f" * 2**14}
     for tree in (digits, {"~fraction": [digits, 3]}):
         with pytest.raises(InvalidInput, match="digits"):
-            read_document(bundle(tmp_path / "d", {codec._DOCUMENT: json.dumps(tree).encode()}), object)
+            read_document(bundle(tmp_path / "d", {bundles._DOCUMENT: json.dumps(tree).encode()}), object)

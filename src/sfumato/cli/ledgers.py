@@ -77,7 +77,7 @@ def verify(
     Example:
       sfumato ledger verify budget.db --anchor 17:9f86d0...
     """
-    from sfumato.privacy.budget import readable
+    from sfumato.privacy.amounts import readable
     from sfumato.privacy.ledger import Ledger
 
     opened = Ledger(path)
@@ -179,14 +179,14 @@ def _ledger_facts(found: Ledger) -> dict[str, Any]:
 
 def _ledger_text(found: Ledger) -> str:
     from sfumato.ground.frames import Frame
-    from sfumato.privacy.budget import readable
+    from sfumato.privacy.amounts import readable
     from sfumato.privacy.ledger import words
 
     state = found.state()
     spends, (protects, table) = state.spends, words.whom(state)
     lines = [
         f"Ledger {state.ledger_id}",
-        f"  total      {state.budget}",
+        f"  total      {words.promised(state)}",
         f"  protects   {protects}",
         f"  table      {table}",
         f"  spent      {readable(state.spent)} of {state.currency}",
@@ -200,7 +200,7 @@ def _ledger_text(found: Ledger) -> str:
             "line": [e.sequence for e in spends],
             "name": [e.name for e in spends],
             f"price ({state.currency})": [f"{float(e.price):.6g}" for e in spends],
-            "by itself": [words.paid(e.event, state.budget) for e in spends],
+            "by itself": [words.paid(e.event, words.promised(state)) for e in spends],
             "time": [e.time for e in spends],
             "stored": ["yes" if e.released else "no" for e in spends],
         }

@@ -37,7 +37,6 @@ def release(
     Example:
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
-    from sfumato.releases.modelled import described
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
 
@@ -56,7 +55,7 @@ def release(
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
-        print_json(described(done) | {"folder": str(out)})
+        print_json(done.facts() | {"folder": str(out)})
         return
     if before:
         typer.echo(
@@ -119,18 +118,17 @@ def show(folder: Folder, as_json: Json = False) -> None:
     """
     from sfumato.plans.explain import order_legend, starving
     from sfumato.releases import ModelRelease, load_release
-    from sfumato.releases.modelled import described
 
     found = load_release(folder)
     if isinstance(found, ModelRelease):
         if as_json:
-            print_json(described(found))
+            print_json(found.facts())
             return
         typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
         return
     if as_json:
         orders = found.plan.errors_by_order().rows()
-        print_json(described(found) | {"orders": orders, "families": found.plan.errors().rows()})
+        print_json(found.facts() | {"orders": orders, "families": found.plan.errors().rows()})
         return
     before = "" if found.projection is None else " of the unprojected answers"
     starved = starving(found.plan)
@@ -164,7 +162,6 @@ def project(
       sfumato project releases/2026-11 -o releases/2026-11-projected
     """
     from sfumato.releases import load_release
-    from sfumato.releases.files import describe
     from sfumato.releasing import REPORT
     from sfumato.report import write_report
 
@@ -173,7 +170,7 @@ def project(
         done.save(out)
         write_report(done, out / REPORT)
     if as_json:
-        print_json(describe(done) | {"folder": str(out)})
+        print_json(done.facts() | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from sfumato.designs.spending import spend_in
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
-from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accountant import Event, GaussianEvent, ZcdpEvent
+from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.pricing import fits
@@ -21,6 +23,7 @@ __all__ = ["NOISES", "Calibrated", "NoiseName", "calibrate", "noise_for"]
 
 NoiseName = Literal["gaussian", "laplace", "discrete-gaussian"]
 NOISES: tuple[NoiseName, ...] = ("gaussian", "laplace", "discrete-gaussian")
+_CURRENCIES = dict(zip(NOISES, (Currency.MU_SQUARED, Currency.EPSILON, Currency.RHO), strict=True))
 
 # of the noise on the lattice: rounded to a millionth of it, and below 2^55, where noise laws end
 _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
@@ -50,11 +53,14 @@ def noise_for(budget: Budget, asked: str | None) -> NoiseName:
 
 def _limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:
     """(power of the sensitivity, largest sensitivity per unit scale to that power, price)."""
-    if noise == "gaussian":
-        return 2, budget.mu_squared, GaussianEvent(budget.mu_squared)
-    if noise == "laplace":
-        return 1, budget.laplace_epsilon, PureEvent(budget.laplace_epsilon)
-    return 2, 2 * budget.rho, ZcdpEvent(budget.rho)
+    price = spend_in(budget, _CURRENCIES[noise])
+    match price:
+        case GaussianEvent(mu_squared=most):
+            return 2, most, price
+        case ZcdpEvent(rho=rho):
+            return 2, 2 * rho, price
+        case _:
+            return 1, budget.laplace_epsilon, price
 
 
 def _law(noise: NoiseName, scale: Fraction) -> NoiseLaw:

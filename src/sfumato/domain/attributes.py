@@ -11,9 +11,11 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import MAX_CELLS, Codes, Rule, Truths
 from sfumato.errors import DomainError
-from sfumato.ground.checks import Number, check_text, read_number, shorten, show_count, show_number
+from sfumato.ground.checks import Number, read_number, show_count, show_number
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text, shorten
 
 __all__ = [
     "MAX_CELLS",
@@ -34,7 +36,6 @@ Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 
 OTHER = "(other)"
-MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 
@@ -81,6 +82,11 @@ class Attribute:
     def labels(self) -> tuple[str, ...]:
         """One label per cell."""
         return self.declared_labels + ((OTHER,) if self.has_other else ())
+
+    @property
+    def rule(self) -> Rule:
+        """Which cell a value falls into, for whoever reads records."""
+        raise AttributeError
 
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...] | None:
@@ -182,6 +188,10 @@ class Categories(Attribute):
         return tuple(self._mapping)
 
     @property
+    def rule(self) -> Rule:
+        return Codes(kind=self.kind, outside=self.outside, missing=self.missing, codes=self.codes)
+
+    @property
     def declared_labels(self) -> tuple[str, ...]:
         return tuple(self._mapping.values())
 
@@ -221,6 +231,10 @@ class Booleans(Attribute):
 
     def __post_init__(self) -> None:
         check_policies(self.outside, self.missing, numeric=False)
+
+    @property
+    def rule(self) -> Rule:
+        return Truths(kind=self.kind, outside=self.outside, missing=self.missing)
 
     @property
     def declared_labels(self) -> tuple[str, ...]:

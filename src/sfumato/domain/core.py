@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sfumato.cells import Grid
 from sfumato.domain.attributes import Attribute, Level, check_size
 from sfumato.domain.ordered import Integers
 from sfumato.errors import DomainError
-from sfumato.ground.checks import check_distinct, check_text, shorten, show_count
+from sfumato.ground.checks import check_distinct, show_count
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text, shorten
 
 __all__ = ["Domain"]
 
@@ -79,6 +81,11 @@ class Domain:
     def drops(self) -> bool:
         """Whether some rows may not be counted at all."""
         return any(a.drops for a in self.attributes.values())
+
+    @property
+    def grid(self) -> Grid:
+        """Names and rules alone: what the wall needs of a domain."""
+        return Grid(self.names, tuple(a.rule for a in self.attributes.values()))
 
     @property
     def levels(self) -> dict[str, str]:

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from sfumato.cells import Codes, Rule
 from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
 from sfumato.errors import DomainError, SpecError
-from sfumato.ground.checks import check_distinct, check_text, read_text, shorten
+from sfumato.ground.checks import check_distinct, read_text
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text, shorten
 
 __all__ = ["Hierarchy"]
 
@@ -106,6 +108,10 @@ class Hierarchy(Attribute):
     def codes(self) -> tuple[str, ...]:
         """What the table holds, one code per declared cell, as text."""
         return self._cells.codes
+
+    @property
+    def rule(self) -> Rule:
+        return Codes(kind=self.kind, outside=self.outside, missing=self.missing, codes=self.codes)
 
     @property
     def declared_size(self) -> int:

@@ -12,6 +12,7 @@ from typing import ClassVar, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import Edges, Rule, Wholes
 from sfumato.domain.attributes import (
     MAX_CELLS,
     MAX_LEVELS,
@@ -23,8 +24,9 @@ from sfumato.domain.attributes import (
     check_size,
 )
 from sfumato.errors import DomainError
-from sfumato.ground.checks import Number, check_distinct, check_text, read_number, shorten, show_number
+from sfumato.ground.checks import Number, check_distinct, read_number, show_number
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text, shorten
 
 __all__ = ["Bins", "Integers"]
 
@@ -137,6 +139,11 @@ class Integers(Attribute):
         return tuple(sorted(found, key=lambda level: level.attribute.size))
 
     @property
+    def rule(self) -> Rule:
+        policies: _Policies = {"outside": self.outside, "missing": self.missing}
+        return Wholes(kind=self.kind, low=self.low, high=self.high, width=self.width, **policies)
+
+    @property
     def declared_size(self) -> int:
         return -(-(self.high - self.low + 1) // self.width)
 
@@ -198,6 +205,10 @@ class Bins(Attribute):
             _check_edges(name, coarse.edges, self.edges)
             found.append(Level.of(name, coarse, _groups(coarse.edges, self.edges[:-1])))
         return tuple(sorted(found, key=lambda level: level.attribute.size))
+
+    @property
+    def rule(self) -> Rule:
+        return Edges(kind=self.kind, outside=self.outside, missing=self.missing, edges=tuple(self.edges))
 
     @property
     def declared_size(self) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra
 
-__all__ = ["Frame", "package", "safe_text"]
+__all__ = ["Frame", "Framed", "package", "safe_text"]
 
 _SHOWN_ROWS = 40
 
@@ -29,8 +29,30 @@ def _is_number(text: str) -> bool:
     return True
 
 
+class Framed:
+    """What is rows of columns, and so turns into anybody's data frame."""
+
+    __slots__ = ()
+
+    def frame(self) -> Frame:
+        """The rows."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of the rows."""
+        return package("pandas").DataFrame(dict(self.frame().columns))
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame of the rows."""
+        return package("polars").DataFrame(dict(self.frame().columns))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table of the rows."""
+        return package("pyarrow").table(dict(self.frame().columns))
+
+
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Framed):
     """Columns of equal length by name."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -38,6 +60,12 @@ class Frame:
     def __post_init__(self) -> None:
         if len({len(c) for c in self.columns.values()}) > 1:
             raise InvalidInput("the columns of a frame must have equal lengths")
+
+    @classmethod
+    def of(cls, kind: type, values: Iterable[Any]) -> Frame:
+        """One row for each value of a dataclass, one column for each of its fields."""
+        listed = tuple(values)
+        return cls({f.name: [getattr(v, f.name) for v in listed] for f in fields(kind)})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -49,17 +77,9 @@ class Frame:
         """One dict per row."""
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame."""
-        return package("pandas").DataFrame(dict(self.columns))
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame."""
-        return package("polars").DataFrame(dict(self.columns))
-
-    def to_arrow(self) -> Any:
-        """A pyarrow Table."""
-        return package("pyarrow").table(dict(self.columns))
+    def frame(self) -> Frame:
+        """The frame itself."""
+        return self
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         shown = self.rows()[:_SHOWN_ROWS]

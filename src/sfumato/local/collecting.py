@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from statistics import NormalDist
@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import read_document, storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.local.records import cell_of
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
-from sfumato.privacy.budget import exact, readable
+from sfumato.privacy.amounts import exact, readable
 from sfumato.privacy.local import draw_questions, randomized_response
 from sfumato.privacy.sampling import BitSource
+from sfumato.releases.released import Released
 
 if TYPE_CHECKING:
     from sfumato.local.plans import LocalPlan
@@ -78,7 +80,7 @@ def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRele
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalRelease:
+class LocalRelease(Released):
     """Answers from local reports. Holds how often every report came, which is all that they tell; publishable."""
 
     plan: LocalPlan
@@ -118,20 +120,20 @@ class LocalRelease:
         """The nearest answers that some table of n records could have given; bodies as in `sf.project`."""
         return project(self.answers, self.plan.workload, body=body, total=float(self.reports))
 
-    def explain(self) -> str:
-        """The release in words."""
+    outcome = "tally"
+
+    def headline(self) -> str:
         errors = self.standard_errors()
         return (
             f"{len(errors):,} answers from {self.reports:,} reports, each epsilon-private by itself; standard errors "
-            f"{errors.min():,.4g} to {errors.max():,.4g} records at most\n\n{self.plan.explain()}"
+            f"{errors.min():,.4g} to {errors.max():,.4g} records at most"
         )
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to one file (no pickle), which may be published."""
-        write_document(path, self)
+    def appended(self) -> Iterator[str]:
+        yield from ("", self.plan.explain())
 
-    def __repr__(self) -> str:
-        return f"<LocalRelease: {len(self.plan.workload):,} answers from {self.reports:,} reports>"
+    def brief(self) -> str:
+        return f"of {len(self.plan.workload):,} answers from {self.reports:,} reports"
 
 
 def load_local_release(path: str | PathLike[str]) -> LocalRelease:

@@ -15,7 +15,7 @@ from sfumato.local.design import Effort, Table, design, simplex_code
 from sfumato.local.plans import LocalCandidate, LocalPlan, dense_queries
 from sfumato.local.questions import Questions
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.budget import exact
+from sfumato.privacy.amounts import exact
 from sfumato.privacy.local import check_epsilon
 from sfumato.workloads import Workload
 
@@ -75,7 +75,7 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     if plain:
         lines.append(_ball(centre, float(price), best, float(weights[0])))
     chosen = replace(best, considered=tuple(lines))
-    chosen.__dict__.update({k: v for k, v in best.__dict__.items() if k in ("reading", "_spread")})
+    vars(chosen).update({k: v for k, v in vars(best).items() if k in ("reading", "_spread")})
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
@@ -13,12 +14,17 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
-from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.local.questions import Questions, Reading
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.budget import readable
+from sfumato.plans.planned import Planned
+from sfumato.privacy.accountant import Event, PureEvent
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.local import check_epsilon
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import Workload
 
 __all__ = ["MAX_CELLS", "MAX_ENTRIES", "LocalCandidate", "LocalPlan", "dense_queries", "load_local_plan"]
@@ -40,7 +46,7 @@ class LocalCandidate:
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalPlan:
+class LocalPlan(Planned):
     """What persons are asked, and the error that follows from it.
 
     Every report is epsilon-differentially private by itself, whatever all others do: any two records of the person are
@@ -55,9 +61,17 @@ class LocalPlan:
     questions: Questions
     bound: float | None = None
     considered: tuple[LocalCandidate, ...] = field(default=())
+    budget: Budget = field(init=False)
+    unit: PrivacyUnit = field(init=False)
+    price: Event = field(init=False)
+    mechanism: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        event, unit = PureEvent(self.epsilon), PrivacyUnit(Neighbours.REPLACE_ONE)
+        said = {"budget": Budget.pure(self.epsilon), "unit": unit, "price": event, "mechanism": self.reporter}
+        for name, value in said.items():
+            object.__setattr__(self, name, value)
         cells = math.prod(self.workload.domain.sizes(self.names))
         if cells != self.questions.cells:
             raise PlanError(f"the questions are about {self.questions.cells:,} cells, the queries about {cells:,}")
@@ -138,54 +152,36 @@ class LocalPlan:
 
     # ---- words and files ----
 
+    decides = ("workload", "epsilon", "questions")
+
     @property
     def candidates(self) -> Frame:
         """Every reporter considered."""
-        c = self.considered
-        return Frame(
-            {
-                "reporter": [x.reporter for x in c],
-                "labels": [x.labels for x in c],
-                "rmse": [x.rmse for x in c],
-                "note": [x.note for x in c],
-            }
-        )
+        return Frame.of(LocalCandidate, self.considered)
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is asked and answered."""
-        return fingerprint((self.workload, self.epsilon, self.questions))
+    def headline(self) -> str:
+        cells = f"{self.questions.cells:,} cells of {', '.join(self.names)}"
+        return f"Local plan: {self.workload.shape[0]:,} queries over {cells}"
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle), for the server and for every device."""
-        write_document(path, self)
-
-    def explain(self) -> str:
-        """The plan in words."""
-        k, q = self.workload.shape[0], self.questions
-        bound = self.lower_bound
+    def lines(self) -> Iterator[tuple[str, str]]:
+        q, bound, largest = self.questions, self.lower_bound, float(self.standard_errors().max())
         far = "none known" if not bound else f"{bound:,.5g}; this plan is {self.rmse / bound - 1:.1%} above it"
-        lines = [
-            f"Local plan: {k:,} queries over {q.cells:,} cells of {', '.join(self.names)}",
-            f"  protects   every person's record, on the person's own device: any two records, epsilon "
-            f"{readable(self.epsilon)} a report",
-            "  spends     epsilon again for every further report of the same person: ask for one",
-            f"  asks       one of {len(q.table):,} public questions at random, {q.labels} possible answers "
-            f"({self.reporter})",
-            f"  reports    {self.report_bytes} bytes",
-            f"  error      rmse {self.rmse:,.5g} records at {self.records:,} reports, largest standard error "
-            f"{float(self.standard_errors().max()):,.5g}; on the worst table",
-            f"  best       any protocol of one epsilon-LDP report each: {far}",
-        ]
+        own = f"every person's record, on the person's own device: any two records, epsilon {readable(self.epsilon)}"
+        asked = f"one of {len(q.table):,} public questions at random, {q.labels} possible answers ({self.reporter})"
+        error = f"rmse {self.rmse:,.5g} records at {self.records:,} reports, largest standard error {largest:,.5g}"
+        yield "protects", f"{own} a report"
+        yield "spends", "epsilon again for every further report of the same person: ask for one"
+        yield "asks", asked
+        yield "reports", f"{self.report_bytes} bytes"
+        yield "error", f"{error}; on the worst table"
+        yield "best", f"any protocol of one epsilon-LDP report each: {far}"
+
+    def appended(self) -> Iterator[str]:
         if self.considered:
-            lines += ["", "Considered:", str(self.candidates)]
-        return "\n".join(lines)
+            yield from ("", "Considered:", str(self.candidates))
 
-    def __str__(self) -> str:
-        return self.explain()
-
-    def __repr__(self) -> str:
-        return f"<LocalPlan {self.reporter}: {len(self.questions.table):,} questions, epsilon {readable(self.epsilon)}>"
+    def brief(self) -> str:
+        return f"{self.mechanism}: {len(self.questions.table):,} questions, epsilon {readable(self.epsilon)}"
 
 
 def _count(records: Any) -> int:

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.designs.design import Problem
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.possible import CellCounts, Medians
@@ -27,16 +28,17 @@ from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
 from sfumato.mechanisms.courses import Looks
-from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, selections_at
+from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan, Knock
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.selection import below, score_sensitivity
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator
+from sfumato.wall.selecting import select
 from sfumato.workloads import QueryBlock, Workload
 
 __all__ = ["Boosting", "BoostingCourse", "planned", "run"]
@@ -103,7 +105,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None:
         raise PlanError("mechanism='boosting' measures the queries that it draws; leave out strategy=")
-    work, unit, price = problem.workload, problem.unit, course_price(problem.budget)
+    work, unit, price = problem.workload, problem.unit, price_of(problem.budget)
     asked = Asked(work, unit, price)
     if math.prod(asked.sizes) > _MOST_CELLS or len(work) > _MOST_QUERIES:
         raise PlanError(
@@ -155,7 +157,7 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
         else:
             misses = Misses(asked.blocks, np.rint(estimates).astype(np.int64), course.floor, course.ceiling)
             draws = [
-                curator.select(misses, course.draw(t), name=f"draw {t + 1}.{i + 1}", plan_hash=plan.fingerprint)[0]
+                select(curator, misses, course.draw(t), name=f"draw {t + 1}.{i + 1}", plan_hash=plan.fingerprint)[0]
                 for i in range(course.samples)
             ]
             looks += [Selection(q, count) for q in draws]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.mechanisms.additive import Gaussian, Laplace
 from sfumato.mechanisms.mechanism import KEYS, QUESTIONS, TABLES, Request, read_currency
@@ -14,9 +15,8 @@ from sfumato.mechanisms.sketched import Sketched, Stated, cheapest
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import price
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
 from sfumato.sessions.keyplans import plan_histogram
-from sfumato.sessions.parameters import price_of
 from sfumato.sketches import KeyQueries, Listed
 from sfumato.workloads import identity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError
@@ -12,24 +12,11 @@ from sfumato.mechanisms.mechanism import TABLES, Mechanism, Request, whole
 from sfumato.mechanisms.registry import named
 from sfumato.mechanisms.tables import problem_of
 from sfumato.plans.courses import CoursePlan
-from sfumato.privacy.accountant import Event
-from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings, ModelRelease
 from sfumato.wall import Curator
-from sfumato.workloads import Workload
 
 __all__ = ["Looks", "check_course", "run_course"]
-
-_PARTS: dict[str, Any] = {
-    "workload": Workload,
-    "budget": Budget,
-    "unit": PrivacyUnit,
-    "price": Event,
-    "mechanism": str,
-    "records": int | None,
-}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -74,9 +61,7 @@ class Looks(Mechanism[CoursePlan]):
 
 def check_course(plan: CoursePlan) -> None:
     """Raise PlanError for a plan that does not hold together, or whose looks cost more than it says."""
-    for name, kind in _PARTS.items():
-        if not isinstance(getattr(plan, name), kind):
-            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
+    plan.check()
     if type(plan.course) is not _looks(plan).kind:
         raise PlanError(f"the plan has no course of {plan.mechanism!r}: it is damaged, plan again")
     if plan.course.total_known is not plan.unit.total_is_public:

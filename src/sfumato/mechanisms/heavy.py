@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from sfumato.errors import PlanError
 from sfumato.mechanisms.sketched import INDEPENDENCE, Sketched, Stated, check_independence, width_for
+from sfumato.mechanisms.thresholds import least_threshold
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.accountant import ApproxEvent
-from sfumato.privacy.budget import Number, exact
-from sfumato.privacy.keyed import Stability, key_sensitivity, least_threshold
+from sfumato.privacy.amounts import Number, exact
+from sfumato.privacy.keyed import Stability, key_sensitivity
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.sketches import Buckets
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import QUESTIONS, TABLES, Mechanism, Request, read_currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.sessions.parameters import Shape, least_alpha, pmw_min_alpha, price_of
+from sfumato.sessions.parameters import Shape, least_alpha, pmw_min_alpha
 from sfumato.sessions.plans import BETA, SessionPlan, check_options, check_shape, make_plan
 from sfumato.sessions.plans import QUESTIONS as USUAL
 

@@ -1,168 +1,187 @@
-"""Carry a plan out: validate, open the table, pay, measure, reconstruct, store."""
+"""Carry a plan of any kind out: validate, open the source, pay, look, reconstruct, store."""
 
 from __future__ import annotations
 
-import datetime
 import os
-import platform
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
-from sfumato.designs.strategy import Strategy
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
-from sfumato.estimate.widths import Forecast
-from sfumato.ground.checks import check_text
-from sfumato.ground.codec import encode, fingerprint
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.names import check_text
 from sfumato.ground.progress import Progress
-from sfumato.measurements import Measurement
 from sfumato.mechanisms.courses import check_course, run_course
-from sfumato.operators import Block, Family
 from sfumato.plans.courses import CoursePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accountant import Event, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget
+from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Ledger, Receipt
-from sfumato.privacy.noise import NoiseLaw
-from sfumato.privacy.pricing import keeps
-from sfumato.privacy.sensitivity import Sensitivity
-from sfumato.privacy.unit import PrivacyUnit
-from sfumato.releases import Provenance, Release, load_release
-from sfumato.releases.files import Draft, result_hash, write_release
-from sfumato.releases.modelled import ModelRelease, write_model
+from sfumato.releases import ModelRelease, Provenance, Release, load_release
+from sfumato.releases.accounts import one_shot, opened
+from sfumato.releases.files import Draft, File, check_file
+from sfumato.releases.provenance import provenance, receipt_of, versions
+from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
-from sfumato.workloads import Workload
+from sfumato.wall.keys import KeyCurator
 
-__all__ = ["projected_release", "release"]
+__all__ = ["carry_out", "projected_release"]
+
+Place = str | os.PathLike[str]
+Made = Callable[[Provenance], Any]
 
 
-_PARTS: dict[str, Any] = {
-    "workload": Workload,
-    "budget": Budget,
-    "unit": PrivacyUnit,
-    "strategy": Strategy,
-    "noise": NoiseLaw,
-    "price": Event,
-    "sensitivity": Sensitivity,
-    "mechanism": str,
-    "objective": str,
-    "bound": float | int | None,
-    "records": int | None,
-    "body": str | None,
-    "forecast": Forecast | None,
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What a look is given: the source and the account that pays, the name to pay under, and where values may go."""
+
+    source: Any
+    account: Ledger
+    name: str
+    table: str | None
+    folder: Path | None
+    progress: Progress | None
+
+
+def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    measured, receipt = curator.measure(
+        plan.strategy.blocks,
+        plan.noise,
+        plan.price,
+        name=at.name,
+        plan_hash=plan.fingerprint,
+        stated=plan.sensitivity,
+        folder=at.folder,
+    )
+    return receipt, lambda where: projected_release(Release(plan, measured, where), plan, at.progress)
+
+
+def _look_often(plan: CoursePlan, at: _Access) -> tuple[Receipt, Made]:
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
+    return receipt, lambda where: run_course(plan, paid, where)
+
+
+def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
+    curator = KeyCurator(at.source, plan.keys, plan.unit, at.account, table=at.table)
+    measured, receipt = curator.measure(
+        plan.map, plan.noise, plan.price, plan.stability, name=at.name, plan_hash=plan.fingerprint
+    )
+    return receipt, lambda where: SketchRelease(plan, measured, where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
+
+    `look` pays, and returns the receipt with what makes the release of what came out.
+    """
+
+    look: Callable[[Any, _Access], tuple[Receipt, Made]]
+    check: Callable[[Any], None] = Planned.check
+    what: str = "release"
+    place: str = "folder"
+    reader: str = "sf.load"
+    draft: Callable[[Place], Draft | File] = Draft
+    load: Callable[[Place], Any] = load_release
+    holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
+
+
+_KINDS: dict[type[Planned], _Kind] = {
+    Plan: _Kind(_look_once),
+    CoursePlan: _Kind(_look_often, check_course),
+    KeyPlan: _Kind(
+        _look_at_keys,
+        what="sketch",
+        place="file",
+        reader="sf.load",
+        draft=File,
+        load=load_sketch,
+        holds=lambda out: check_file(out).exists(),
+    ),
 }
+"""Every kind of plan that looks at a table, and its look."""
 
 
-def release(
-    plan: Plan | CoursePlan,
+@overload
+def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
+@overload
+def carry_out(plan: CoursePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
+@overload
+def carry_out(plan: KeyPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> SketchRelease: ...
+def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
+    plan: Planned,
     source: Any,
     *,
-    ledger: str | os.PathLike[str] | Ledger | None,
+    ledger: Place | Ledger | None,
     name: str = "release",
-    out: str | os.PathLike[str] | None = None,
+    out: Place | None = None,
     table: str | None = None,
     snapshot: str | None = None,
     progress: Progress | None = None,
-) -> Release | ModelRelease:
-    """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
+) -> Any:
+    """Pay for a plan, look, and return the release; with `out` it is on disk before the call returns.
 
-    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
+    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram (sf.KeyCounts).
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
     name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
     (spent, but the release could not be stored).
     """
-    if not isinstance(plan, (Plan, CoursePlan)):
+    kind = _KINDS.get(type(plan))
+    if kind is None:
         raise PlanError(
             "release needs a plan, made by sf.plan or read by sf.load; one for questions to come is opened by sf.open, "
             "and one of the local model collects reports by plan.collect"
         )
     if snapshot is not None:
         check_text(snapshot, "snapshot")
-    blocks = _check(plan)
-    account = _account(plan, ledger)
+    _check(plan, kind)
+    found = opened(ledger)
+    account = one_shot(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
-    stored = _stored(plan, account, name, out)
+    stored = _stored(plan, kind, account, name, out)
     if stored is not None:
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
-    versions = _versions()
-    with nullcontext() if out is None else Draft(out) as draft:
-        curator = Curator(source, plan.workload.domain, plan.unit, account, table=table)
-        made: Callable[[Provenance], Release | ModelRelease]
-        if isinstance(plan, CoursePlan):
-            paid, receipt = curator.prepaid(plan.price, name=name, plan_hash=plan.fingerprint)
-            made = partial(run_course, plan, paid)
-        else:
-            measured, receipt = curator.measure(
-                blocks,
-                plan.noise,
-                plan.price,
-                name=name,
-                plan_hash=plan.fingerprint,
-                stated=plan.sensitivity,
-                folder=None if draft is None else draft.partial,
-            )
-            made = partial(_made, plan, measured, progress)
+    made_by = versions()
+    with nullcontext() if out is None else kind.draft(out) as draft:
+        folder = None if draft is None else draft.partial
+        receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
         try:
-            result = made(_provenance(receipt, snapshot, table, versions, one_shot=not account.durable))
+            result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
             if draft is not None:
-                _write(result, draft.partial)
-                draft.publish()
-            account.mark_released(receipt, result_hash(result))
+                draft.keep(result)
+            account.mark_released(receipt, result.result_hash)
         except Exception as error:
             raise NotWritten(
-                f"the budget is spent (entry {receipt.sequence}) but the release could not be stored: {error}. "
+                f"the budget is spent (entry {receipt.sequence}) but the {kind.what} could not be stored: {error}. "
                 "The ledger lists it as unreleased; there is no refund once noise was drawn"
             ) from error
         return result
 
 
-def _made(plan: Plan, measured: Measurement, progress: Progress | None, provenance: Provenance) -> Release:
-    return projected_release(Release(plan, measured, provenance), plan, progress)
-
-
-def _write(result: Release | ModelRelease, folder: Path) -> None:
-    if isinstance(result, ModelRelease):
-        write_model(result, folder)
-    else:
-        write_release(result, folder)
-
-
-def _check(plan: Plan | CoursePlan) -> tuple[Block | Family, ...]:
-    """What is to be measured (if known now), once all that could fail without data was tried without data.
+def _check(plan: Planned, kind: _Kind) -> None:
+    """Try without data all that could fail without data.
 
     Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
     """
     try:
-        if isinstance(plan, CoursePlan):
-            check_course(plan)
-            blocks = ()
-        else:
-            _check_parts(plan)
-            blocks = tuple(plan.strategy.blocks)
-            _ = plan.rmse, plan.max_standard_error
-        _ = encode(plan), plan.fingerprint
-        honest = keeps(plan.price, plan.budget)
+        kind.check(plan)
+        honest = plan.honest
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # what a damaged file holds fails in its own ways
         raise PlanError(f"the plan cannot be carried out ({error}); plan again") from error
     if not honest:
         raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
-    return blocks
-
-
-def _check_parts(plan: Plan) -> None:
-    for name, kind in _PARTS.items():
-        if not isinstance(getattr(plan, name), kind):
-            raise PlanError(f"the plan's {name} is a {type(getattr(plan, name)).__name__}: it is damaged, plan again")
 
 
 def projected_release(result: Release, plan: Plan, progress: Progress | None = None) -> Release:
@@ -178,30 +197,7 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
         return result
 
 
-def _account(plan: Plan | CoursePlan, ledger: str | os.PathLike[str] | Ledger | None) -> Ledger:
-    if ledger is None:
-        return Ledger.in_memory(_total_for(plan))
-    if isinstance(ledger, (str, os.PathLike)):
-        return Ledger(ledger)
-    if not isinstance(ledger, Ledger):
-        raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
-    return ledger
-
-
-def _total_for(plan: Plan | CoursePlan) -> Budget:
-    """A total that the plan's price just fits, in the price's own currency."""
-    match plan.price:
-        case PureEvent(epsilon=epsilon):
-            return Budget.pure(epsilon)
-        case ZcdpEvent(rho=rho):
-            return Budget.zcdp(rho)
-        case _:
-            return plan.budget
-
-
-def _stored(
-    plan: Plan | CoursePlan, account: Ledger, name: str, out: str | os.PathLike[str] | None
-) -> Release | ModelRelease | None:
+def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place | None) -> Any:
     """The release already made under this name, if there is one."""
     entry = account.find(name)
     if entry is None:
@@ -213,32 +209,31 @@ def _stored(
             raise NameTaken(
                 f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
             )
-    if out is None or not _is_stored(out):
+    if out is None or not _holds(kind, out):
         raise NameTaken(
-            f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its release is free to "
-            "read where it was stored: give out=, its folder, or sf.load. Measuring again is new noise and a "
-            "new debit: choose another name"
+            f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its {kind.what} is "
+            f"free to read where it was stored: give out=, its {kind.place}, or {kind.reader}. Measuring again is new "
+            "noise and a new debit: choose another name"
         )
-    found = load_release(out) if older is None else older
+    found = kind.load(out) if older is None else older
     theirs = found.provenance
-    ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or result_hash(found))
-    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, result_hash(found)) != ours:
-        raise InvalidInput(f"{out} holds another release than {name!r}; choose another folder")
+    ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
+    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
+        raise InvalidInput(f"{out} holds another release than {name!r}; choose another {kind.place}")
     if not entry.released:
         # the process that stored it ended before it could say so
-        receipt = Receipt(entry.sequence, theirs.anchor, account.ledger_id, name, entry.price, account.currency)
-        account.mark_released(receipt, result_hash(found))
+        account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
     return found
 
 
-def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike[str] | None) -> Release | None:
+def _of_older_default(plan: Planned, paid: str, out: Place | None) -> Release | None:
     """The release that 0.1 made of the same questions, budget and unit under its own default objective, if it was paid.
 
     A script that is run again gets what it paid for, though it would be planned otherwise today; reading is free.
     """
-    if not isinstance(plan, Plan) or plan.objective != DEFAULT_OBJECTIVE or out is None or not _is_stored(out):
+    if not isinstance(plan, Plan) or plan.objective != DEFAULT_OBJECTIVE or out is None:
         return None
-    found = load_release(out)
+    found = load_release(out) if _holds(_KINDS[Plan], out) else None
     if not isinstance(found, Release) or found.plan.fingerprint != paid or found.plan.objective != "cells":
         return None
     written = dict(found.provenance.versions).get("sfumato", "")
@@ -254,27 +249,10 @@ def _of_older_default(plan: Plan | CoursePlan, paid: str, out: str | os.PathLike
     return found
 
 
-def _is_stored(out: str | os.PathLike[str]) -> bool:
+def _holds(kind: _Kind, out: Place) -> bool:
     try:
-        return (Path(out) / "release.json").exists()
+        return kind.holds(out)
+    except InvalidInput:
+        raise
     except (OSError, TypeError, ValueError):
         return False
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    packages = ("sfumato", "numpy", "scipy", "duckdb")
-    return (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
-
-
-def _provenance(
-    receipt: Receipt,
-    snapshot: str | None,
-    table: str | None,
-    versions: tuple[tuple[str, str], ...],
-    *,
-    one_shot: bool,
-) -> Provenance:
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Provenance(
-        receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, one_shot, created, versions, snapshot, table
-    )

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.designs.design import Problem
+from sfumato.designs.spending import price_of
 from sfumato.errors import PlanError
 from sfumato.estimate.multiplicative import Hypothesis
 from sfumato.estimate.possible import CellCounts
@@ -26,7 +27,7 @@ from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
 from sfumato.mechanisms.courses import Looks
-from sfumato.mechanisms.shares import UNPROMISED, course_price, free, measured_at, noise_at, selections_at, spent_on
+from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CourseBound, CoursePlan, Knock
@@ -34,6 +35,7 @@ from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, 
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator
+from sfumato.wall.selecting import select
 from sfumato.workloads import Workload
 
 __all__ = ["Mwem", "MwemCourse", "planned", "rounds_for", "run"]
@@ -126,7 +128,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
             f"query ({len(work):,}); up to {_MOST_CELLS:,} and {_MOST_QUERIES:,}. Take mechanism='projection' or "
             "'adaptive'"
         )
-    price = course_price(problem.budget)
+    price = price_of(problem.budget)
     choices = _Choices(work, Asked(work, unit, price), whole=strategy is None)
     moves = score_sensitivity(choices.candidates(np.zeros(len(work))), problem.sizes, unit)
     if not moves:
@@ -224,7 +226,7 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
     model, given = Hypothesis(asked.sizes, total), list[Noisy]()
     for i in range(course.rounds):
         candidates = choices.candidates(_answers(asked, model))
-        query, _ = curator.select(candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
+        query, _ = select(curator, candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
         block = choices.taken(query)
         measured = asked.look(curator, [block], f"measurement {i + 1}", plan.fingerprint)
         looks += [Selection(query, len(candidates)), measured]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.privacy import conversions
-from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
-from sfumato.privacy.budget import Budget, Currency
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.designs.spending import noise_of
+from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, price
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.conversions import pure_of_mu
+from sfumato.privacy.noise import NoiseLaw, RoundedGaussian
+from sfumato.privacy.rounding import round_down, round_up, sqrt_down
 
-__all__ = ["UNPROMISED", "course_price", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
+__all__ = ["UNPROMISED", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
 
 UNPROMISED = (
     "no usable promise: of boosting nothing is proved, and of mwem never less than .17 of the records at any size that "
@@ -21,13 +23,6 @@ UNPROMISED = (
 _LEAST_NOISE = Fraction(1, 2**10)
 
 
-def course_price(budget: Budget) -> Event:
-    """The whole budget as one event whose parts add up: epsilon, rho, or the mu^2 of Gaussian noise."""
-    if budget.kind == "pure":
-        return PureEvent(budget.parameter)
-    return ZcdpEvent(budget.rho) if budget.kind == "zcdp" else GaussianEvent(budget.mu_squared)
-
-
 def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEvent:
     """The dearest selection of which `count` cost at most that share of the whole."""
     account = Account(whole)
@@ -35,9 +30,9 @@ def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEven
     if account.currency is Currency.EPSILON:
         return BoundedRangeEvent(each)
     if account.currency is Currency.RHO:
-        return BoundedRangeEvent(conversions.round_down(conversions.sqrt_down(8 * each)))
+        return BoundedRangeEvent(round_down(sqrt_down(8 * each)))
     # an epsilon-bounded range costs what (epsilon/2)-DP does
-    return BoundedRangeEvent(2 * conversions.pure_of_mu(conversions.round_down(conversions.sqrt_down(each))))
+    return BoundedRangeEvent(2 * pure_of_mu(round_down(sqrt_down(each))))
 
 
 def measured_at(whole: Event, spent: Fraction, count: int) -> Event:
@@ -59,12 +54,8 @@ def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
 
     A sensitivity of 0 takes the least noise there is.
     """
-    if isinstance(price_of_one, PureEvent):
-        scale = sensitivity / price_of_one.epsilon if sensitivity else _LEAST_NOISE
-        return DiscreteLaplace(max(scale, _LEAST_NOISE))
-    assert isinstance(price_of_one, GaussianEvent)
-    squared = sensitivity / price_of_one.mu_squared if sensitivity else _LEAST_NOISE**2
-    return RoundedGaussian(max(conversions.round_up(conversions.sqrt_up(squared)), _LEAST_NOISE))
+    law = noise_of(price_of_one, sensitivity, _LEAST_NOISE)
+    return RoundedGaussian(round_up(law.sigma)) if isinstance(law, RoundedGaussian) else law
 
 
 def spent_on(whole: Event, parts: Event, count: int) -> Fraction:

@@ -8,15 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.designs import spending
+from sfumato.designs.spending import noise_of, spend_in
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request
 from sfumato.mechanisms.registry import serving
 from sfumato.plans.keys import KeyCandidate, KeyPlan
-from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.conversions import sqrt_up
 from sfumato.privacy.keyed import key_sensitivity
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, KeyQueries, Keys, Listed, Signs
 from sfumato.sketches.field import Words
@@ -162,19 +164,11 @@ def _refuse_pure(budget: Budget) -> None:
 def gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Gaussian noise that spends the whole budget, its sigma rounded up."""
     _refuse_pure(budget)
-    squared = key_sensitivity(key_map, unit, 2).value / budget.mu_squared
-    return RoundedGaussian(sqrt_up(squared)), GaussianEvent(budget.mu_squared)
-
-
-def _laplace(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
-    """Laplace noise that spends the whole budget."""
-    epsilon = budget.laplace_epsilon
-    return DiscreteLaplace(key_sensitivity(key_map, unit, 1).value / epsilon), PureEvent(epsilon)
+    price = spend_in(budget, Currency.MU_SQUARED)
+    return noise_of(price, key_sensitivity(key_map, unit, 2).value), price
 
 
 def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Laplace or Gaussian noise, whichever has less variance."""
-    laws = [_laplace(key_map, budget, unit)]
-    if budget.kind != "pure":
-        laws.append(gaussian(key_map, budget, unit))
-    return min(laws, key=lambda priced: priced[0].variance)
+    laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
+    return spending.cheapest(budget, laplace, squared)

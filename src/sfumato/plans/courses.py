@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from os import PathLike
 from typing import Any
 
-from sfumato.designs.design import Candidate, candidate_table
+from sfumato.designs.design import Candidate
 from sfumato.errors import PlanError
-from sfumato.ground.codec import fingerprint, storable, write_document
-from sfumato.ground.frames import Frame
-from sfumato.privacy.accountant import Account, Event, compose, events_export
-from sfumato.privacy.budget import Budget, readable
+from sfumato.ground.codec import storable
+from sfumato.plans.planned import WorkloadPlan, event_text, price_text
+from sfumato.privacy.accountant import Account, Event, compose
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.workloads import RECORDS, Workload
+from sfumato.workloads import Workload
 
-__all__ = ["CourseBound", "CoursePlan", "Knock", "event_text"]
+__all__ = ["CourseBound", "CoursePlan", "Knock"]
 
 
 @storable
@@ -45,12 +46,16 @@ class CourseBound:
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class CoursePlan:
+class CoursePlan(WorkloadPlan):
     """What a mechanism of several looks will do, and its price. Holds nothing private.
 
     All looks of its course together cost at most `price`, which is debited at once. What is looked at depends on
     earlier answers, so errors of single queries are not known before: there is a `bound` where one is proved, and
     `rmse` where one is predicted.
+
+    `course` is a storable value of the mechanism's own: it says in words what will be done (`summary`), lists all looks
+    with the price of each (`knocks`) and whether the number of records is public (`total_known`), and proves what it
+    can of the answers from the plan alone (`bound`).
     """
 
     workload: Workload
@@ -86,36 +91,15 @@ class CoursePlan:
             raise PlanError("the looks of this plan cost more than the price that it states; plan again")
         return left
 
-    @property
-    def main_unit(self) -> str:
-        """The unit of errors: records, unless no query counts records."""
-        units = self.workload.units
-        return RECORDS if RECORDS in units else units[0]
+    decides = ("workload", "budget", "unit", "mechanism", "price", "course")
 
     @property
-    def candidates(self) -> Frame:
-        """Every mechanism considered: predicted errors, and why it was not chosen."""
-        return candidate_table(self.considered)
+    def measures(self) -> tuple[str, Any]:
+        return "Course", self.course
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is looked at and released."""
-        parts = (self.workload, self.budget, self.unit, self.mechanism, self.price, self.course)
-        return fingerprint(parts)
-
-    def facts(self) -> dict[str, Any]:
-        """The public facts as plain JSON values: what is protected, what each look costs, what is proved."""
+    def own_facts(self) -> dict[str, dict[str, Any]]:
         bound = self.bound
         return {
-            "privacy": {
-                "neighbours": self.unit.neighbours.value,
-                "person": self.unit.person,
-                "rows_per_person": self.unit.rows_per_person,
-                "unit": self.unit.describe(),
-                "budget": self.budget.to_json(),
-                "statement": str(self.budget),
-                "events": list(events_export([self.price])),
-            },
             "mechanism": {
                 "name": self.mechanism,
                 "strategy": self.course.summary,
@@ -130,38 +114,25 @@ class CoursePlan:
                 "bound": None if bound is None else asdict(bound),
                 "unit": self.main_unit,
             },
-            "hashes": {
-                "plan": self.fingerprint,
-                "workload": fingerprint(self.workload),
-                "strategy": fingerprint(self.course),
-                "domain": fingerprint(self.workload.domain),
-            },
         }
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle)."""
-        write_document(path, self)
+    def headline(self) -> str:
+        return f"{super().headline()}, several looks"
 
-    def explain(self) -> str:
-        """The plan in words."""
-        k, m = self.workload.shape
-        name, total = _parameter(self.price)
-        lines = [
-            f"Plan: {k:,} queries over {m:,} cells, mechanism {self.mechanism!r}, several looks",
-            f"  protects   {self.unit.describe()}",
-            f"  guarantee  {self.budget}",
-            f"  course     {self.course.summary}",
-            f"  price      {name} = {readable(total)}, debited as a whole before the first look",
-        ]
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield "protects", self.unit.describe()
+        yield "guarantee", str(self.budget)
+        yield "course", self.course.summary
+        yield "price", f"{price_text(self.price)}, debited as a whole before the first look"
         for knock in self.knocks:
-            lines.append(f"  looks      {knock.count:,} x {knock.purpose}: {event_text(knock.price)}")
+            yield "looks", f"{knock.count:,} x {knock.purpose}: {event_text(knock.price)}"
         predicted = "" if self.rmse is None else f"rmse about {self.rmse:,.5g} {self.main_unit}; "
-        lines.append(f"  error      {predicted}no standard errors: what is measured depends on the data")
-        lines.append(f"  bound      {self.bounded()}")
-        lines += [f"  note       {n}" for n in self.notes]
-        if self.considered:
-            lines += ["", "Considered:", str(self.candidates)]
-        return "\n".join(lines)
+        yield "error", f"{predicted}no standard errors: what is measured depends on the data"
+        yield "bound", self.bounded()
+        yield from (("note", n) for n in self.notes)
+
+    def brief(self) -> str:
+        return f"{self.mechanism}: {len(self.workload):,} queries, {sum(k.count for k in self.knocks):,} looks"
 
     def bounded(self) -> str:
         """The bound in words."""
@@ -172,30 +143,3 @@ class CoursePlan:
         empty = "" if self.records is None or self.bound.largest < self.records else ", which says nothing here"
         of = "" if self.records is None else f" where there are {self.records:,} records"
         return f"with probability {sure} no answer of {self.bound.model} is off by more than {most}{of}{empty}"
-
-    def __str__(self) -> str:
-        return self.explain()
-
-    def __repr__(self) -> str:
-        looks = sum(k.count for k in self.knocks)
-        return f"<CoursePlan {self.mechanism}: {len(self.workload):,} queries, {looks:,} looks>"
-
-    def _repr_html_(self) -> str:
-        import html  # noqa: PLC0415
-
-        return f"<pre>{html.escape(self.explain())}</pre>"
-
-
-def event_text(event: Event) -> str:
-    """What one look costs, for people."""
-    name, value = _parameter(event)
-    return f"{name} = {float(value):.6g}" if value else "free"
-
-
-_NAMES = {"gaussian": "mu^2", "pure": "epsilon", "zcdp": "rho", "bounded-range": "epsilon of bounded range"}
-
-
-def _parameter(event: Event) -> tuple[str, Fraction]:
-    """The name and the exact value of an event's parameter."""
-    said = events_export([event])[0]
-    return _NAMES.get(said["mechanism"], said["mechanism"]), Fraction(said["guarantee"])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.ground.codec import fingerprint
-from sfumato.privacy.accountant import GaussianEvent, events_export
-from sfumato.privacy.budget import readable
+from sfumato.plans.planned import price_text
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -17,11 +15,12 @@ if TYPE_CHECKING:
 __all__ = [
     "bias_text",
     "error_text",
-    "explain_plan",
     "noise_name",
     "objective_text",
     "order_legend",
     "plan_facts",
+    "plan_lines",
+    "plan_tables",
     "starving",
 ]
 
@@ -45,56 +44,43 @@ def order_legend(plan: Plan) -> str:
     return f"(margin: half-width of a 95 % interval{_COLUMNS if plan.alone else ''})"
 
 
-def explain_plan(plan: Plan) -> str:
+def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
-    k, m = plan.workload.shape
-    lines = [
-        f"Plan: {k:,} queries over {m:,} cells, mechanism {plan.mechanism!r}",
-        f"  protects   {plan.unit.describe()}",
-        f"  guarantee  {plan.budget}",
-        f"  measures   {plan.strategy.summary} ({sum(b.rows for b in plan.strategy.blocks):,} noisy values)",
-        f"  noise      {noise_name(plan)}; sensitivity {_sensitivity(plan)}",
-        f"  price      {_price(plan)}",
-        f"  error      {_error(plan)}, largest standard error {plan.max_standard_error:,.5g}",
-        f"  best       {_bound(plan)}",
-        f"  arithmetic exact for tables of up to {plan.record_limit:,} records",
-    ]
+    values = sum(b.rows for b in plan.strategy.blocks)
+    yield "protects", plan.unit.describe()
+    yield "guarantee", str(plan.budget)
+    yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
+    yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity(plan)}"
+    yield "price", price_text(plan.price)
+    yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
+    yield "best", _bound(plan)
+    yield "arithmetic", f"exact for tables of up to {plan.record_limit:,} records"
     if plan.forecast is not None:
-        how = "projects   onto" if plan.forecast.proved else "denoises   by"
-        lines.append(f"  {how} {plan.body!r}: {plan.forecast.verdict}")
+        how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
+        yield how, f"{by} {plan.body!r}: {plan.forecast.verdict}"
     if plan.bias_records is not None:
-        lines.append(f"  bias       {bias_text(plan)}")
+        yield "bias", bias_text(plan)
     elif plan.bias_bound > 0:
-        lines.append(
-            f"  bias       at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
-        )
+        yield "bias", f"at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
     starved = starving(plan)
-    lines += [f"  note       {n}" for n in (*plan.notes, *([starved] if starved else []))]
+    yield from (("note", n) for n in (*plan.notes, *([starved] if starved else [])))
+
+
+def plan_tables(plan: Plan) -> Iterator[str]:
+    """Errors by part, and by table where these are few."""
     few = plan.workload.tables <= _SHOWN
     if plan.alone or not few:
         more = "" if few else "; plan.errors() has every table"
-        lines += ["", f"Errors by part and number of attributes {order_legend(plan)}{more}:"]
-        lines.append(_table(plan.errors_by_order()))
+        yield f"\nErrors by part and number of attributes {order_legend(plan)}{more}:"
+        yield _table(plan.errors_by_order())
     if few:
-        lines += ["", "Errors by table (margin: half-width of a 95 % interval):", _table(plan.errors())]
-    if plan.considered:
-        lines += ["", "Considered:", str(plan.candidates)]
-    return "\n".join(lines)
+        yield f"\nErrors by table (margin: half-width of a 95 % interval):\n{_table(plan.errors())}"
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """See `Plan.facts`."""
+def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
+    """What is measured, and the errors that follow, as plain JSON values."""
     noise, found = plan.noise, plan.sensitivity
     return {
-        "privacy": {
-            "neighbours": plan.unit.neighbours.value,
-            "person": plan.unit.person,
-            "rows_per_person": plan.unit.rows_per_person,
-            "unit": plan.unit.describe(),
-            "budget": plan.budget.to_json(),
-            "statement": str(plan.budget),
-            "events": list(events_export([plan.price])),
-        },
         "mechanism": {
             "name": plan.mechanism,
             "strategy": plan.strategy.summary,
@@ -120,12 +106,6 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
             "unit": plan.main_unit,
-        },
-        "hashes": {
-            "plan": plan.fingerprint,
-            "workload": fingerprint(plan.workload),
-            "strategy": fingerprint(plan.strategy),
-            "domain": fingerprint(plan.workload.domain),
         },
     }
 
@@ -235,14 +215,6 @@ def _sensitivity(plan: Plan) -> str:
     norm = "L1" if found.power == 1 else "L2"
     proof = "exact" if found.exact else "proved upper bound"
     return f"{norm} {size:,.6g} on the integer lattice ({proof})"
-
-
-def _price(plan: Plan) -> str:
-    price = plan.price
-    if isinstance(price, GaussianEvent):
-        return f"mu^2 = {readable(price.mu_squared)} (Gaussian differential privacy)"
-    name, value = next((n, getattr(price, n)) for n in ("epsilon", "rho") if hasattr(price, n))
-    return f"{name} = {readable(value)}"
 
 
 def _bound(plan: Plan) -> str:

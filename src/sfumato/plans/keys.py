@@ -1,59 +1,26 @@
-"""Plans for universes of keys too large to list, and what crosses the wall for them."""
+"""Plans for universes of keys too large to list."""
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.errors import InvalidInput, PlanError
-from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
-from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
-from sfumato.privacy.budget import Budget, readable
+from sfumato.plans.planned import Planned, price_text
+from sfumato.privacy.accountant import ApproxEvent, Event
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
-from sfumato.sketches.field import Words
 from sfumato.sketches.predict import residual_rate
 
-__all__ = ["KeyCandidate", "KeyMeasurement", "KeyPlan", "load_key_plan"]
-
-
-@storable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeyMeasurement:
-    """A map of the counts by key with one draw of noise per row, after the keys that a stability histogram showed.
-
-    `heavy` are those keys as sorted field elements, `heavy_counts` their noisy counts; the map was applied to what
-    these leave over. Publishable.
-    """
-
-    map: KeyMap
-    values: NDArray[np.int64]
-    noise: NoiseLaw
-    heavy: Words
-    heavy_counts: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if self.values.dtype != np.int64 or self.values.shape != (self.map.rows,):
-            raise InvalidInput("measured values are int64, one per row of their map")
-        if self.heavy.dtype != np.uint64 or self.heavy_counts.dtype != np.int64:
-            raise InvalidInput("shown keys are field elements with int64 counts")
-        if (
-            self.heavy.ndim != 1
-            or self.heavy.shape != self.heavy_counts.shape
-            or (self.heavy[1:] <= self.heavy[:-1]).any()
-        ):
-            raise InvalidInput("shown keys are sorted, each once, with one count each")
-
-    def __repr__(self) -> str:
-        return f"<KeyMeasurement of {len(self.values):,} noisy integers and {len(self.heavy):,} shown keys>"
+__all__ = ["KeyCandidate", "KeyPlan", "law_name", "load_key_plan"]
 
 
 @storable
@@ -68,7 +35,7 @@ class KeyCandidate:
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class KeyPlan:
+class KeyPlan(Planned):
     """What will be measured of a universe of keys, its noise, its price, and the errors that follow. Nothing private.
 
     The map's hash is public randomness, drawn with the plan and so before any data. `records` is a public
@@ -124,66 +91,57 @@ class KeyPlan:
     @property
     def candidates(self) -> Frame:
         """Every mechanism considered, with its predicted error at `size` keys."""
-        return Frame(
-            {
-                "mechanism": [c.mechanism for c in self.considered],
-                "error": [c.error for c in self.considered],
-                "note": [c.note for c in self.considered],
-            }
-        )
+        return Frame.of(KeyCandidate, self.considered)
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is measured and released."""
-        parts = (self.keys, self.budget, self.unit, self.mechanism, self.map, self.noise, self.price, self.stability)
-        return fingerprint(parts)
+    decides = ("keys", "budget", "unit", "mechanism", "map", "noise", "price", "stability")
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle)."""
-        write_document(path, self)
+    holds = Planned.holds | {
+        "keys": Keys,
+        "map": KeyMap,
+        "noise": NoiseLaw,
+        "stability": Stability | None,
+        "records": int | None,
+    }
 
-    def explain(self) -> str:
-        """The plan in words."""
-        law = "discrete Laplace" if isinstance(self.noise, DiscreteLaplace) else "rounded Gaussian"
-        lines = [
-            f"{self.mechanism} over {self.keys.describe()}",
-            f"protects   {self.unit.describe()}",
-            f"price      {_price(self.price)}",
-            f"measures   {self.map.rows:,} integers, {law} noise of standard deviation {self.noise.variance**0.5:.4g}",
-        ]
+    @property
+    def honest(self) -> bool:
+        if not isinstance(self.price, ApproxEvent):
+            return super().honest
+        b, price = self.budget, self.price
+        return b.delta is not None and b.kind == "approx" and (price.epsilon <= b.parameter) and price.delta <= b.delta
+
+    def headline(self) -> str:
+        return f"Plan: {self.mechanism} over {self.keys.describe()}"
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        deviation = f"{law_name(self.noise)} noise of standard deviation {self.noise.variance**0.5:.4g}"
+        yield "protects", self.unit.describe()
+        yield "price", price_text(self.price)
+        yield "measures", f"{self.map.rows:,} integers, {deviation}"
         if self.stability is not None:
             s = self.stability
             shown = f"noisy count (scale {float(s.noise.scale):.4g}) reaches {s.threshold}, delta {float(s.delta):.3g}"
-            lines.append(f"shows      keys whose {shown}; the sketch holds the rest")
+            yield "shows", f"keys whose {shown}; the sketch holds the rest"
         try:
             sizes = (1, 16, 256)
             errors = ", ".join(f"{self.error(m):.3g} ({m})" for m in sizes)
-            lines.append(f"error      {errors}: rmse in records, of queries of so many keys")
+            yield "error", f"{errors}: rmse in records, of queries of so many keys"
             if self.map.shrinkage:
-                lines.append(f"at worst   {', '.join(f'{self.worst_error(m):.3g} ({m})' for m in sizes)}")
+                yield "at worst", ", ".join(f"{self.worst_error(m):.3g} ({m})" for m in sizes)
         except PlanError:
-            lines.append("error      known with records=, a public approximate number of records")
+            yield "error", "known with records=, a public approximate number of records"
         for c in self.considered:
-            lines.append(
-                f"considered {c.mechanism}: {c.note if c.error is None else f'{c.error:.4g} {c.note}'.strip()}"
-            )
-        return "\n".join(lines)
+            yield "considered", f"{c.mechanism}: {c.note if c.error is None else f'{c.error:.4g} {c.note}'.strip()}"
 
-    def __str__(self) -> str:
-        return self.explain()
+    def brief(self) -> str:
+        return f"{self.mechanism}: {self.map.rows:,} integers"
 
-    def __repr__(self) -> str:
-        return f"<KeyPlan {self.mechanism}: {self.map.rows:,} integers>"
+
+def law_name(noise: NoiseLaw) -> str:
+    """The law of noise on counts by key."""
+    return "discrete Laplace" if isinstance(noise, DiscreteLaplace) else "rounded Gaussian"
 
 
 def load_key_plan(path: str | PathLike[str]) -> KeyPlan:
     """Read a plan that `KeyPlan.save` wrote."""
     return read_document(path, KeyPlan)
-
-
-def _price(event: Event) -> str:
-    if isinstance(event, ApproxEvent):
-        return f"epsilon {readable(event.epsilon)}, delta {readable(event.delta)}"
-    if isinstance(event, GaussianEvent):
-        return f"mu^2 {readable(event.mu_squared)}"
-    return f"epsilon {readable(event.epsilon)}" if isinstance(event, PureEvent) else str(event)

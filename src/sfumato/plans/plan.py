@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 
 from sfumato.designs.calibrate import calibrate
-from sfumato.designs.design import Candidate, Design, Problem, candidate_table, read_objective
+from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
-from sfumato.ground.codec import fingerprint, read_document, storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.covariances import Question, covariance, table_covariances
-from sfumato.plans.explain import explain_plan, plan_facts
+from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
 from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.budget import Budget
@@ -40,7 +42,7 @@ _MAX_ERRORS = 200_000_000
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(WorkloadPlan):
     """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
 
     `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
@@ -84,12 +86,6 @@ class Plan:
 
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
         return Workload(self.workload.domain, (item,)).blocks
-
-    @functools.cached_property
-    def main_unit(self) -> str:
-        """The unit of `rmse`: records, unless no query counts records."""
-        units = self.workload.units
-        return RECORDS if RECORDS in units else units[0]
 
     @functools.cached_property
     def rmse(self) -> float | None:
@@ -274,11 +270,6 @@ class Plan:
         """
         return table_covariances(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
-    @property
-    def candidates(self) -> Frame:
-        """Every mechanism considered: predicted errors, the value compared, and why it was not chosen."""
-        return candidate_table(self.considered)
-
     @functools.cached_property
     def bias_bound(self) -> float:
         """Largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
@@ -291,37 +282,39 @@ class Plan:
         spread = math.ceil(64 * math.sqrt(self.noise.variance))
         return max(0, (2**62 - spread) // max(1, self.strategy.max_abs))
 
-    # -- identity and files ---------------------------------------------------------------------------
+    # -- what makes it a plan -----------------------------------------------------------------------------
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is measured and released."""
-        return fingerprint(
-            (self.workload, self.budget, self.unit, self.mechanism, self.strategy, self.noise, self.price, self.body)
-        )
+    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body")
+    holds = WorkloadPlan.holds | {
+        "strategy": Strategy,
+        "noise": NoiseLaw,
+        "sensitivity": Sensitivity,
+        "objective": str,
+        "bound": float | int | None,
+        "body": str | None,
+        "forecast": Forecast | None,
+    }
 
-    def facts(self) -> dict[str, Any]:
-        """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+    def check(self) -> None:
+        super().check()
+        _ = self.rmse, self.max_standard_error, self.strategy.blocks
+
+    @property
+    def measures(self) -> tuple[str, Strategy]:
+        return "Strategy", self.strategy
+
+    def own_facts(self) -> dict[str, dict[str, Any]]:
         return plan_facts(self)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle)."""
-        write_document(path, self)
+    def lines(self) -> Iterator[tuple[str, str]]:
+        return plan_lines(self)
 
-    def explain(self) -> str:
-        """The plan in words."""
-        return explain_plan(self)
+    def appended(self) -> Iterator[str]:
+        yield from plan_tables(self)
+        yield from super().appended()
 
-    def __str__(self) -> str:
-        return self.explain()
-
-    def __repr__(self) -> str:
-        return f"<Plan {self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}>"
-
-    def _repr_html_(self) -> str:
-        import html  # noqa: PLC0415
-
-        return f"<pre>{html.escape(self.explain())}</pre>"
+    def brief(self) -> str:
+        return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"
 
 
 def load_plan(path: str | PathLike[str]) -> Plan | CoursePlan:

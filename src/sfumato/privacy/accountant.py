@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from sfumato.errors import BudgetError, BudgetExceeded
 from sfumato.ground.codec import storable
-from sfumato.privacy import conversions
-from sfumato.privacy.budget import Budget, Currency, Number, exact, readable
+from sfumato.privacy.amounts import Currency, exact, readable
+from sfumato.privacy.pure import mu_of_pure
 
 __all__ = [
     "Account",
@@ -29,10 +29,9 @@ __all__ = [
     "ZcdpEvent",
     "compose",
     "delta_of",
-    "epsilon_left",
     "event_from_text",
     "event_to_text",
-    "events_export",
+    "overspending",
     "price",
     "refuse_overspending",
 ]
@@ -152,9 +151,9 @@ def price(event: Event, currency: Currency) -> Fraction:
         case (Currency.MU_SQUARED, GaussianEvent(mu_squared=mu_squared)):
             return mu_squared
         case (Currency.MU_SQUARED, PureEvent(epsilon=epsilon)):
-            return conversions.mu_of_pure(epsilon) ** 2
+            return mu_of_pure(epsilon) ** 2
         case (Currency.MU_SQUARED, BoundedRangeEvent(epsilon=epsilon)):
-            return conversions.mu_of_pure(epsilon / 2) ** 2
+            return mu_of_pure(epsilon / 2) ** 2
         case _:
             raise BudgetError(_no_price(event, currency))
 
@@ -187,28 +186,43 @@ def compose(events: Iterable[Event], currency: Currency) -> Fraction:
 def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> None:
     """Raise BudgetExceeded unless the request fits; equality fits. `currency` may also be "delta"."""
     if requested > remaining:
-        raise BudgetExceeded(
-            f"requested {readable(requested)} of {currency}, remaining {readable(remaining)}, "
-            f"difference {readable(requested - remaining)}; nothing was spent: plan with a smaller budget",
-            requested,
-            remaining,
-        )
+        raise overspending(requested, remaining, currency)
+
+
+def overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> BudgetExceeded:
+    """The refusal of a request above what remains."""
+    return BudgetExceeded(
+        f"requested {readable(requested)} of {currency}, remaining {readable(remaining)}, "
+        f"difference {readable(requested - remaining)}; nothing was spent: plan with a smaller budget",
+        requested,
+        remaining,
+    )
+
+
+class Granted(Protocol):
+    """An amount that may be spent, such as a budget."""
+
+    @property
+    def currency(self) -> Currency: ...
+
+    @property
+    def total(self) -> Fraction: ...
 
 
 class Account:
     """A budget in memory that refuses to be overspent, exactly and for any number of threads.
 
-    Its total is a Budget, or what one event already paid for: then in the currency in which parts of it add up.
+    Its total is a budget, or what one event already paid for: then in the currency in which parts of it add up.
     It lives in one process; a forked copy refuses to spend, because two copies would spend twice.
     """
 
-    def __init__(self, total: Budget | Event) -> None:
-        currency = total.currency if isinstance(total, Budget) else _ADDS_UP.get(type(total))
-        if currency is None:
+    def __init__(self, total: Granted | Event) -> None:
+        currency = _ADDS_UP[type(total)] if type(total) in _ADDS_UP else getattr(total, "currency", None)
+        if not isinstance(currency, Currency):
             raise BudgetError(f"an account needs a Budget, or an event whose parts add up; got {type(total).__name__}")
         self.total = total
         self.currency = currency
-        self._amount = self._remaining = total.total if isinstance(total, Budget) else price(total, currency)
+        self._amount = self._remaining = price(total, currency) if isinstance(total, Event) else total.total
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -247,23 +261,6 @@ class Account:
         return f"<Account {self.total}: {readable(self._remaining)} of {self.currency} left>"
 
 
-def epsilon_left(
-    total: Budget, remaining: Fraction, delta: Number | None = None, currency: Currency | None = None
-) -> Fraction:
-    """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading: no guarantee.
-
-    `currency` is that of `remaining`, by default the total's own. Raises BudgetError for a delta needed and missing.
-    """
-    target, kept = total.delta if delta is None else exact(delta, "delta"), currency or total.currency
-    if kept is Currency.EPSILON:
-        return remaining
-    if target is None or not 0 < target < 1:
-        raise BudgetError("the epsilon left is defined at a delta; give one in (0, 1)")
-    if kept is Currency.RHO:
-        return conversions.epsilon_of_rho(remaining, target)
-    return conversions.epsilon_of_mu(conversions.sqrt_up(remaining), target)
-
-
 def event_to_text(event: Event) -> str:
     """One line that `event_from_text` reads back exactly, e.g. "gaussian 1/4" or "approx 1/2 1/1000000"."""
     return " ".join([_TAG_OF[type(event)], *(str(getattr(event, f.name)) for f in fields(event))])
@@ -276,31 +273,3 @@ def event_from_text(text: str) -> Event:
     if match is None or kind is None or len(fields(kind)) != len(match[2].split()):
         raise BudgetError(f"not an event: {text[:60]!r}")
     return kind(*(exact(number, match[1]) for number in match[2].split()))
-
-
-def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
-    """Events as plain text fields for an outside accountant.
-
-    `mechanism` is gaussian, pure, zcdp or bounded-range; `sensitivity` is 1 and `scale` is the noise for it, rounded
-    down: sigma = 1/mu, 1/epsilon of a Laplace mechanism with that guarantee, or sigma = 1/sqrt(2 rho). `guarantee`
-    is the exact parameter (mu^2, epsilon, rho, epsilon); "pure" stands for any pure mechanism, not only Laplace.
-    An event without cost has the scale "inf"; an approximate one has its `delta` besides.
-    """
-    return tuple(_export(event) for event in events)
-
-
-def _export(event: Event) -> dict[str, str]:
-    guarantee = _guarantee(event)
-    if not guarantee:
-        scale = "inf"
-    elif isinstance(event, GaussianEvent | ZcdpEvent):
-        mu_squared = price(event, Currency.RHO) * 2
-        scale = readable(conversions.round_down(conversions.sqrt_down(1 / mu_squared)))
-    else:
-        scale = readable(conversions.round_down(1 / guarantee))
-    fields_of = {"mechanism": _TAG_OF[type(event)], "sensitivity": "1", "scale": scale, "guarantee": str(guarantee)}
-    return fields_of | ({"delta": str(event.delta)} if isinstance(event, ApproxEvent) else {})
-
-
-def _guarantee(event: Event) -> Fraction:
-    return getattr(event, fields(event)[0].name)

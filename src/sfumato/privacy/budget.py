@@ -6,119 +6,24 @@ mu-GDP [DRS22]. Parameters are exact fractions of the text given; everything der
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from enum import StrEnum
 from fractions import Fraction
-from numbers import Integral
 from typing import Literal
 
 from sfumato.errors import BudgetError
 from sfumato.ground.codec import storable
 from sfumato.privacy import conversions
+from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.amounts import SMALLEST, Currency, Number, compact, decimal, exact, readable, shown
+from sfumato.privacy.rounding import sqrt_down
 
-__all__ = ["Budget", "Currency", "Number", "exact", "readable"]
+__all__ = ["Budget", "keeps"]
 
-Number = int | float | str | Decimal | Fraction
 Kind = Literal["pure", "approx", "zcdp", "gdp"]
-
 LARGEST = Fraction(10) ** 9
-SMALLEST = Fraction(1, 10**300)
-_MAX_TEXT = 2600
-_MAX_BITS = 4096
-_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_RATIO = re.compile(r"[+-]?\d+/\d+", re.ASCII)
-_ALLOWED = 'an int, a Fraction, a Decimal or text such as "0.5", "1e-6", "1/3"'
 _PARAMETERS = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}
 _DISPLAY_DELTA = Fraction(1, 10**6)
-
-
-class Currency(StrEnum):
-    """What a ledger adds up. Prices in one currency sum over adaptively chosen releases [RRUV16, FZ21, ST22]."""
-
-    EPSILON = "epsilon"
-    RHO = "rho"
-    MU_SQUARED = "mu^2"
-
-
-def exact(value: object, name: str) -> Fraction:
-    """The rational number that the caller wrote; a float counts as its shortest decimal text.
-
-    Raises BudgetError for anything that is not a finite number >= 0, and for numbers of absurd length.
-    """
-    number = _parse(value)
-    if number is None:
-        raise BudgetError(f"{name} must be {_ALLOWED}; got {type(value).__name__} {_shown(value)}")
-    if number < 0:
-        raise BudgetError(f"{name} must not be negative; got {_shown(value)}")
-    return number
-
-
-def _parse(value: object) -> Fraction | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, Fraction):
-        number = value
-    elif isinstance(value, Integral):
-        number = Fraction(int(value))
-    elif isinstance(value, (float, Decimal, str)):
-        # float.__repr__ is the shortest text that reads back as the same double, for subclasses too.
-        text = float.__repr__(value) if isinstance(value, float) else str(value).strip(" \t\r\n")
-        if len(text) > _MAX_TEXT or not (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
-            return None
-        try:
-            number = Fraction(text)
-        except ZeroDivisionError:
-            return None
-    else:
-        return None
-    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MAX_BITS:
-        return None
-    return number
-
-
-def _shown(value: object) -> str:
-    """Bounded text of a refused value; huge integers have no affordable decimal text."""
-    whole = value.numerator if isinstance(value, (int, Fraction)) else 0
-    if isinstance(whole, int) and whole.bit_length() > _MAX_BITS:
-        return "of thousands of digits"
-    try:
-        text = repr(value)
-    except ValueError:
-        return "of thousands of digits"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def readable(x: Fraction, digits: int = 8) -> str:
-    """Short text for people: exact where that takes at most 40 digits, else rounded and marked by '~'."""
-    if x.denominator < 1000 and _other_factors(x.denominator):
-        return str(x) if abs(x.numerator) < 1000 else "~" + _compact(_decimal(x, digits))
-    if x == 0 or abs(x) >= SMALLEST:
-        precise = _decimal(x, 40)
-        if Fraction(precise) == x:
-            return _compact(precise)
-    return "~" + _compact(_decimal(x, digits))
-
-
-def _other_factors(n: int) -> bool:
-    """Whether n has a prime factor other than 2 and 5, so that 1/n is no finite decimal."""
-    n >>= (n & -n).bit_length() - 1
-    while n % 5 == 0:
-        n //= 5
-    return n != 1
-
-
-def _decimal(x: Fraction, digits: int) -> Decimal:
-    context = Context(prec=digits, Emin=-(10**6), Emax=10**6)
-    return context.divide(Decimal(x.numerator), Decimal(x.denominator))
-
-
-def _compact(x: Decimal) -> str:
-    normal = x.normalize(Context(prec=60, Emin=-(10**6), Emax=10**6))
-    text = f"{normal:f}" if -5 <= normal.adjusted() < 12 else f"{normal:e}"
-    return text.replace("e+", "e")
 
 
 @storable
@@ -136,7 +41,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.kind not in _PARAMETERS:
-            raise BudgetError(f"a budget is one of {', '.join(_PARAMETERS)}; got {_shown(self.kind)}")
+            raise BudgetError(f"a budget is one of {', '.join(_PARAMETERS)}; got {shown(self.kind)}")
         name = _PARAMETERS[self.kind]
         parameter = exact(self.parameter, name)
         if not SMALLEST <= parameter <= LARGEST:
@@ -182,7 +87,7 @@ class Budget:
         kind = kinds.get(frozenset(document))
         if kind is None:
             given = ", ".join(sorted(map(str, document))) or "nothing"
-            raise BudgetError(f"give epsilon, or epsilon and delta, or rho, or mu; got {_shown(given)}")
+            raise BudgetError(f"give epsilon, or epsilon and delta, or rho, or mu; got {shown(given)}")
         delta = exact(document["delta"], "delta") if kind == "approx" else None
         return cls(kind, exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
 
@@ -224,7 +129,7 @@ class Budget:
     def laplace_epsilon(self) -> Fraction:
         """The largest epsilon of a pure mechanism that keeps the budget, rounded down; delta stays unspent."""
         if self.kind == "zcdp":
-            return conversions.sqrt_down(2 * self.parameter)
+            return sqrt_down(2 * self.parameter)
         if self.kind == "gdp":
             return conversions.pure_of_mu(self.parameter)
         return self.parameter
@@ -262,7 +167,7 @@ class Budget:
         value = readable(self.parameter)
         if self.kind == "pure":
             return f"{value}-DP (pure epsilon); Laplace scale {_short(1 / self.parameter)} per unit of L1 sensitivity"
-        mu = conversions.sqrt_down(self.mu_squared)
+        mu = sqrt_down(self.mu_squared)
         noise = f"Gaussian noise multiplier {_short(1 / mu)}"
         if self.delta is not None:
             return f"({value}, {readable(self.delta)})-DP; {noise}; mu = {_short(mu)}"
@@ -282,4 +187,16 @@ def _delta(value: object) -> Fraction:
 
 
 def _short(x: Fraction) -> str:
-    return _compact(_decimal(x, 5))
+    return compact(decimal(x, 5))
+
+
+def keeps(price: Event, budget: Budget) -> bool:
+    """Whether one access at this price keeps the promise that a budget states.
+
+    Raises BudgetError where no price of its kind could.
+    """
+    if type(price) is GaussianEvent:
+        return price.mu_squared <= budget.mu_squared
+    if type(price) is ZcdpEvent:
+        return price.rho <= budget.rho
+    return type(price) is PureEvent and price.epsilon <= budget.laplace_epsilon

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
 from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent, price
-from sfumato.privacy.budget import Currency
-from sfumato.privacy.conversions import mu_squared_of_pures
+from sfumato.privacy.amounts import Currency
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.selection import Epochs
+from sfumato.privacy.together import mu_squared_of_pures
 
 __all__ = ["Question", "SparseVector", "Step", "Terms"]
 

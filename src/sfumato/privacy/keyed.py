@@ -1,4 +1,4 @@
-"""What measuring a universe of keys costs: sensitivities of key maps, and the exact threshold of a stability histogram.
+"""What measuring a universe of keys costs and what comes out: sensitivities of key maps, a stability histogram's delta.
 
 A stability histogram [KKMN09] adds discrete Laplace noise to the count of every key that occurs and shows those whose
 noisy count reaches a threshold. With scale s it is (D / s, delta)-DP, where D = 1 key changes by one (add-remove) or
@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.errors import PlanError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent
 from sfumato.privacy.certified import exp_bounds
@@ -39,15 +40,17 @@ from sfumato.sketches import KeyMap
 from sfumato.sketches.field import PRIME, Words
 
 __all__ = [
+    "MAX_THRESHOLD",
+    "KeyMeasurement",
     "KeyQuestion",
     "Stability",
     "costs_at_most",
     "histogram_sensitivity",
     "key_sensitivity",
-    "least_threshold",
+    "tail",
 ]
 
-_MAX_THRESHOLD = 2**40
+MAX_THRESHOLD = 2**40
 _MAX_KEYS = 2**22
 
 
@@ -62,13 +65,13 @@ class Stability:
     def __post_init__(self) -> None:
         if type(self.noise) is not DiscreteLaplace:
             raise PlanError("a stability histogram has discrete Laplace noise")
-        if type(self.threshold) is not int or not 1 <= self.threshold <= _MAX_THRESHOLD:
+        if type(self.threshold) is not int or not 1 <= self.threshold <= MAX_THRESHOLD:
             raise PlanError("the threshold of a stability histogram is a whole number from 1 to 2^40")
 
     @property
     def delta(self) -> Fraction:
         """The chance that a count of one is shown, rounded up."""
-        return _tail(self.noise.scale, self.threshold - 1)
+        return tail(self.noise.scale, self.threshold - 1)
 
     def epsilon(self, unit: PrivacyUnit) -> Fraction:
         """The epsilon of the (epsilon, delta) it has. Raises PlanError for persons with several records."""
@@ -108,28 +111,40 @@ class KeyQuestion:
         return [abs(q - self.estimate) - self.penalty for q in answers]
 
 
-def _tail(scale: Fraction, k: int) -> Fraction:
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyMeasurement:
+    """A map of the counts by key with one draw of noise per row, after the keys that a stability histogram showed.
+
+    `heavy` are those keys as sorted field elements, `heavy_counts` their noisy counts; the map was applied to what
+    these leave over. Publishable.
+    """
+
+    map: KeyMap
+    values: NDArray[np.int64]
+    noise: NoiseLaw
+    heavy: Words
+    heavy_counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.values.dtype != np.int64 or self.values.shape != (self.map.rows,):
+            raise InvalidInput("measured values are int64, one per row of their map")
+        if self.heavy.dtype != np.uint64 or self.heavy_counts.dtype != np.int64:
+            raise InvalidInput("shown keys are field elements with int64 counts")
+        if (
+            self.heavy.ndim != 1
+            or self.heavy.shape != self.heavy_counts.shape
+            or (self.heavy[1:] <= self.heavy[:-1]).any()
+        ):
+            raise InvalidInput("shown keys are sorted, each once, with one count each")
+
+    def __repr__(self) -> str:
+        return f"<KeyMeasurement of {len(self.values):,} noisy integers and {len(self.heavy):,} shown keys>"
+
+
+def tail(scale: Fraction, k: int) -> Fraction:
     """P(Z >= k) = q^k / (1 + q) with q = exp(-1 / scale), for k >= 0, rounded up."""
     return exp_bounds(-k / scale)[1] / (1 + exp_bounds(-1 / scale)[0])
-
-
-def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
-    """The smallest integer threshold at which a count of one is shown with probability at most `delta`.
-
-    From the exact tail of the discrete law, certified: no smaller integer is proved to do. Raises PlanError where it is
-    above 2^40.
-    """
-    if not 0 < delta < 1:
-        raise PlanError(f"delta must lie between 0 and 1, not {delta}")
-    low, high = -1, 1
-    while _tail(noise.scale, high) > delta:
-        low, high = high, 2 * high
-        if high > _MAX_THRESHOLD:
-            raise PlanError("this delta and epsilon need a threshold above 2^40; raise one of them")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if middle >= 0 and _tail(noise.scale, middle) <= delta else (middle, high)
-    return high + 1
 
 
 def _changed_keys(unit: PrivacyUnit) -> int:

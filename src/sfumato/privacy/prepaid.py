@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.privacy.accountant import Account, Event
-from sfumato.privacy.ledger import Receipt
+from sfumato.privacy.debits import Receipt
 from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["Prepaid"]

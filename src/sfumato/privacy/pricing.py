@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity
 
-__all__ = ["fits", "keeps", "power_of"]
+__all__ = ["fits", "power_of"]
 
 
 def power_of(noise: NoiseLaw) -> int:
@@ -25,15 +24,3 @@ def fits(found: Sensitivity, noise: NoiseLaw, price: Event) -> bool:
     if type(noise) is DiscreteLaplace and type(price) is PureEvent:
         return found.power == 1 and found.value <= price.epsilon * noise.scale
     return False
-
-
-def keeps(price: Event, budget: Budget) -> bool:
-    """Whether one access at this price keeps the promise that a budget states.
-
-    Raises BudgetError where no price of its kind could.
-    """
-    if type(price) is GaussianEvent:
-        return price.mu_squared <= budget.mu_squared
-    if type(price) is ZcdpEvent:
-        return price.rho <= budget.rho
-    return type(price) is PureEvent and price.epsilon <= budget.laplace_epsilon

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import read_document
+from sfumato.ground.documents import read_document
 from sfumato.local.collecting import LocalRelease
 from sfumato.local.plans import LocalPlan
 from sfumato.plans.courses import CoursePlan

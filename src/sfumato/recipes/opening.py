@@ -15,20 +15,19 @@ from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.choose import request
-from sfumato.sessions.core import Session
-from sfumato.sessions.keyed import KeySession
+from sfumato.releases.accounts import opened
+from sfumato.sessions.core import KeySession, QuerySession, Session
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sessions.opening import (
     KEPT,
-    Opening,
     histogram_session,
     kept,
     open_session,
-    opened,
     public_records,
     resume_session,
 )
 from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.requests import Opening
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 
@@ -45,7 +44,7 @@ def open_plan(
     store: Place | None = None,
     table: str | None = None,
     anchor: str | None = None,
-) -> Session: ...
+) -> QuerySession: ...
 @overload
 def open_plan(
     plan: HistogramPlan | SparsePlan,
@@ -66,7 +65,7 @@ def open_plan(
     store: Place | None = None,
     table: str | None = None,
     anchor: str | None = None,
-) -> Session | KeySession:
+) -> Session:
     """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
 
     The plan is one for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload. A
@@ -93,7 +92,7 @@ def open_plan(
             )
         if anchor is not None:
             raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
-        return histogram_session(run.release(plan, source, ledger=account, name=name, out=place, table=table))
+        return histogram_session(run.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
     if place is not None and place.exists():
         return _resumed(plan, source, account, name, place, anchor)
     if anchor is not None:
@@ -115,7 +114,7 @@ def plan_and_open(
     store: Place | None,
     table: str | None,
     **unit: Any,
-) -> Session | KeySession:
+) -> Session:
     """A session planned and opened at once: the number of records, where it is public, may be read from the table.
 
     `unit` is `neighbours`, `person` and `rows_per_person`. Raises as `sf.plan` and `sf.open`; what follows from public
@@ -140,9 +139,7 @@ def currency_of(account: Ledger | None, mechanism: str) -> str | None:
     return named(mechanism).alone if account is None else account.currency.value
 
 
-def _resumed(
-    plan: Any, source: Any, account: Ledger | None, name: str, store: Path, anchor: str | None
-) -> Session | KeySession:
+def _resumed(plan: Any, source: Any, account: Ledger | None, name: str, store: Path, anchor: str | None) -> Session:
     """The session that is kept, if it is this one."""
     found, about = kept(store, anchor)
     other = ""

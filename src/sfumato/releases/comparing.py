@@ -13,7 +13,7 @@ from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases.tables import Intervals
+from sfumato.releases.tables import Intervals, answered
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -48,16 +48,8 @@ class Comparison:
 
     def frame(self, confidence: float = 0.95) -> Frame:
         """label, answer, standard_error, low, high."""
-        ends = self.intervals(confidence)
-        return Frame(
-            {
-                "label": self.labels,
-                "answer": self.answers.tolist(),
-                "standard_error": self.errors.tolist(),
-                "low": ends.low.tolist(),
-                "high": ends.high.tolist(),
-            }
-        )
+        ends, where = self.intervals(confidence), {"label": self.labels}
+        return answered(where, answer=self.answers, standard_error=self.errors, low=ends.low, high=ends.high)
 
     def __repr__(self) -> str:
         return f"<{self.what}: {len(self.answers):,} answers>\n{self.frame()}"
@@ -114,7 +106,5 @@ def compared(later: Release, earlier: Release, confidence: float, *, together: b
     """Both answers of every query beside their difference; see `Release.compare`."""
     change = changed(later, earlier)
     ends = change.intervals(confidence, simultaneous=together)
-    columns = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
-    columns |= {"standard_error": change.errors, "low": ends.low, "high": ends.high}
-    parts = [i.part for i in later.workload.items for _ in range(i.rows)]
-    return Frame({"part": parts, "label": change.labels, **{n: v.tolist() for n, v in columns.items()}})
+    both = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
+    return answered(later.rows(), **both, standard_error=change.errors, low=ends.low, high=ends.high)

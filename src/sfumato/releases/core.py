@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,52 +17,35 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
-from sfumato.ground.later import later
 from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.covariances import Question, check_domain
+from sfumato.plans.covariances import Question
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import projecting, statistics
+from sfumato.releases import projecting, statistics, words, writing
 from sfumato.releases.cautions import Caution, find_cautions
 from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
-from sfumato.releases.files import save_release
+from sfumato.releases.provenance import Provenance
+from sfumato.releases.released import WorkloadRelease
+from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
-from sfumato.releases.tables import Answer, Batch, Intervals, Table
-from sfumato.releases.words import explain_release
-from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
-from sfumato.workloads.levels import family_names, names_asked, table_block, table_names
+from sfumato.releases.tables import Answer, Batch, Intervals, Table, answered
+from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads.levels import family_names, names_asked, table_block
 
-__all__ = ["Provenance", "Release"]
-
+__all__ = ["Release"]
 
 _MAX_ANSWERS = 200_000_000
 
 
 @storable
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Where a release stands: its name, its ledger entry, what made it, and the public name of its table, if given."""
-
-    name: str
-    ledger_id: str
-    sequence: int
-    anchor: str
-    one_shot: bool
-    created: str
-    versions: tuple[tuple[str, str], ...]
-    snapshot: str | None = None
-    table: str | None = later(None)
-
-
-@storable
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(WorkloadRelease):
     """Answers to a plan's workload from one measurement; everything here costs no further budget.
 
     Answers are unbiased and may be negative or fractional: noise was added, and rounding them would
@@ -77,12 +61,6 @@ class Release:
     projection: Projection | None = None
 
     # -- answers -------------------------------------------------------------------------------------
-
-    @property
-    def workload(self) -> Workload:
-        """The queries that are answered (those of one part, for a part of a release)."""
-        whole = self.plan.workload
-        return whole if self.part is None else whole.parts[self.part]
 
     @functools.cached_property
     def estimate(self) -> Estimate:
@@ -160,12 +138,8 @@ class Release:
 
     def tables(self, confidence: float = 0.95) -> Iterator[Table]:
         """Every marginal table of the workload, one at a time."""
-        for item in self.workload.items:
-            blocks = (item.block,) if isinstance(item, QueryBlock) else item.family.blocks()
-            for block in blocks:
-                names = table_names(self.workload.domain, block)
-                if names is not None and item.unit == RECORDS:
-                    yield self.table(*names, confidence=confidence)
+        for names in self.asked_tables():
+            yield self.table(*names, confidence=confidence)
 
     def standard_errors(self) -> FloatArray | None:
         """(k,) standard errors of the answers, those that the plan predicted; None for projected answers."""
@@ -205,35 +179,12 @@ class Release:
             )
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
-    def __getitem__(self, part: str) -> Release:
-        if part not in self.plan.workload.parts:
-            raise NotAnswerable(f"no part is called {part!r}; there are {', '.join(self.plan.workload.parts)}")
-        return replace(self, part=part)
-
-    @property
-    def parts(self) -> dict[str, Release]:
-        """The named parts in order."""
-        return {name: self[name] for name in self.workload.parts}
-
-    def labels(self) -> list[str]:
-        """One text per answer."""
-        return self.workload.labels()
-
     def frame(self, confidence: float = 0.95) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
-        ends, errors = self.intervals(confidence), self.standard_errors()
-        parts = [i.part for i in self.workload.items for _ in range(i.rows)]
-        return Frame(
-            {
-                "part": parts,
-                "label": self.labels(),
-                "answer": self.answers.tolist(),
-                **({} if self.projection is None else {"unprojected": self.raw.answers.tolist()}),
-                "standard_error": [None] * len(parts) if errors is None else errors.tolist(),
-                "low": ends.low.tolist(),
-                "high": ends.high.tolist(),
-            }
-        )
+        ends = self.intervals(confidence)
+        projected = {} if self.projection is None else {"unprojected": self.raw.answers}
+        known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
+        return answered(self.rows(), answer=self.answers, **known)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -261,11 +212,9 @@ class Release:
         Raises NotAnswerable, saying what is missing, where the question lies outside the span of what
         was measured.
         """
-        level = check_confidence(confidence)
+        level, work = check_confidence(confidence), self.question(question)
         if isinstance(question, Workload):
-            check_domain(self.plan.workload.domain, question)
-            return self._ask_workload(question, level)
-        work = predicates(self.plan.workload.domain, [question])
+            return self._ask_workload(work, level)
         block = work.blocks[0].block
         value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
@@ -274,18 +223,10 @@ class Release:
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [ends(self, q.block, expand(self.margins(q.block, level), q), level) for q in work.blocks]
         value, low, high = (np.concatenate(x) for x in zip(*found, strict=True))
-        errors: list[float | None] = [None] * len(value)
+        errors = None
         if self.projection is None:
-            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks]).tolist()
-        return Frame(
-            {
-                "label": work.labels(),
-                "answer": value.tolist(),
-                "standard_error": errors,
-                "low": low.tolist(),
-                "high": high.tolist(),
-            }
-        )
+            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks])
+        return answered({"label": work.labels()}, answer=value, standard_error=errors, low=low, high=high)
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
         """Covariances of the answers to two questions, or to one: those that the plan predicted."""
@@ -377,16 +318,38 @@ class Release:
 
     # -- files and words ----------------------------------------------------------------------------------
 
-    def save(self, folder: Any) -> None:
-        """Write the release to a folder: release.json, answers.parquet, tables/, parts/, measurements.npz."""
-        save_release(self, folder)
+    def processing(self) -> dict[str, Any]:
+        return words.processing(self) | {"cautions": [c.facts() for c in self.cautions]}
 
-    def explain(self) -> str:
-        """What was released, under which guarantee, where it stands in the ledger, and what to doubt."""
-        return explain_release(self)
+    def settled(self, folder: Path) -> Release:
+        return writing.settled(self, folder)
 
-    def __str__(self) -> str:
-        return self.explain()
+    def measured(self) -> dict[str, Any]:
+        return writing.measured_arrays(self)
 
-    def __repr__(self) -> str:
-        return f"<Release {self.provenance.name!r}: {len(self.workload):,} answers>"
+    def columns(self) -> dict[str, Any]:
+        ends = self.intervals()
+        projected = {} if self.projection is None else {"unprojected": self.raw.answers}
+        ended = {"standard_error": self.raw.standard_errors(), "low": ends.low, "high": ends.high}
+        return super().columns() | projected | ended
+
+    @property
+    def shown(self) -> str:
+        # standard errors of projected values are none, and say so
+        return "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
+
+    def cells(self, names: tuple[str, ...]) -> dict[str, Any]:
+        table = self.table(*names)
+        return writing.table_columns(table, table if self.projection is None else self.raw.table(*names))
+
+    def write_parts(self, folder: Path) -> None:
+        writing.write_parts(self, folder)
+
+    def headline(self) -> str:
+        return words.release_headline(self)
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        return words.release_lines(self)
+
+    def appended(self) -> Iterator[str]:
+        return iter(() if self.projection is None else before_and_after(self))

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import secrets
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import fingerprint, is_beside, read_document, sync_folder, write_atomically, write_document
+from sfumato.ground.documents import read_document, sync_folder, write_atomically, write_document
 from sfumato.ground.scratch import Place
-from sfumato.ground.spool import forget, room
-from sfumato.releases.writing import write_answers, write_measurements, write_parts, write_tables
+from sfumato.releases.writing import write_arrays, write_csvs, write_parquet
 
 if TYPE_CHECKING:
-    from sfumato.estimate.projection import Projection
-    from sfumato.releases.core import Provenance, Release
+    from sfumato.releases.core import Release
     from sfumato.releases.modelled import ModelRelease
-    from sfumato.workloads import Workload
+    from sfumato.releases.released import Released, WorkloadRelease
 
 __all__ = [
     "BUNDLE",
-    "MAX_LISTED",
     "Draft",
+    "File",
+    "check_file",
     "check_folder",
-    "describe",
-    "describe_as",
     "load_release",
-    "result_hash",
     "save_release",
-    "seal",
     "write_release",
 ]
 
 MAX_LISTED = 10_000_000
 BUNDLE = "release.sfumato"
-_COPIED = 2**22
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
@@ -83,6 +73,11 @@ class Draft:
             raise InvalidInput(f"{self.folder} cannot be written: {error}") from error
         self.partial = self._place.path
 
+    def keep(self, release: WorkloadRelease) -> None:
+        """Write a release to it, and publish it."""
+        write_release(release, self.partial)
+        self.publish()
+
     def publish(self) -> None:
         """Give the folder its name, durably. Raises OSError where the name was taken in the meantime."""
         sync_folder(self.partial)
@@ -106,133 +101,75 @@ class Draft:
                 parent.rmdir()
 
 
-class Described(Protocol):
-    """A plan as far as any release states it."""
+class File:
+    """A single file for a release, refused before a budget is spent on what goes there unless it can be made."""
 
-    @property
-    def workload(self) -> Workload: ...
+    partial = None
 
-    def facts(self) -> dict[str, Any]: ...
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = check_file(path)
+        trial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
+        try:
+            exists = self.path.exists()
+            trial.touch(exist_ok=False)
+            trial.unlink()
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{self.path} cannot be written: {error}; its folder must exist") from error
+        if exists:
+            raise InvalidInput(f"{self.path} exists; choose another name")
 
+    def __enter__(self) -> File:
+        return self
 
-def describe(release: Release) -> dict[str, Any]:
-    """The public facts of a release as plain JSON values."""
-    projected = {} if release.projection is None else {"projection": _projected(release.projection)}
-    doubts = {"cautions": [c.facts() for c in release.cautions]}
-    processing = {"post_processing": _processing(release), **projected, **doubts}
-    return describe_as(release.plan, release.provenance, processing)
+    def __exit__(self, *_: object) -> None:
+        """A file appears complete or not at all."""
 
-
-def describe_as(plan: Described, p: Provenance, processing: dict[str, Any]) -> dict[str, Any]:
-    """The public facts of a release of any kind of plan; `processing` says what was done with what came out."""
-    k, m = plan.workload.shape
-    known = plan.facts()
-    known["mechanism"] |= {
-        "sampler": "exact integer law from the operating system's generator; no seed",
-        "trust_model": "central: the custodian holds the table",
-    }
-    return {
-        "format": "sfumato release 1",
-        "name": p.name,
-        "created": p.created,
-        **known,
-        "workload": {"queries": k, "cells": str(m), "parts": {n: len(w) for n, w in plan.workload.parts.items()}},
-        "ledger": {
-            "one_shot": p.one_shot,
-            "id": p.ledger_id,
-            "sequence": p.sequence,
-            "anchor": p.anchor,
-        },
-        "table": p.table,
-        "snapshot": p.snapshot,
-        **processing,
-        "versions": dict(p.versions),
-    }
+    def keep(self, release: Released) -> None:
+        """Write a release to it."""
+        release.save(self.path)
 
 
-def _processing(release: Release) -> str:
-    """What was done with the measured values, in words."""
-    unbiased = release.plan.bias_records is None
-    linear = "least squares" if unbiased else "linear"
-    if release.projection is None:
-        return f"{linear}; answers are {'unbiased and ' if unbiased else ''}not rounded or clipped"
-    return (
-        f"{linear}, then projected {release.projection.describe()}; errors stated are those of the unprojected "
-        "answers, which stand beside the projected ones; intervals hold for these"
-    )
+def check_file(path: str | os.PathLike[str]) -> Path:
+    """The file a release can be written to. Raises InvalidInput for a link, a folder, or a path that climbs."""
+    try:
+        place = Path(path)
+        if ".." in place.parts or not place.name:
+            raise InvalidInput(f"{place}: an output file has a name of its own and must not climb with '..'")
+        if place.is_symlink() or place.is_dir():
+            raise InvalidInput(f"{place} is a symbolic link or a folder; name a file")
+    except InvalidInput:
+        raise
+    except (OSError, TypeError, ValueError) as error:
+        raise InvalidInput(f"a release cannot be written to {path!r}: {error}") from error
+    return place
 
 
-def _projected(found: Projection) -> dict[str, Any]:
-    """What a projection did and what is proved of it, as plain JSON values."""
-    return {
-        "body": found.body,
-        "norm": found.norm,
-        "moved": found.moved,
-        "gap": found.gap if math.isfinite(found.gap) else None,
-        "certified": found.certified,
-        "realisable": found.realisable,
-        "rounded": found.rounded,
-        "iterations": found.iterations,
-        "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
-    }
-
-
-def result_hash(release: Release | ModelRelease) -> str:
-    """SHA-256 of the measured values, or of all that came out of several looks."""
-    return fingerprint(release.measurement)
-
-
-def save_release(release: Release, folder: str | os.PathLike[str]) -> None:
-    """Write a release: release.sfumato (all of it), release.json, answers.parquet, tables/ and parts/ with CSV files,
-    measurements.npz.
-
-    The folder appears at once and complete, or not at all. Above ten million answers only the
-    measurements and the JSON are written. Raises InvalidInput for a folder that cannot be written.
-    """
+def save_release(release: WorkloadRelease, folder: str | os.PathLike[str]) -> None:
+    """Write a release to a folder; see `WorkloadRelease.save`."""
     with Draft(folder) as draft:
-        write_release(release, draft.partial)
-        draft.publish()
+        draft.keep(release)
 
 
-def write_release(release: Release, path: Path) -> None:
+def write_release(release: WorkloadRelease, path: Path) -> None:
     """Write the files of a release into an empty folder; `release.json`, which names them, comes last."""
-    facts = describe(release)
-    release = _settled(release, path)
+    facts, release = release.facts(), release.settled(path)
     write_document(path / BUNDLE, release, beside=True)
-    write_measurements(release, path / "measurements.npz")
-    if len(release.workload) <= MAX_LISTED:
-        write_answers(release, path / "answers.parquet", facts)
-        write_tables(release, path / "tables")
-        write_parts(release, path / "parts")
-    seal(path, facts)
+    write_arrays(path / "measurements.npz", release.measured())
+    work, shown = release.workload, release.shown
+    if len(work) <= MAX_LISTED:
+        write_parquet(release.columns(), path / "answers.parquet", facts, shown)
+        write_csvs(work.domain, work, path / "tables", release.cells, shown)
+        release.write_parts(path / "parts")
+    _seal(path, facts)
 
 
-def seal(path: Path, facts: dict[str, Any]) -> None:
+def _seal(path: Path, facts: dict[str, Any]) -> None:
     """Write release.json, which names the files of a finished release and their hashes."""
     facts["files"] = {
         str(f.relative_to(path)): _sha256(f) for f in sorted(path.rglob("*")) if f.is_file() and f.parent == path
     }
     text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
     write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
-
-
-def _settled(release: Release, path: Path) -> Release:
-    """The same release with the values that are too many for memory in files of the folder."""
-    values: list[NDArray[np.int64]] = []
-    for i, given in enumerate(release.measurement.values):
-        if not isinstance(given, np.memmap) or is_beside(given, path) is not None:
-            values.append(given)
-            continue
-        copy = room(len(given), path / f"values-{i}.npy", limit=0)
-        for start in range(0, len(given), _COPIED):
-            copy[start : start + _COPIED] = given[start : start + _COPIED]
-            forget(copy)
-            forget(given)
-        values.append(copy)
-    for array in values:
-        if isinstance(array, np.memmap):
-            array.flush()
-    return replace(release, measurement=replace(release.measurement, values=tuple(values)))
 
 
 def _sha256(path: Path) -> str:

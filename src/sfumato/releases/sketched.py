@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 
@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import read_document, storable, write_document
+from sfumato.ground.codec import storable
+from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
-from sfumato.releases.core import Provenance
+from sfumato.plans.keys import KeyPlan
+from sfumato.privacy.keyed import KeyMeasurement
+from sfumato.releases.provenance import Provenance
+from sfumato.releases.released import Released
 from sfumato.releases.tables import Answer
 from sfumato.sketches.field import Words
 
@@ -24,7 +27,7 @@ __all__ = ["SketchRelease", "load_sketch"]
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class SketchRelease:
+class SketchRelease(Released):
     """Noisy sketch of counts by key. Answers are unbiased over noise and hash, and may be negative or fractional."""
 
     plan: KeyPlan
@@ -106,13 +109,20 @@ class SketchRelease:
             raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")
         return self.measurement.heavy.astype(np.int64), self.measurement.heavy_counts.copy()
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to one file (no pickle), which may be published."""
-        write_document(path, self)
+    def headline(self) -> str:
+        return f"Sketch {self.provenance.name!r}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
 
-    def __repr__(self) -> str:
-        shown = f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
-        return f"<SketchRelease {self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{shown}>"
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield "guarantee", str(self.plan.budget)
+        yield "protects", self.plan.unit.describe()
+        yield "measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"
+        yield "recorded", self.provenance.where
+
+    def brief(self) -> str:
+        return f"{self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
+
+    def _heavy(self) -> str:
+        return f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
 
 
 def load_sketch(path: str | PathLike[str]) -> SketchRelease:

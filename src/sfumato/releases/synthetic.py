@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from sfumato.errors import InvalidInput
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import write_atomically
-from sfumato.ground.frames import Frame, safe_text
+from sfumato.ground.documents import write_atomically
+from sfumato.ground.frames import Frame, Framed, safe_text
 from sfumato.workloads import RECORDS, Workload
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MAX_CODES = 2**29
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Synthetic:
+class Synthetic(Framed):
     """Records whose answers are near the projected answers of a release, or those of its model.
 
     They cost no privacy, and are nobody's.
@@ -54,18 +54,6 @@ class Synthetic:
     def frame(self) -> Frame:
         """One row per record, the cells' texts under their attributes' names."""
         return Frame({a: column.tolist() for a, column in zip(self.attributes, self._texts(self.labels), strict=True)})
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row per record."""
-        return self.frame().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame, one row per record."""
-        return self.frame().to_polars()
-
-    def to_arrow(self) -> Any:
-        """A pyarrow Table, one row per record."""
-        return self.frame().to_arrow()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV file that must not exist; texts that a spreadsheet would compute are defused."""

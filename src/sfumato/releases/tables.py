@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.errors import PlanError
-from sfumato.ground.frames import Frame, package
+from sfumato.ground.frames import Frame, Framed, package
 from sfumato.operators.base import FloatArray, LinearOperator
 
-__all__ = ["Answer", "Batch", "Intervals", "Table", "heading", "reach"]
+__all__ = ["Answer", "Batch", "Intervals", "Table", "answered", "heading", "reach"]
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
@@ -26,6 +26,13 @@ def reach(operator: LinearOperator, total: int | None) -> tuple[float, float]:
     """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
     most = math.inf if total is None else total * operator.max_abs
     return (0.0 if operator.nonnegative else -most), most
+
+
+def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) -> Frame:
+    """Answers as columns beside what they answer; a column of None where there is no such number."""
+    count = max(v.size for v in values.values() if v is not None)
+    lists = {n: [None] * count if v is None else v.reshape(-1).tolist() for n, v in values.items()}
+    return Frame({**where, **lists})
 
 
 class Answer(NamedTuple):
@@ -59,7 +66,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Table:
+class Table(Framed):
     """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute.
 
     `standard_errors` is None where the values are projected.
@@ -78,21 +85,7 @@ class Table:
         cells = list(itertools.product(*self.labels))
         columns: dict[str, Sequence[Any]] = {heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)}
         errors = self.standard_errors
-        columns["answer"] = self.values.reshape(-1).tolist()
-        columns["standard_error"] = [None] * len(cells) if errors is None else errors.reshape(-1).tolist()
-        return Frame(columns | {n: v.reshape(-1).tolist() for n, v in (("low", self.low), ("high", self.high))})
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row per cell."""
-        return self.frame().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame, one row per cell."""
-        return self.frame().to_polars()
-
-    def to_arrow(self) -> Any:
-        """A pyarrow Table, one row per cell."""
-        return self.frame().to_arrow()
+        return answered(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
 
     def plot(self) -> Any:
         """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).

@@ -1,49 +1,70 @@
-"""A release in words."""
+"""A release of one look in words, and what was done with its values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from sfumato.plans.explain import error_text
 from sfumato.releases.cautions import caution_lines
-from sfumato.releases.shifts import before_and_after
 
 if TYPE_CHECKING:
+    from sfumato.estimate.projection import Projection
     from sfumato.releases.core import Release
 
-__all__ = ["explain_release"]
+__all__ = ["processing", "release_headline", "release_lines"]
 
 
-def explain_release(release: Release) -> str:
-    """See `Release.explain`."""
+def release_headline(release: Release) -> str:
+    """How many answers, how far off."""
     p, plan = release.provenance, release.plan
-    where = (
-        "one-shot account (no ledger): nothing remembers this spend"
-        if p.one_shot
-        else f"ledger {p.ledger_id}, entry {p.sequence}, anchor {p.anchor}"
-    )
     error = error_text(plan) if plan.forecast is None else f"{plan.forecast.raw:,.4g} {plan.main_unit}"
     before = "" if release.projection is None else ", before projection"
-    return "\n".join(
-        [
-            f"Release {p.name!r}: {len(release.workload):,} answers, rmse {error}{before}",
-            *(f"  caution    {text}" for text in caution_lines(release.cautions)),
-            f"  guarantee  {plan.budget}",
-            f"  protects   {plan.unit.describe()}",
-            f"  measured   {plan.strategy.summary}",
-            f"  objective  {plan.objective!r}, decided before the data",
-            f"  recorded   {where}",
-            _unbiased(release)
-            if release.projection is None
-            else f"  answers are projected: {release.projection.describe()}",
-            *([] if release.projection is None else before_and_after(release)),
-        ]
-    )
+    return f"Release {p.name!r}: {len(release.workload):,} answers, rmse {error}{before}"
+
+
+def release_lines(release: Release) -> Iterator[tuple[str, str]]:
+    """What to doubt, under which guarantee it was released, where it stands in the ledger, how to read it."""
+    plan = release.plan
+    yield from (("caution", text) for text in caution_lines(release.cautions))
+    measured = ("measured", plan.strategy.summary)
+    yield from release.standing(iter((measured, ("objective", f"{plan.objective!r}, decided before the data"))))
+    projected = release.projection
+    yield "", _unbiased(release) if projected is None else f"answers are projected: {projected.describe()}"
 
 
 def _unbiased(release: Release) -> str:
     records, total = release.plan.bias_records, release.measurement.total
     if records is None:
-        return "  answers are unbiased: small counts may come out negative"
+        return "answers are unbiased: small counts may come out negative"
     more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
-    return f"  answers are biased; intervals hold for tables of at most {records:,} records{more}"
+    return f"answers are biased; intervals hold for tables of at most {records:,} records{more}"
+
+
+def processing(release: Release) -> dict[str, Any]:
+    """What was done with the measured values, in words, and what a projection did, as plain JSON values."""
+    unbiased = release.plan.bias_records is None
+    how = "least squares" if unbiased else "linear"
+    if release.projection is None:
+        return {"post_processing": f"{how}; answers are {'unbiased and ' if unbiased else ''}not rounded or clipped"}
+    done = (
+        f"{how}, then projected {release.projection.describe()}; errors stated are those of the unprojected "
+        "answers, which stand beside the projected ones; intervals hold for these"
+    )
+    return {"post_processing": done, "projection": _projected(release.projection)}
+
+
+def _projected(found: Projection) -> dict[str, Any]:
+    """What a projection did and what is proved of it."""
+    return {
+        "body": found.body,
+        "norm": found.norm,
+        "moved": found.moved,
+        "gap": found.gap if math.isfinite(found.gap) else None,
+        "certified": found.certified,
+        "realisable": found.realisable,
+        "rounded": found.rounded,
+        "iterations": found.iterations,
+        "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
+    }

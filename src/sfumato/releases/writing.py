@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import is_beside, write_atomically
 from sfumato.ground.frames import safe_text
+from sfumato.ground.spool import forget, room
 from sfumato.operators import Block
 from sfumato.plans.predictions import expand
 from sfumato.releases.tables import heading
@@ -25,19 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cell_columns",
+    "measured_arrays",
     "safe_labels",
-    "write_answers",
+    "settled",
+    "table_columns",
     "write_arrays",
     "write_csvs",
-    "write_measurements",
     "write_parquet",
     "write_parts",
-    "write_tables",
 ]
 
 _MAX_FILES = 5_000
 _MAX_PART_ROWS = 1_000_000
 _LONGEST_NAME = 60
+_COPIED = 2**22
 
 
 def _connect() -> Any:
@@ -53,8 +57,8 @@ def _quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
-def write_measurements(release: Release, path: Path) -> None:
-    """measurements.npz: the integer noisy values with the attributes of every block, publishable.
+def measured_arrays(release: Release) -> dict[str, Any]:
+    """The integer noisy values with the attributes of every block, publishable.
 
     Values that are too many for memory are in files values-i.npy instead.
     """
@@ -65,7 +69,26 @@ def write_measurements(release: Release, path: Path) -> None:
         if not isinstance(values, np.memmap):
             arrays[f"values_{i}"] = values
     total = [] if release.measurement.total is None else [release.measurement.total]
-    write_arrays(path, {"public_total": np.array(total), **arrays})
+    return {"public_total": np.array(total), **arrays}
+
+
+def settled(release: Release, path: Path) -> Release:
+    """The release with the values that are too many for memory in files of the folder."""
+    values: list[NDArray[np.int64]] = []
+    for i, given in enumerate(release.measurement.values):
+        if not isinstance(given, np.memmap) or is_beside(given, path) is not None:
+            values.append(given)
+            continue
+        copy = room(len(given), path / f"values-{i}.npy", limit=0)
+        for start in range(0, len(given), _COPIED):
+            copy[start : start + _COPIED] = given[start : start + _COPIED]
+            forget(copy)
+            forget(given)
+        values.append(copy)
+    for array in values:
+        if isinstance(array, np.memmap):
+            array.flush()
+    return replace(release, measurement=replace(release.measurement, values=tuple(values)))
 
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
@@ -76,22 +99,6 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
             np.savez(handle, **arrays)
 
     write_atomically(path, write)
-
-
-def write_answers(release: Release, path: Path, facts: dict[str, Any]) -> None:
-    """answers.parquet: one row per query, with the facts in the file's key-value metadata."""
-    ends = release.intervals()
-    parts = [(safe_text(i.part), i.rows) for i in release.workload.items]
-    columns: dict[str, Any] = {
-        "part": np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts]),
-        "label": safe_labels(release.labels()),
-        "answer": release.answers,
-        **({} if release.projection is None else {"unprojected": release.raw.answers}),
-        "standard_error": release.raw.standard_errors(),
-        "low": ends.low,
-        "high": ends.high,
-    }
-    write_parquet(columns, path, facts, _shown(release))
 
 
 def write_parquet(columns: dict[str, Any], path: Path, facts: dict[str, Any], shown: str = "*") -> None:
@@ -109,27 +116,12 @@ def write_parquet(columns: dict[str, Any], path: Path, facts: dict[str, Any], sh
     write_atomically(path, write)
 
 
-def _shown(release: Release) -> str:
-    """All columns; standard errors of projected values are none, and say so."""
-    return "*" if release.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
-
-
 def safe_labels(labels: list[str]) -> Any:
     """All labels, defused: whether a text is dangerous depends on its start and on unprintable characters."""
     heads = {t[:1] for t in labels}
     if all(t.isprintable() for t in labels) and all(safe_text(h + "a") == h + "a" for h in heads):
         return np.array(labels, dtype=object)
     return np.array([safe_text(t) for t in labels], dtype=object)
-
-
-def write_tables(release: Release, folder: Path) -> None:
-    """tables/: one tidy CSV per marginal table among at most 5,000, rounded to well below the noise."""
-
-    def columns(names: tuple[str, ...]) -> dict[str, Any]:
-        table = release.table(*names)
-        return _columns(table, table if release.projection is None else release.raw.table(*names))
-
-    write_csvs(release.plan.workload.domain, release.workload, folder, columns, _shown(release))
 
 
 def write_csvs(
@@ -187,7 +179,7 @@ def write_parts(release: Release, folder: Path) -> None:
             used.add(name.casefold())
             connection.register("queries", _queries(release, Workload(domain, asked)))
             target = _quoted(folder / f"{name}.csv")
-            connection.execute(f"COPY (SELECT {_shown(release)} FROM queries) TO {target} (FORMAT csv, HEADER)")
+            connection.execute(f"COPY (SELECT {release.shown} FROM queries) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("queries")
     os.sync()
 
@@ -203,7 +195,8 @@ def cell_columns(table: Table) -> dict[str, Any]:
     return columns
 
 
-def _columns(table: Table, raw: Table) -> dict[str, Any]:
+def table_columns(table: Table, raw: Table) -> dict[str, Any]:
+    """A table beside the unprojected one, rounded to well below the noise."""
     columns = cell_columns(table)
     digits = _digits(raw.standard_errors)
     shown: dict[str, Any] = {"answer": table.values}

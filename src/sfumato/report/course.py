@@ -1,62 +1,51 @@
-"""The page about a mechanism of several looks: its plan, or its release. Plain tables, no charts."""
+"""What a page says of a mechanism of several looks, of its plan and of its release, in place of errors and charts."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from markupsafe import Markup
-
-from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan, event_text
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.planned import event_text
 from sfumato.releases import ModelRelease
-from sfumato.report import sections
-from sfumato.report.standing import account_text, entry_facts, made_facts, next_step, price_facts
-from sfumato.report.template import asset, environment
+from sfumato.report.sections import plural, table_text
 from sfumato.report.words import statement
 
-__all__ = ["render_course"]
+__all__ = ["course_sections"]
 
 _LISTED = 200  # answers on a page; the folder has all
 
 
-def render_course(thing: CoursePlan | ModelRelease) -> str:
-    """The page as text."""
-    release = thing if isinstance(thing, ModelRelease) else None
-    plan = thing.plan if isinstance(thing, ModelRelease) else thing
-    released = release is not None
-    k = len(plan.workload if release is None else release.workload)
-    context: dict[str, Any] = {
-        "title": f"Plan: {plan.mechanism}" if release is None else _title(release),
-        "kind": f"{'Release' if released else 'Plan of a release'} with differential privacy",
-        "was": "was" if released else "will be",
+def course_sections(plan: CoursePlan, release: ModelRelease | None) -> dict[str, Any]:
+    """The sections of such a page that other pages have otherwise, or have not."""
+    released, k = release is not None, len(plan.workload if release is None else release.workload)
+    answers, omitted = ([], 0) if release is None else _answers(release)
+    return {
         "lead": _lead(plan, k, released=released),
-        "protects": sections.protects(plan, released=released),
+        "figures": (),
         "reading": _reading(),
-        "asked": f"{sections.plural(k, 'query', 'queries')} over "
-        f"{sections.plural(len(plan.workload.domain.names), 'declared attribute')}.",
-        "cells": sections.cells_text(plan.workload.domain.size),
-        "attributes": sections.attributes(plan),
-        "course": safe_text(plan.course.summary),
+        "asked": f"{plural(k, 'query', 'queries')} over "
+        f"{plural(len(plan.workload.domain.names), 'declared attribute')}.",
+        "parts": (),
+        "heading": f"How it {'was' if released else 'will be'} made",
+        "measured": f"{safe_text(plan.course.summary)}.",
         "looks": [{"purpose": x.purpose, "count": f"{x.count:,}", "price": event_text(x.price)} for x in plan.knocks],
-        "bound": f"Bound on errors: {plan.bounded()}.",
+        "candidates": (),
+        "distance": f"Bound on errors: {plan.bounded()}.",
+        "refused": (),
         "mechanism": [("Mechanism", plan.mechanism), *(("Note", safe_text(n)) for n in plan.notes)],
+        "answers": "All of them are in the files beside this page; shown here are the first.",
+        "singles": answers,
+        "singles_caption": "Answers of the model",
+        "omitted": f"{omitted:,}" if omitted else "",
     }
-    context |= _standing(plan, release) | _answers(release)
-    return environment().get_template("course.html").render(context, style=Markup(asset("style.css")))
-
-
-def _title(release: ModelRelease) -> str:
-    name = safe_text(release.provenance.name)
-    return name if release.part is None else f"{name}: {safe_text(release.part)}"
 
 
 def _lead(plan: CoursePlan, queries: int, *, released: bool) -> str:
-    table = f"a table of {sections.plural(len(plan.workload.domain.names), 'attribute')}"
+    table = table_text(plan)
     if released:
-        answers = sections.plural(queries, "answer")
-        return f"{answers} of a model of {table}, released under {statement(plan.budget)}."
-    asked = sections.plural(queries, "query", "queries")
+        return f"{plural(queries, 'answer')} of a model of {table}, released under {statement(plan.budget)}."
+    asked = plural(queries, "query", "queries")
     promise = f"It promises {statement(plan.budget)}"
     return f"A plan to answer {asked} about {table} by a model. {promise}. No data were read, and nothing was spent."
 
@@ -71,42 +60,13 @@ def _reading() -> list[str]:
     ]
 
 
-def _standing(plan: CoursePlan, release: ModelRelease | None) -> dict[str, Any]:
-    hashes = [
-        ("Plan", plan.fingerprint),
-        ("Queries", fingerprint(plan.workload)),
-        ("Course", fingerprint(plan.course)),
-        ("Declared domain", fingerprint(plan.workload.domain)),
-    ]
-    facts = price_facts(plan)
-    if release is None:
-        text = "Nothing is spent yet. A release of this plan debits its whole price from a ledger before it looks."
-        provenance = [(f"{name}, SHA-256", value) for name, value in hashes]
-        return {"budget": text, "ledger": facts, "provenance": provenance, "more": next_step()}
-    p = release.provenance
-    hashes.append(("All that came out", fingerprint(release.measurement)))
-    made = [*made_facts(p), *((f"{name}, SHA-256", value) for name, value in hashes)]
-    more = {
-        "title": "Ask more",
-        "text": "Further questions over the attributes that were asked about are answered by the model, free.",
-        "code": ["sfumato show FOLDER", 'import sfumato as sf\n\nrelease = sf.load("FOLDER")\nrelease.answers'],
-    }
-    return {"budget": account_text(p), "ledger": [*entry_facts(p), *facts], "provenance": made, "more": more}
-
-
-def _answers(release: ModelRelease | None) -> dict[str, Any]:
-    """The first answers, table by table."""
-    if release is None:
-        return {"answers": [], "omitted": ""}
+def _answers(release: ModelRelease) -> tuple[list[dict[str, str]], int]:
+    """The first answers, table by table, and how many more there are."""
     rows: list[dict[str, str]] = []
     for query in release.workload.blocks:
         if len(rows) >= _LISTED:
             break
-        labels = release.workload.block_labels(query)
-        values = release.model.answer(query.block).tolist()
-        rows += [
-            {"label": safe_text(t), "part": safe_text(query.part), "value": f"{v:,.1f}"}
-            for t, v in zip(labels, values, strict=True)
-        ]
-    left = len(release.workload) - min(_LISTED, len(rows))
-    return {"answers": rows[:_LISTED], "omitted": f"{left:,}" if left else ""}
+        named = {"part": safe_text(query.part), "unit": safe_text(query.unit)}
+        values = zip(release.workload.block_labels(query), release.answer_block(query.block).tolist(), strict=True)
+        rows += [named | {"label": safe_text(t), "value": f"{v:,.1f}"} for t, v in values]
+    return rows[:_LISTED], len(release.workload) - min(_LISTED, len(rows))

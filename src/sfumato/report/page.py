@@ -14,15 +14,17 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError
-from sfumato.ground.codec import write_atomically
+from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.cautions import caution_lines
+from sfumato.releases.released import WorkloadRelease
 from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
-from sfumato.report.course import render_course
+from sfumato.report.course import course_sections
 from sfumato.report.facts import families
 from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
@@ -31,7 +33,7 @@ from sfumato.report.words import rounded, show
 
 __all__ = ["render", "write_report"]
 
-Reported = Plan | Release | CoursePlan | ModelRelease
+Reported = WorkloadPlan | WorkloadRelease
 Context = dict[str, Any]
 Specs = dict[str, Any]
 
@@ -54,26 +56,53 @@ def _write(path: Path, page: str) -> None:
 
 def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
-    if isinstance(thing, (CoursePlan, ModelRelease)) and actual is None:
-        return render_course(thing)
-    if not isinstance(thing, (Plan, Release)):
+    if not isinstance(thing, (Plan, Release) if actual is not None else (WorkloadPlan, WorkloadRelease)):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
-    release = thing if isinstance(thing, Release) else None
-    plan = thing.plan if isinstance(thing, Release) else thing
+    release = thing if isinstance(thing, WorkloadRelease) else None
+    plan = thing.plan if isinstance(thing, WorkloadRelease) else thing
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
     specs: Specs = {}
-    context = _planned(plan, release, specs) | standing(plan, release)
-    context |= _answered(release, specs) if release is not None else dict.fromkeys(("tables", "curves", "singles"), ())
-    context |= {"moved": None if release is None else _moved(release, specs), "agreement": None}
-    context["cautions"] = () if release is None else caution_lines(release.cautions)
-    if release is not None and actual is not None:
-        context["agreement"] = _agreed(release, actual, specs)
+    context: Context = dict.fromkeys(_SOMETIMES, ())
+    context |= _shared(plan, release) | standing(plan, release)
+    if isinstance(plan, Plan):
+        context |= _one_look(plan, release if isinstance(release, Release) else None, actual, specs)
+    elif isinstance(plan, CoursePlan):
+        context |= course_sections(plan, release if isinstance(release, ModelRelease) else None)
     return _fill(context, specs)
 
 
+# sections that not every page has
+_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "singles", "tables")
+
+
+def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, specs: Specs) -> Context:
+    """Errors, and the answers with their intervals."""
+    context = _planned(plan, release, specs)
+    if release is None:
+        return context
+    context |= _answered(release, specs)
+    context |= {"moved": _moved(release, specs), "cautions": caution_lines(release.cautions)}
+    return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}
+
+
+def _shared(plan: WorkloadPlan, release: WorkloadRelease | None) -> Context:
+    """What every page says."""
+    released = release is not None
+    name = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
+    if release is not None and release.part is not None:
+        name = f"{name}: {safe_text(release.part)}"
+    return {
+        "title": name,
+        "kind": f"{'Release' if released else 'Plan of a release'} with differential privacy",
+        "protects": sections.protects(plan, released=released),
+        "cells": sections.cells_text(plan.workload.domain.size),
+        "attributes": sections.attributes(plan),
+    }
+
+
 def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
-    """What is known before any data: the sections that plans and releases share."""
+    """What is known before any data of errors: the sections that plans and releases of one look share."""
     released = release is not None
     projected = release is not None and release.projection is not None
     found = families(plan, None if release is None else release.part)
@@ -90,22 +119,14 @@ def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
         specs["pairs"] = spec
         error_charts.append(("", "pairs", "Typical error of the table over every two attributes."))
     caption, worst = sections.worst(found)
-    name = safe_text(release.provenance.name) if release is not None else f"Plan: {plan.mechanism}"
-    if release is not None and release.part is not None:
-        name = f"{name}: {safe_text(release.part)}"
     return {
-        "title": name,
-        "kind": "Release with differential privacy" if released else "Plan of a release with differential privacy",
-        "was": "was" if released else "will be",
+        "heading": f"What {'was' if released else 'will be'} measured, and why",
         "lead": sections.lead(plan, queries, released=released, projected=projected),
         "figures": sections.figures(plan, queries, projected=projected),
-        "protects": sections.protects(plan, released=released),
         "reading": sections.reading(plan, projected=projected),
         "asked": sections.asked(plan, found),
         "parts": sections.parts(plan, None if release is None else release.part),
         "split": sections.split(plan),
-        "cells": sections.cells_text(plan.workload.domain.size),
-        "attributes": sections.attributes(plan),
         "errors": sections.errors(found, projected=projected or plan.forecast is not None),
         "error_charts": error_charts,
         "worst_caption": caption,
@@ -141,6 +162,7 @@ def _answered(release: Release, specs: Specs) -> Context:
         "tables": tables,
         "curves": curves,
         "singles": rows,
+        "singles_caption": "Single queries with 95 % intervals",
         "omitted": f"{omitted:,}" if omitted else "",
     }
 
@@ -203,14 +225,15 @@ def _fill(context: Context, specs: Specs) -> str:
     programs = {"bundle": asset("vendor/vega-bundle.js"), "draw": asset("draw.js")}
     hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
     # only the two hashed programs run, and neither may make text into a program: draw.js has expressions interpreted
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
+    drawn = f" script-src {hashes};" if specs else ""
+    policy = f"default-src 'none';{drawn} style-src 'unsafe-inline'{'; img-src data:' if specs else ''}"
     inline = {name: Markup(text) for name, text in programs.items()}
     return (
         environment()
         .get_template("page.html")
         .render(
             context,
-            charts=_embedded({"config": charts.CONFIG, "specs": specs}),
+            charts=_embedded({"config": charts.CONFIG, "specs": specs}) if specs else "",
             style=Markup(asset("style.css")),
             policy=Markup(policy),
             **inline,

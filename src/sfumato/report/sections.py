@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
 from sfumato.plans.explain import bias_text, noise_name, objective_text, starving
 from sfumato.plans.plan import Plan
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.report.facts import Family, above_bound, sensitivity_text
 from sfumato.report.words import (
     attack_success,
@@ -53,10 +53,14 @@ def cells_text(cells: int) -> str:
     return f"{cells:,}" if cells < 10**9 else scientific(f"{Decimal(cells):.1e}")
 
 
+def table_text(plan: WorkloadPlan) -> str:
+    """The table that a plan is about."""
+    return f"a table of {plural(len(plan.workload.domain.names), 'attribute')}"
+
+
 def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
     """The page in two sentences."""
-    names = len(plan.workload.domain.names)
-    table = f"a table of {plural(names, 'attribute')}"
+    table = table_text(plan)
     typical = f"{show(plan.mean_error)} {_unit(plan)}"
     if plan.forecast is not None and plan.forecast.proved:
         typical = f"at most {typical} once projected, {show(plan.forecast.raw)} before"
@@ -105,7 +109,7 @@ def _short(plan: Plan) -> str:
     return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
 
 
-def protects(plan: Plan | CoursePlan, *, released: bool) -> list[str]:
+def protects(plan: WorkloadPlan, *, released: bool) -> list[str]:
     """The guarantee in plain language."""
     what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.price))
@@ -200,7 +204,7 @@ def split(plan: Plan) -> str:
     return f"{text} {safe_text(starved)}." if starved else text
 
 
-def attributes(plan: Plan | CoursePlan) -> list[Section]:
+def attributes(plan: WorkloadPlan) -> list[Section]:
     """The declared attributes."""
     out: list[Section] = []
     for name, attribute in plan.workload.domain.attributes.items():

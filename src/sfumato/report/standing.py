@@ -9,53 +9,54 @@ from sfumato.domain import Attribute
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
-from sfumato.plans.plan import Plan
-from sfumato.privacy.accountant import events_export, price
-from sfumato.privacy.budget import Currency, readable
+from sfumato.plans.planned import WorkloadPlan
+from sfumato.privacy.accountant import price
+from sfumato.privacy.amounts import Currency, readable
+from sfumato.privacy.statements import events_export
 from sfumato.releases import Provenance, Release
+from sfumato.releases.released import WorkloadRelease
 from sfumato.report.words import price_text, statement
 from sfumato.workloads import predicates
 
-__all__ = ["account_text", "entry_facts", "made_facts", "next_step", "price_facts", "standing"]
+__all__ = ["standing"]
 
 Facts = list[tuple[str, str]]
 
 
-def standing(plan: Plan, release: Release | None) -> dict[str, Any]:
+def standing(plan: WorkloadPlan, release: WorkloadRelease | None) -> dict[str, Any]:
     """The sections on budget, provenance and further questions."""
+    measured, value = plan.measures
     hashes = [
         ("Plan", plan.fingerprint),
         ("Queries", fingerprint(plan.workload)),
-        ("Strategy", fingerprint(plan.strategy)),
+        (measured, fingerprint(value)),
         ("Declared domain", fingerprint(plan.workload.domain)),
     ]
-    facts = price_facts(plan)
+    facts = _price_facts(plan)
     if release is None:
         text = (
-            "Nothing is spent yet. A release of this plan debits its price from a ledger before the table is counted; "
-            "a ledger that holds less refuses it and stays as it is."
+            "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
+            "looked at; a ledger that holds less refuses it and stays as it is."
         )
-        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": next_step()}
+        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": _next_step()}
     p = release.provenance
-    made = made_facts(p)
-    kind = "unbiased linear" if plan.bias_records is None else "linear"
-    how = "nothing is rounded, clipped or set to zero"
-    if release.projection is not None:
-        how = f"then projected {release.projection.describe()}"
-    made.append(("Post-processing", f"{kind} reconstruction; {how}"))
-    made += _hashed([*hashes, ("Measured values", fingerprint(release.measurement))])
-    ledger = [*entry_facts(p), *facts]
-    return {"budget": account_text(p), "ledger": ledger, "provenance": made, "more": _more(release)}
+    made = [*_made_facts(p), ("Post-processing", release.processing()["post_processing"])]
+    made += _hashed([*hashes, ("Measured values", release.result_hash)])
+    return {
+        "budget": _account_text(p),
+        "ledger": [*_entry_facts(p), *facts],
+        "provenance": made,
+        "more": _more(release),
+    }
 
 
-def price_facts(plan: Plan | CoursePlan) -> Facts:
+def _price_facts(plan: WorkloadPlan) -> Facts:
     """What a plan promises and costs, in every ledger that would take it."""
     facts: Facts = [("Promised in all", statement(plan.budget)), ("In other terms", str(plan.budget))]
-    return [*facts, ("Price", price_text(plan)), *_prices(plan), ("For an outside accountant", _event(plan))]
+    return [*facts, ("Price", price_text(plan.price)), *_prices(plan), ("For an outside accountant", _event(plan))]
 
 
-def made_facts(p: Provenance) -> Facts:
+def _made_facts(p: Provenance) -> Facts:
     """What made a release, and when."""
     made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
     if p.table is not None:
@@ -71,7 +72,7 @@ def _hashed(hashes: list[tuple[str, str]]) -> Facts:
     return [(f"{name}, SHA-256", value) for name, value in hashes]
 
 
-def _prices(plan: Plan | CoursePlan) -> Iterator[tuple[str, str]]:
+def _prices(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
     """What the price is in the ledgers that would take it."""
     kinds = {
         Currency.EPSILON: "Debit in a pure ε ledger",
@@ -85,12 +86,12 @@ def _prices(plan: Plan | CoursePlan) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _event(plan: Plan | CoursePlan) -> str:
+def _event(plan: WorkloadPlan) -> str:
     (event,) = events_export([plan.price])
     return f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
 
 
-def account_text(p: Provenance) -> str:
+def _account_text(p: Provenance) -> str:
     """Where the price was debited."""
     if p.one_shot:
         return (
@@ -104,14 +105,14 @@ def account_text(p: Provenance) -> str:
     )
 
 
-def entry_facts(p: Provenance) -> Facts:
+def _entry_facts(p: Provenance) -> Facts:
     """The entry of the ledger that paid."""
     if p.one_shot:
         return [("Ledger", "none (one-shot)")]
     return [("Ledger", p.ledger_id), ("Entry", f"{p.sequence:,}"), ("Anchor", p.anchor)]
 
 
-def next_step() -> dict[str, Any]:
+def _next_step() -> dict[str, Any]:
     """How a plan is released."""
     code = (
         "import sfumato as sf\n\n"
@@ -126,24 +127,25 @@ def next_step() -> dict[str, Any]:
     }
 
 
-def _more(release: Release) -> dict[str, Any]:
+def _more(release: WorkloadRelease) -> dict[str, Any]:
+    """How to ask further questions, with an example where errors say which can be answered."""
     domain = release.plan.workload.domain
-    lines = [
-        "import sfumato as sf",
-        "",
-        'release = sf.load("FOLDER")',
-        "release.answers, release.intervals(0.95)",
-    ]
-    shell = "sfumato show FOLDER"
+    lines = ["import sfumato as sf", "", 'release = sf.load("FOLDER")']
+    shell, source = "sfumato show FOLDER", "the model"
+    if isinstance(release, Release):
+        lines.append("release.answers, release.intervals(0.95)")
+        source = "the measured values"
+    else:
+        lines.append("release.answers")
     found = _example(release)
     if found is not None:
         name, question = found
         shell = f"sfumato ask FOLDER {_shell(question)}"
         lines += [f"release.ask({question!r})", f"release.table({name!r}).to_pandas()"]
-        if domain[name].intervals is not None:
+        if domain[name].intervals is not None and isinstance(release, Release):
             lines.append(f"release.quantiles({name!r}, [0.1, 0.5, 0.9])")
     text = (
-        "Whatever follows from the measured values is free: it costs no budget and agrees with the answers above. "
+        f"Whatever follows from {source} is free: it costs no budget and agrees with the answers above. "
         "What does not is refused, with the reason. FOLDER is where this page lies."
     )
     return {"title": "Ask more", "text": text, "code": [shell, "\n".join(lines)]}
@@ -154,7 +156,7 @@ def _shell(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'" if '"' in text or "`" in text or "$" in text else f'"{text}"'
 
 
-def _example(release: Release) -> tuple[str, str] | None:
+def _example(release: WorkloadRelease) -> tuple[str, str] | None:
     """An attribute and a predicate on it that this release can answer."""
     domain = release.plan.workload.domain
     measured = {a for i in release.workload.items for a in i.attributes}

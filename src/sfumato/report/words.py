@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from sfumato.plans.courses import CoursePlan
-from sfumato.plans.plan import Plan
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, readable
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [
@@ -147,9 +146,9 @@ def guarantee(budget: Budget) -> str:
     return f"{text}, apart from an excess of probability of at most {parameter(budget.delta)}"
 
 
-def price_text(plan: Plan | CoursePlan) -> str:
-    """The price in its own currency."""
-    match plan.price:
+def price_text(price: Event) -> str:
+    """A price in its own currency."""
+    match price:
         case GaussianEvent(mu_squared=mu_squared):
             return f"μ² = {parameter(mu_squared)} of Gaussian differential privacy"
         case PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon):

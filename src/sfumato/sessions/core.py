@@ -1,43 +1,44 @@
-"""What every session offers: questions, how it stands, and words about both."""
+"""What every session is: questions, how it stands, and words about both."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
+from sfumato.ground.telling import Told
 from sfumato.operators import Block, Dense
 from sfumato.plans.covariances import check_domain
+from sfumato.plans.planned import Planned
 from sfumato.sessions.answers import SessionAnswer
+from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.workloads import RECORDS, Workload, predicates
 
-__all__ = ["Session", "rows_of"]
+__all__ = ["Asked", "KeySession", "QuerySession", "Session", "rows_of"]
+
+Asked = ArrayLike | Iterable[str]
+"""Keys, as whole numbers or as texts."""
 
 _MOST_ROWS = 100_000
 
 
-class Session(ABC):
+class Session(Told):
     """Questions one by one under one budget, paid in full when the session was opened. Also a context manager.
 
     Leaving the `with` block ends nothing: a session that is kept in a store goes on by the same call of `sf.open`.
     """
 
     __slots__ = ()
-    # whether coefficients must be whole numbers
-    whole = True
 
     @property
     @abstractmethod
-    def domain(self) -> Domain:
-        """The declared domain."""
-
-    @property
-    @abstractmethod
-    def plan(self) -> Any:
+    def plan(self) -> Planned:
         """What was decided before any data."""
 
     @property
@@ -53,8 +54,32 @@ class Session(ABC):
         """How the session stands, as plain values. All of it is public."""
 
     @abstractmethod
-    def explain(self) -> str:
-        """How the session stands and what it promises, in words."""
+    def ask(self, *question: Any, **options: Any) -> Any:
+        """The answer to a question."""
+
+    def appended(self) -> Iterator[str]:
+        yield self.plan.explain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class QuerySession(Session):
+    """Questions over a declared domain: predicates and workloads."""
+
+    __slots__ = ()
+    # whether coefficients must be whole numbers
+    whole = True
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """The declared domain."""
 
     @abstractmethod
     def _ask(self, block: Block, label: str) -> SessionAnswer:
@@ -70,29 +95,31 @@ class Session(ABC):
         Raises WorkloadError, with nothing spent, for what is outside the domain and for coefficients that are no
         whole numbers or span more than the session was opened for. Then no question of the workload is asked.
         """
-        if isinstance(query, Workload):
-            asked = rows_of(self.domain, query, whole=self.whole)
-            for block, _ in asked:
-                self._check(block)
-            return tuple(self._ask(block, label) for block, label in asked)
-        ((block, label),) = rows_of(self.domain, predicates(self.domain, [query]), whole=True)
-        self._check(block)
-        return self._ask(block, label)
+        several = isinstance(query, Workload)
+        work = query if several else predicates(self.domain, [query])
+        asked = rows_of(self.domain, work, whole=self.whole or not several)
+        for block, _ in asked:
+            self._check(block)
+        answers = tuple(self._ask(block, label) for block, label in asked)
+        return answers if several else answers[0]
 
     @abstractmethod
     def _check(self, block: Block) -> None:
         """Refuse with WorkloadError what this session cannot answer."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+class KeySession(Session):
+    """Questions over a universe of keys: a set of keys, with weights where the mechanism takes them."""
 
-    def __str__(self) -> str:
-        return self.explain()
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def plan(self) -> HistogramPlan | SparsePlan: ...
+
+    @abstractmethod
+    def ask(self, keys: Asked, weights: ArrayLike | None = None) -> SessionAnswer:
+        """The sum of weights times counts of the keys (each once; weight 1 by default), in records."""
 
 
 def rows_of(domain: Domain, work: Workload, *, whole: bool) -> list[tuple[Block, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,13 @@ from sfumato.operators import Block
 from sfumato.plans.plan import Plan
 from sfumato.releases import Release
 from sfumato.sessions.answers import SessionAnswer
-from sfumato.sessions.core import Session
+from sfumato.sessions.core import QuerySession
 
 __all__ = ["HistogramSession"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HistogramSession(Session):
+class HistogramSession(QuerySession):
     """A session whose cells were all measured at its opening. Made by `sf.open`.
 
     `release` holds them. Every interval is of its own: it holds with probability 1 - beta for any one question.
@@ -46,11 +47,11 @@ class HistogramSession(Session):
             "standard_error_of_a_cell": self.plan.mean_error,
         }
 
-    def explain(self) -> str:
-        return (
-            "Session: every cell was measured at the opening; questions are free and any number may be asked\n"
-            f"{self.release.explain()}"
-        )
+    def headline(self) -> str:
+        return "Session: every cell was measured at the opening; questions are free and any number may be asked"
+
+    def appended(self) -> Iterator[str]:
+        yield self.release.explain()
 
     def _check(self, block: Block) -> None:
         """Every question over the domain is a sum of cells."""
@@ -61,5 +62,5 @@ class HistogramSession(Session):
         bound = float(self.release.margins(block, 1 - self.beta).reshape(-1)[0])
         return SessionAnswer(value, "histogram", guaranteed=True, bound=bound, standard_error=error, label=label)
 
-    def __repr__(self) -> str:
-        return f"<Session histogram: {self.domain.size:,} cells measured once>"
+    def brief(self) -> str:
+        return f"{self.domain.size:,} cells measured once"

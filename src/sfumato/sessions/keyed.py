@@ -3,84 +3,35 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.errors import BudgetExceeded, PlanError, WorkloadError
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.estimate.sparse import SparseHypothesis
 from sfumato.plans.intervals import check_confidence, margins
-from sfumato.plans.keys import KeyMeasurement, KeyPlan
+from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.conversing import Step
-from sfumato.privacy.keyed import KeyQuestion
-from sfumato.releases.core import Provenance
+from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion
+from sfumato.releases.provenance import Provenance
 from sfumato.releases.sketched import SketchRelease
 from sfumato.sessions.answers import SessionAnswer
+from sfumato.sessions.asking import ConversingSession
+from sfumato.sessions.core import Asked, KeySession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sketches import Listed
 from sfumato.sketches.field import Words
 from sfumato.wall.keys import LazyHistogram
 from sfumato.wall.talk import Conversation
 
-__all__ = ["HistogramSession", "KeyBelief", "KeySession", "SparseSession", "describe_key_steps", "describe_shown"]
-
-Asked = ArrayLike | Iterable[str]
+__all__ = ["KeyBelief", "LazyHistogramSession", "SparseSession", "describe_shown"]
 
 _PASSES = 50
 
 
-class KeySession(ABC):
-    """Questions about keys one by one under one budget, paid in full when the session was opened.
-
-    Also a context manager. Leaving the `with` block ends nothing: a session that is kept in a store goes on with
-    the same call of `sf.open`.
-    """
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def plan(self) -> HistogramPlan | SparsePlan:
-        """What was decided before any data."""
-
-    @property
-    def anchor(self) -> str | None:
-        """How the store stands, in short: kept elsewhere and given to `sf.open` or `sf.load`, it finds one put back.
-
-        None where nothing that changes is kept.
-        """
-        return None
-
-    @abstractmethod
-    def status(self) -> dict[str, Any]:
-        """How the session stands, as plain values. All of it is public."""
-
-    @abstractmethod
-    def explain(self) -> str:
-        """How the session stands and what it promises, in words."""
-
-    @abstractmethod
-    def ask(self, keys: Asked, weights: ArrayLike | None = None) -> SessionAnswer:
-        """The sum of weights times counts of the keys (each once; weight 1 by default), in records."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def __str__(self) -> str:
-        return self.explain()
-
-
-class HistogramSession(KeySession):
+class LazyHistogramSession(KeySession):
     """A session over a lazy histogram: any keys and weights, any number of questions, exact standard errors.
 
     Guarantee: everything it ever hands out satisfies together the budget of its plan, for the plan's privacy unit: it
@@ -131,11 +82,11 @@ class HistogramSession(KeySession):
     def status(self) -> dict[str, Any]:
         return describe_shown(self._plan, self._histogram.shown[0].size)
 
-    def explain(self) -> str:
-        return f"{self.status()['keys']:,} keys shown; any number of questions left\n{self._plan.explain()}"
+    def headline(self) -> str:
+        return f"{self.status()['keys']:,} keys shown; any number of questions left"
 
-    def __repr__(self) -> str:
-        return f"<KeySession histogram: {self.status()['keys']:,} keys shown>"
+    def brief(self) -> str:
+        return f"{self._plan.mechanism}: {self.status()['keys']:,} keys shown"
 
 
 class KeyBelief:
@@ -175,33 +126,19 @@ class KeyBelief:
         return True
 
 
-class SparseSession(KeySession):
-    """A session of sparse multiplicative weights: how many records have one of some keys? [BR11]
+class SparseSession(ConversingSession, KeySession):
+    """A session of sparse multiplicative weights: how many records have one of some keys? [BR11]"""
 
-    Guarantee: everything it ever hands out satisfies together the budget of its plan, for the plan's privacy unit:
-    answers are the replies of one conversation, and public work on them.
-    """
-
-    __slots__ = ("_belief", "_conversation", "_plan")
+    __slots__ = ("_belief",)
+    _plan: SparsePlan
 
     def __init__(self, plan: SparsePlan, conversation: Conversation) -> None:
-        if conversation.terms != plan.terms:
-            raise PlanError("this conversation was opened on other terms than its plan states")
-        self._plan, self._conversation = plan, conversation
+        super().__init__(plan, conversation)
         self._belief = KeyBelief(plan)
 
     @property
     def plan(self) -> SparsePlan:
         return self._plan
-
-    @property
-    def anchor(self) -> str | None:
-        return self._conversation.anchor
-
-    @property
-    def remaining(self) -> int:
-        """Hard questions that can still be answered."""
-        return self._conversation.remaining
 
     def ask(self, keys: Asked, weights: ArrayLike | None = None) -> SessionAnswer:
         """How many records have one of the keys, at most `plan.size` of them, each of weight 1.
@@ -216,61 +153,15 @@ class SparseSession(KeySession):
                 f"sparse-mw counts the records of 1 to {self._plan.size:,} keys, each with weight 1; "
                 'mechanism="histogram" takes any keys and weights'
             )
-        place = 0
 
-        def form(steps: Sequence[Step]) -> KeyQuestion:
-            nonlocal place
-            place = len(steps)
-            return KeyQuestion(elements, self._estimate(steps, elements), self._plan.threshold)
+        def estimate(steps: Sequence[Step]) -> int:
+            self._belief.follow(steps)
+            return round(self._belief.hypothesis.answer(elements))
 
-        with suppress(BudgetExceeded):
-            step = self._conversation.ask(form)
-            return self._told(step, within=place < self._plan.questions)
-        value = float(self._estimate(self._conversation.steps, elements))
-        return SessionAnswer(value, "exhausted", guaranteed=False, bound=None)
+        return self._put(lambda steps: KeyQuestion(elements, estimate(steps), self._plan.threshold), estimate)
 
-    def _estimate(self, steps: Sequence[Step], elements: Words) -> int:
-        self._belief.follow(steps)
-        return round(self._belief.hypothesis.answer(elements))
-
-    def _told(self, step: Step, *, within: bool) -> SessionAnswer:
-        if step.answer is None:
-            return SessionAnswer(float(step.question.estimate), "hypothesis", within, float(self._plan.easy_bound))
-        noise = self._conversation.terms.answer
-        error = None if noise is None else math.sqrt(noise.variance)
-        return SessionAnswer(float(step.answer), "measured", within, float(self._plan.hard_bound), error)
-
-    def status(self) -> dict[str, Any]:
-        return describe_key_steps(self._plan, self._conversation.steps, self._conversation.remaining)
-
-    def explain(self) -> str:
-        found = self.status()
-        spent = "" if found["updates_left"] else "; exhausted: answers come from the hypothesis, without any guarantee"
-        return (
-            f"{found['questions']:,} questions answered, {found['updates_used']:,} of {self._plan.updates:,} updates "
-            f"used{spent}\n{self._plan.explain()}"
-        )
-
-    def __repr__(self) -> str:
-        return f"<KeySession sparse-mw: {self.remaining:,} of {self._plan.updates:,} updates left>"
-
-
-def describe_key_steps(plan: SparsePlan, steps: Sequence[Step], remaining: int) -> dict[str, Any]:
-    """How a session stands that has come so far."""
-    return {
-        "mechanism": plan.mechanism,
-        "questions": len(steps),
-        "easy": sum(not s.above for s in steps),
-        "hard": sum(s.above for s in steps),
-        "updates_used": plan.updates - remaining,
-        "updates_left": remaining,
-        "exhausted": not remaining,
-        "guaranteed_questions": max(plan.questions - len(steps), 0) if remaining else 0,
-        "confidence": 1 - plan.beta,
-        "easy_bound": plan.easy_bound,
-        "hard_bound": plan.hard_bound,
-        "promised_to_last": plan.alpha is not None,
-    }
+    def _said(self, question: KeyQuestion) -> tuple[int, int]:
+        return question.estimate, question.penalty
 
 
 def describe_shown(plan: HistogramPlan, keys: int) -> dict[str, Any]:

@@ -6,36 +6,39 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sfumato.domain import Domain
-from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.operators import Block
+from sfumato.plans.packing import pack
 from sfumato.privacy.accountant import Event, PureEvent
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Release, load_release
+from sfumato.releases.accounts import opened
+from sfumato.sessions.asking import describe_steps
 from sfumato.sessions.core import Session
 from sfumato.sessions.histogram import HistogramSession
-from sfumato.sessions.keyed import KeySession, describe_key_steps, describe_shown
+from sfumato.sessions.keyed import describe_shown
 from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_histogram, resume_sparse
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
-from sfumato.sessions.online import OnlineSession, describe_steps
+from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.requests import Opening, begun
 from sfumato.wall import Curator
 from sfumato.wall.keys import HistogramMinutes, histogram_minutes, is_histogram
-from sfumato.wall.talk import Minutes, is_conversation, minutes
+from sfumato.wall.talk import Minutes, converse, is_conversation, minutes, resume
 
 __all__ = [
     "KEPT",
-    "Opening",
     "histogram_session",
     "keeps_session",
     "kept",
     "open_session",
-    "opened",
     "public_records",
     "resume_session",
     "session_status",
@@ -46,32 +49,14 @@ Place = str | os.PathLike[str]
 _LONGEST = 100  # what is left of a name when words are added to it
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a session is opened with. `counted`: the public number of records was read already, and is the plan's."""
-
-    plan: Any
-    source: Any
-    ledger: Ledger | None
-    name: str = "session"
-    store: Path | None = None
-    table: str | None = None
-    counted: bool = False
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What a store remembers of it."""
-        return {"source": _text(self.source), "plan": self.plan}
-
-
-def open_session(asked: Opening) -> Session | KeySession:
+def open_session(asked: Opening) -> Session:
     """Debit the whole price of a session and begin it. Raises PlanError for a plan of another kind."""
     return KEPT[type(asked.plan)].open(asked)
 
 
 def resume_session(
     store: Place, ledger: Place | Ledger | None, source: Any = None, *, anchor: str | None = None
-) -> Session | KeySession:
+) -> Session:
     """Go on with a session that was kept in a store; nothing is spent.
 
     `ledger` is the one that paid, and is required: a file cannot be believed about who paid for it. None is for the
@@ -124,7 +109,8 @@ def kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramMi
 
 
 def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan, anchor: str | None) -> Session:
-    return OnlineSession(plan, Curator(source, plan.domain, plan.unit, account).resume(store, anchor=anchor))
+    curator = Curator(source, plan.domain, plan.unit, account, packing=pack)
+    return OnlineSession(plan, resume(curator, store, anchor=anchor))
 
 
 def _open_online(asked: Opening) -> Session:
@@ -135,25 +121,14 @@ def _open_online(asked: Opening) -> Session:
         raise InvalidInput(f"{asked.store} exists; choose another path, or go on with it by the plan it was opened by")
     # what follows from public input and the ledger alone is refused before the table is read
     account.expect(asked.name, "0" * 64, plan.price, plan.unit, asked.table)
-    curator = Curator(asked.source, plan.domain, plan.unit, account, table=asked.table)
+    curator = Curator(asked.source, plan.domain, plan.unit, account, table=asked.table, packing=pack)
     if plan.unit.total_is_public and not asked.counted:
         found = _public_total(curator, account, asked.name)
         if max(found, 1) != plan.records:
             raise PlanError(
                 f"records= says {plan.records:,}, and the table has {found:,}, public under replace-one; plan with that"
             )
-    conversation, receipt = curator.converse(
-        plan.terms, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
-    )
-    if asked.store is not None:
-        try:
-            account.mark_released(receipt, plan.fingerprint)
-        except SfumatoError as error:
-            raise NotWritten(
-                f"the session is paid for and kept in {asked.store}, but the ledger could not be told so ({error}); "
-                "the same call of sf.open goes on with it"
-            ) from error
-    return OnlineSession(plan, conversation)
+    return OnlineSession(plan, begun(asked, account, partial(converse, curator), plan.terms))
 
 
 def public_records(
@@ -164,7 +139,7 @@ def public_records(
     Refuses before the table is read what the ledger would refuse of a session at that price.
     """
     account.expect(name, "0" * 64, price, unit, table)
-    return _public_total(Curator(source, domain, unit, account, table=table), account, name)
+    return _public_total(Curator(source, domain, unit, account, table=table, packing=pack), account, name)
 
 
 def _public_total(curator: Curator, account: Ledger, name: str) -> int:
@@ -192,31 +167,13 @@ def histogram_session(made: object) -> HistogramSession:
     return HistogramSession(made)
 
 
-def opened(ledger: Place | Ledger | None) -> Ledger | None:
-    """The ledger that is named. Raises InvalidInput for what is none, LedgerError for a file that is none."""
-    if ledger is None or isinstance(ledger, Ledger):
-        return ledger
-    if isinstance(ledger, (str, os.PathLike)):
-        return Ledger(ledger)
-    raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
-
-
-def _text(place: Any) -> str | None:
-    """A path or an address as text that means the same elsewhere; None for what lives in memory."""
-    if isinstance(place, os.PathLike):
-        place = os.fspath(place)
-    if not isinstance(place, str):
-        return None
-    return place if "://" in place else os.path.abspath(place)
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """How a session is opened; how one kept in a file goes on, from (file, source, ledger, plan, anchor), and how it
     stands, from its minutes."""
 
-    open: Callable[[Opening], Session | KeySession]
-    resume: Callable[[Path, Any, Ledger, Any, str | None], Session | KeySession]
+    open: Callable[[Opening], Session]
+    resume: Callable[[Path, Any, Ledger, Any, str | None], Session]
     describe: Callable[[Any, Any], dict[str, Any]]
 
 
@@ -225,7 +182,7 @@ KEPT: dict[type, _Kind] = {
         _open_online, _resume_online, lambda plan, found: describe_steps(plan, found.steps, found.remaining)
     ),
     SparsePlan: _Kind(
-        open_sparse, resume_sparse, lambda plan, found: describe_key_steps(plan, found.steps, found.remaining)
+        open_sparse, resume_sparse, lambda plan, found: describe_steps(plan, found.steps, found.remaining)
     ),
     HistogramPlan: _Kind(
         open_key_histogram,

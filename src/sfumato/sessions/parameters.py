@@ -21,13 +21,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from sfumato.designs.spending import noise_of, price_of
 from sfumato.errors import PlanError
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversing import Terms
-from sfumato.privacy.conversions import mu_squared_of_pures, round_down, sqrt_down, sqrt_up
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.rounding import round_down, sqrt_down
 from sfumato.privacy.selection import Epochs
+from sfumato.privacy.together import mu_squared_of_pures
 from sfumato.privacy.unit import Neighbours
 from sfumato.sessions.tails import energy, farthest, largest_sum
 
@@ -36,10 +38,9 @@ __all__ = [
     "Shape",
     "bounds_of",
     "least_alpha",
-    "noise_of",
+    "noise_of_answers",
     "pmw_min_alpha",
     "practical",
-    "price_of",
     "promised",
     "terms_of",
 ]
@@ -53,16 +54,6 @@ _EXPECTED = 0.15
 _FEWEST, _MOST = 5, 256
 _MOST_PROMISED = 10**5
 _SHARES = [Fraction(k, 40) for k in (12, 16, 20, 24, 28, 30, 32, 34, 36, 37, 38, 39)]
-
-
-def price_of(budget: Budget, currency: Currency | None = None) -> Event:
-    """The whole budget as one event that a ledger of this currency (by default the budget's own) can pay."""
-    wanted = budget.currency if currency is None else currency
-    if budget.kind == "pure" or wanted is Currency.EPSILON:
-        return PureEvent(budget.laplace_epsilon)
-    if wanted is Currency.RHO and budget.kind != "gdp":
-        return ZcdpEvent(budget.rho)
-    return GaussianEvent(budget.mu_squared)
 
 
 def terms_of(price: Event, updates: int, move: int, share: Fraction = SHARE) -> Terms:
@@ -84,20 +75,12 @@ def terms_of(price: Event, updates: int, move: int, share: Fraction = SHARE) -> 
             left = GaussianEvent(total - mu_squared_of_pures(asking, updates))
         case _:
             raise PlanError("a session is priced as a PureEvent, ZcdpEvent or GaussianEvent")
-    return Terms(Epochs(updates, asking, move), noise_of(left, updates, move), move)
+    return Terms(Epochs(updates, asking, move), noise_of_answers(left, updates, move), move)
 
 
-def noise_of(price: Event, count: int, move: int) -> NoiseLaw:
+def noise_of_answers(price: Event, count: int, move: int) -> NoiseLaw:
     """The noise of `count` answers that cost `price` together. Raises PlanError for prices of other kinds."""
-    match price:
-        case PureEvent(epsilon=total):
-            return DiscreteLaplace(move * count / total)
-        case ZcdpEvent(rho=total):
-            return DiscreteGaussian(sqrt_up(move**2 * count / (2 * total)))
-        case GaussianEvent(mu_squared=total):
-            return RoundedGaussian(sqrt_up(move**2 * count / total))
-        case _:
-            raise PlanError("noise is priced as a PureEvent, ZcdpEvent or GaussianEvent")
+    return noise_of(price, (move if isinstance(price, PureEvent) else move**2) * count)
 
 
 @lru_cache(maxsize=256)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import DomainError, WorkloadError
-from sfumato.ground.checks import check_text
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text
 from sfumato.sketches.field import PRIME, Words, hash_texts
 
 __all__ = ["MAX_TEXT", "UNIVERSE", "KeyQueries", "Keys"]

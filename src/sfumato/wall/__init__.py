@@ -1,4 +1,4 @@
-"""The only place that sees data: a core that measures and selects, and two wings that the core never imports."""
+"""The only place that sees data: a core that measures; a door that selects and two wings, which it never imports."""
 
 from sfumato.wall.curator import Curator
 from sfumato.wall.rows.sources import Histogram

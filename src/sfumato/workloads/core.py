@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
-from sfumato.ground.checks import check_text, shorten, show_count
+from sfumato.ground.checks import show_count
 from sfumato.ground.codec import storable
+from sfumato.ground.names import check_text, shorten
 from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
 from sfumato.operators.base import Numbers, real_array
 from sfumato.workloads.levels import row_labels

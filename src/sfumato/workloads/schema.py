@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SpecError
-from sfumato.ground.checks import Number, check_distinct, check_text, read_text
+from sfumato.ground.checks import Number, check_distinct, read_text
+from sfumato.ground.names import check_text
 from sfumato.workloads.reading import Section, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]

@@ -15,7 +15,7 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import boosted as boosting
 from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import price
-from sfumato.privacy.budget import Currency
+from sfumato.privacy.amounts import Currency
 from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})

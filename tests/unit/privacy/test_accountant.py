@@ -28,14 +28,14 @@ from sfumato.privacy.accountant import (
     PureEvent,
     ZcdpEvent,
     compose,
-    epsilon_left,
     event_from_text,
     event_to_text,
-    events_export,
     price,
     refuse_overspending,
 )
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.statements import epsilon_left, events_export
 
 EVENTS: list[Callable[[object], Event]] = [GaussianEvent, PureEvent, ZcdpEvent, BoundedRangeEvent]  # type: ignore[list-item]
 amounts = st.fractions(min_value=0, max_value=50, max_denominator=10**9)

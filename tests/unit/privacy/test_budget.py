@@ -17,8 +17,9 @@ from scipy import optimize, special
 
 from sfumato.errors import BudgetError
 from sfumato.ground import codec
-from sfumato.privacy import conversions
-from sfumato.privacy.budget import Budget, Currency, exact, readable
+from sfumato.privacy import conversions, pure, rounding
+from sfumato.privacy.amounts import Currency, exact, readable
+from sfumato.privacy.budget import Budget
 
 GRID = [("0.1", "1e-9"), ("1", "1e-6"), ("1", "0.3"), ("5", "1e-10"), ("20", "1e-3"), ("1e-6", "1e-5"), ("1", "1e-200")]
 TINY = Fraction(1, 10**13)
@@ -249,7 +250,7 @@ def test_zcdp_implies_neither_pure_nor_gdp(budget: Budget) -> None:
 def test_pure_and_gdp_bracket_each_other(epsilon: str) -> None:
     """Mutants: mu = epsilon; rounding to nearest in either direction."""
     eps = Fraction(epsilon)
-    mu = conversions.mu_of_pure(eps)
+    mu = pure.mu_of_pure(eps)
     back = Budget.gdp(mu).laplace_epsilon
     assert eps * (1 - TINY) <= back <= eps * (1 + TINY)
     assert Budget.gdp(mu * (1 - TINY)).laplace_epsilon < eps
@@ -289,11 +290,11 @@ def test_epsilon_without_conversion() -> None:
 @settings(deadline=None)
 @given(st.fractions(min_value=Fraction(1, 10**40), max_value=10**40))
 def test_roots_and_roundings_enclose(x: Fraction) -> None:
-    low, high = conversions.sqrt_down(x), conversions.sqrt_up(x)
+    low, high = rounding.sqrt_down(x), rounding.sqrt_up(x)
     assert low**2 <= x <= high**2
     assert high - low <= high / 10**15
-    assert conversions.sqrt_up(x**2) == x
-    down, up = conversions.round_down(x), conversions.round_up(x)
+    assert rounding.sqrt_up(x**2) == x
+    down, up = rounding.round_down(x), rounding.round_up(x)
     assert down <= x <= up
     assert up - down <= x / 10**15
 
@@ -354,4 +355,4 @@ def test_what_cannot_be_converted_says_so() -> None:
     with pytest.raises(BudgetError, match="too small"):
         _ = Budget.approx("1e-300", "1e-300").rho
     with pytest.raises(BudgetError, match="too extreme"):
-        conversions.mu_of_pure(Fraction(10) ** 100)
+        pure.mu_of_pure(Fraction(10) ** 100)

@@ -18,7 +18,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions import session_status
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator, is_histogram
-from sfumato.wall.talk import minutes
+from sfumato.wall.talk import minutes, resume
 from support.wall import DOMAIN, Untouchable
 
 OLD = Path(__file__).parents[2] / "fixtures" / "0.1"
@@ -164,7 +164,7 @@ def test_sessions_of_old_files_are_refused_plainly(tmp_path: Path) -> None:
         lambda: session_status(conversation),
         lambda: session_status(histogram),
         lambda: sf.load(histogram, ledger=ledger),
-        lambda: Curator(Untouchable(), DOMAIN, UNIT, ledger).resume(conversation),
+        lambda: resume(Curator(Untouchable(), DOMAIN, UNIT, ledger), conversation),
         lambda: KeyCurator(Untouchable(), sf.Keys(), UNIT, ledger).resume_histogram(histogram),
     ):
         with pytest.raises(sf.errors.LedgerError, match=r"sfumato 0\.1.*open another") as refusal:

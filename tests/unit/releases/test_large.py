@@ -12,7 +12,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotWritten
 from sfumato.ground import spool
-from sfumato.ground.codec import fingerprint, read_document, write_document
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.documents import read_document, write_document
 from sfumato.wall import Curator
 from sfumato.wall.rows.counting import TensorCounts
 

@@ -16,7 +16,6 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease
-from sfumato.releases.modelled import described
 from sfumato.report import write_report
 from sfumato.wall import Curator
 from support.wall import Untouchable
@@ -51,14 +50,14 @@ def test_it_says_how_near_its_model_is_to_the_optimum(found: ModelRelease, tmp_p
     """Mutants: a gap that is not handed on; one said of models that are no optimum."""
     assert found.gap == 1e-9
     assert "standard deviations of the noise of the optimum, proved" in found.explain()
-    assert described(found)["model_gap"] == found.gap
+    assert found.facts()["model_gap"] == found.gap
     assert found["low"].gap == found.gap
     found.save(tmp_path / "r")
     assert sf.load(tmp_path / "r").gap == found.gap  # type: ignore[union-attr]
     other = sf.release(planned("boosting"), TABLE, ledger=None)
     assert other.gap is None
     assert "optimum" not in other.explain()
-    assert "model_gap" not in described(other)
+    assert "model_gap" not in other.facts()
 
 
 # ---- answers ---------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ def test_errors_are_not_made_up(found: ModelRelease) -> None:
     assert (answer.standard_error, answer.low, answer.high) == (None, 0.0, float("inf"))
     assert table.standard_errors is None
     assert "no standard errors" in found.explain()
-    assert described(found)["error"]["standard_errors"] is None
+    assert found.facts()["error"]["standard_errors"] is None
     known = sf.release(
         sf.plan(WORK, sf.zcdp(1), neighbours="replace-one", mechanism="mwem", records=100), TABLE, ledger=None
     )
@@ -235,7 +234,7 @@ def test_what_is_said_beside_the_looks_is_the_same_for_neighbours(name: str, tmp
     for i, counts in enumerate((COUNTS, COUNTS + (np.arange(24).reshape(COUNTS.shape) == 7))):
         where = tmp_path / str(i)
         release = sf.release(planned(name), sf.Histogram(counts.reshape(-1)), ledger=None, name="n", out=where)
-        facts = described(release) | {"created": "", "ledger": ""}
+        facts = release.facts() | {"created": "", "ledger": ""}
         lines = [t for t in release.explain().splitlines() if "recorded" not in t]
         files = sorted(f.relative_to(where).as_posix() for f in where.rglob("*"))
         looks = [(type(m).__name__, getattr(m, "total", None)) for m in release.measurement]

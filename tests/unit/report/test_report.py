@@ -18,7 +18,7 @@ import pytest
 
 from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.run import release as carry_out
+from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger

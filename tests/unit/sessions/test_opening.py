@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.ground.codec import pack, unpack
+from sfumato.ground.bundles import pack, unpack
 from sfumato.sessions import session_status
 from sfumato.sessions.plans import SessionPlan
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, TABLE, opened

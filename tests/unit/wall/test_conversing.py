@@ -23,7 +23,7 @@ from sfumato.privacy.accountant import ZcdpEvent
 from sfumato.privacy.conversing import Step, Terms
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.wall.rows import counting
-from sfumato.wall.talk import Conversation, minutes
+from sfumato.wall.talk import Conversation, converse, minutes, resume
 from support.conversations import COST, HASH, TERMS, N, curator, high, lines, low, opened, question
 from support.wall import DOMAIN
 
@@ -129,7 +129,7 @@ def test_a_question_may_move_further_than_its_answer_was_paid_for_only_as_bits(l
 
     def ask(name: str, given: Candidates, noise: Any, move: int = 1) -> Step:
         terms = Terms(epochs, noise, move)
-        asked, _ = curator(ledger).converse(terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH)
+        asked, _ = converse(curator(ledger), terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH)
         return asked.ask(lambda _: given)
 
     double = question(coefficient=2)
@@ -164,7 +164,7 @@ def test_a_look_that_fails_closes_for_good_and_says_nothing(
     if kept:
         assert minutes(store).remaining == 0
         with pytest.raises(sf.BudgetExceeded):
-            curator(ledger).resume(store).ask(high)
+            resume(curator(ledger), store).ask(high)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -198,7 +198,7 @@ def test_a_form_that_forks_gets_one_answer(kept: bool, ledger: sf.Ledger, store:
 def test_threads_take_turns(ledger: sf.Ledger, store: Path) -> None:
     """Mutant: a turn without a lock."""
     for kept in (None, store):
-        asked = opened(ledger, kept) if kept else curator(ledger).converse(TERMS, COST, name="m", plan_hash=HASH)[0]
+        asked = opened(ledger, kept) if kept else converse(curator(ledger), TERMS, COST, name="m", plan_hash=HASH)[0]
         seen: list[int] = []
 
         def talk(asked: Conversation = asked, seen: list[int] = seen) -> None:

@@ -18,14 +18,13 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy import files
+from sfumato.privacy import entries, files
 from sfumato.privacy.accountant import ZcdpEvent
 from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.conversing import SparseVector, Terms
-from sfumato.privacy.ledger import entries
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.talk import conversing, filed, minutes
+from sfumato.wall.talk import converse, conversing, filed, minutes, resume
 from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
@@ -43,12 +42,12 @@ def store(tmp_path: Path) -> Path:
 def test_a_resumed_conversation_goes_on_where_it_was(ledger: sf.Ledger, store: Path) -> None:
     """Mutants: a threshold drawn anew at each resumption, which would cost e1 each time; an epoch given back."""
     terms = Terms(Epochs(3, Fraction(1, 1000)))  # thresholds of thousands: two of them are hardly ever the same
-    first, _ = curator(ledger).converse(
-        terms, terms.cost(ZcdpEvent), name="c", plan_hash=HASH, store=store, about={"a": 1}
+    first, _ = converse(
+        curator(ledger), terms, terms.cost(ZcdpEvent), name="c", plan_hash=HASH, store=store, about={"a": 1}
     )
     thresholds, again = [*lines(store, "threshold")], first
     for _ in range(4):
-        again = curator(sf.Ledger(store.with_name("l.db"))).resume(store)
+        again = resume(curator(sf.Ledger(store.with_name("l.db"))), store)
         again.ask(lambda _: question(penalty=10**8))
         thresholds.append(lines(store, "threshold")[-1])
     assert len(set(thresholds)) == 1
@@ -106,7 +105,7 @@ def test_a_place_for_no_new_file_is_refused_before_the_table_is_touched(
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     before = sorted(p.name for p in tmp_path.iterdir())
     with pytest.raises(sf.errors.InvalidInput):
-        curator(ledger, Untouchable()).converse(TERMS, COST, name="c", plan_hash=HASH, store=PLACES[place](tmp_path))
+        converse(curator(ledger, Untouchable()), TERMS, COST, name="c", plan_hash=HASH, store=PLACES[place](tmp_path))
     assert ledger.entries() == ()
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
@@ -116,18 +115,18 @@ def test_what_cannot_be_paid_for_leaves_no_file(
 ) -> None:
     """Mutants: a file under an account that ends with the process; a file left where the debit was refused."""
 
-    def converse(paid: sf.Ledger, source: Any = TABLE, name: str = "c") -> None:
-        curator(paid, source).converse(TERMS, COST, name=name, plan_hash=HASH, store=store)
+    def begin(paid: sf.Ledger, source: Any = TABLE, name: str = "c") -> None:
+        converse(curator(paid, source), TERMS, COST, name=name, plan_hash=HASH, store=store)
 
     with pytest.raises(sf.errors.PlanError, match="kept in one"):
-        converse(sf.Ledger.in_memory(sf.zcdp(10**6)), Untouchable())
+        begin(sf.Ledger.in_memory(sf.zcdp(10**6)), Untouchable())
     with pytest.raises(Touched):
-        converse(ledger, Untouchable())
+        begin(ledger, Untouchable())
     with pytest.raises(sf.errors.InvalidInput):
-        converse(ledger, name="no/name")
+        begin(ledger, name="no/name")
     monkeypatch.setattr(ledger, "expect", lambda *_: None)
     with pytest.raises(sf.errors.InvalidInput):
-        converse(ledger, name="no/name")
+        begin(ledger, name="no/name")
     assert not store.exists()
     assert ledger.entries() == ()
 
@@ -153,7 +152,7 @@ def test_an_opening_that_ends_early_is_unpaid_or_spent(
         crash(lambda: opened(ledger, store))
     assert len(ledger.entries()) == entries
     with pytest.raises(sf.errors.LedgerError, match=said):
-        curator(ledger, Untouchable()).resume(store)
+        resume(curator(ledger, Untouchable()), store)
     with pytest.raises(sf.errors.LedgerError, match="never opened"):
         minutes(store)
 
@@ -191,7 +190,7 @@ def test_another_table_domain_unit_or_ledger_is_refused(
     if how.get("ledger"):
         how = how | {"ledger": sf.Ledger.create(tmp_path / "other.db", total=sf.zcdp(10**6))}
     with pytest.raises(error, match=said) as failure:
-        curator(**{"ledger": ledger, **how}).resume(store)
+        resume(curator(**{"ledger": ledger, **how}), store)
     assert str(N) not in str(failure.value).replace(str(store), "")
 
 
@@ -201,8 +200,8 @@ def test_the_digest_tells_tables_that_differ_in_their_joint_counts(ledger: sf.Le
     swapped = np.array(COUNTS).reshape(5, 3)
     swapped[:2, :2] += [[1, -1], [-1, 1]]
     with pytest.raises(sf.errors.SourceError, match="not the one"):
-        curator(ledger, sf.Histogram(swapped)).resume(store)
-    curator(ledger, sf.Histogram(np.array(COUNTS).reshape(5, 3))).resume(store).ask(high)
+        resume(curator(ledger, sf.Histogram(swapped)), store)
+    resume(curator(ledger, sf.Histogram(np.array(COUNTS).reshape(5, 3))), store).ask(high)
 
 
 def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +224,7 @@ def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkey
     assert len(modes) > 6
     store.chmod(0o640)
     with pytest.raises(sf.errors.LedgerError, match="open to others"):
-        curator(ledger, Untouchable()).resume(store)
+        resume(curator(ledger, Untouchable()), store)
 
 
 # Tampering -----------------------------------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ def test_no_edit_passes(how: str, ledger: sf.Ledger, store: Path) -> None:
     for form in (high, low):
         asked.ask(form)
     edit(store, EDITS[how])
-    for use in (lambda: curator(ledger, Untouchable()).resume(store), lambda: minutes(store)):
+    for use in (lambda: resume(curator(ledger, Untouchable()), store), lambda: minutes(store)):
         with pytest.raises(sf.errors.LedgerCorrupted):
             use()
 
@@ -309,24 +308,24 @@ def test_a_file_put_back_is_found_by_an_anchor_and_by_those_who_saw_it_grow(ledg
     newer = asked.anchor
     assert old is not None
     assert newer is not None
-    assert curator(ledger).resume(store, anchor=old).asked == minutes(store, anchor=newer).remaining == 2
+    assert resume(curator(ledger), store, anchor=old).asked == minutes(store, anchor=newer).remaining == 2
     store.write_bytes(earlier)
     for use in (
-        lambda: curator(ledger, Untouchable()).resume(store, anchor=newer),
+        lambda: resume(curator(ledger, Untouchable()), store, anchor=newer),
         lambda: minutes(store, newer),
         lambda: asked.ask(high),
         lambda: asked.steps,
     ):
         with pytest.raises(sf.errors.LedgerCorrupted, match=r"rolled back|put back"):
             use()
-    again = curator(ledger).resume(store, anchor=old)
+    again = resume(curator(ledger), store, anchor=old)
     again.ask(low)
     with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
-        curator(ledger).resume(store, anchor=newer)
+        resume(curator(ledger), store, anchor=newer)
     with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
         asked.ask(high)
     with pytest.raises(sf.errors.InvalidInput, match="anchor"):
-        curator(ledger).resume(store, anchor="none")
+        resume(curator(ledger), store, anchor="none")
 
 
 def test_an_anchor_tells_nothing_of_the_noise(ledger: sf.Ledger, store: Path) -> None:
@@ -356,11 +355,11 @@ def test_a_ledger_that_was_put_back_does_not_pay(
     (tmp_path / "l.db").write_bytes(before)
     another = sf.Ledger(tmp_path / "l.db")
     with pytest.raises(sf.errors.LedgerError, match="never paid"):
-        curator(another, Untouchable()).resume(store)
-    monkeypatch.setattr(entries, "_now", lambda: "2000-01-01T00:00:00+00:00")
+        resume(curator(another, Untouchable()), store)
+    monkeypatch.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
     another.debit("c", entry.plan_hash, COST, UNIT)
     with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
-        curator(another, Untouchable()).resume(store)
+        resume(curator(another, Untouchable()), store)
 
 
 def test_a_full_disk_answers_nothing_and_harms_nothing(

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
-from sfumato.wall.rows import counting, packing, summing
+from sfumato.plans.packing import pack
+from sfumato.wall.rows import counting, summing
+from sfumato.wall.rows.clusters import clusters
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts, check_countable
 from sfumato.wall.rows.sources import open_source
 
@@ -29,14 +31,17 @@ def plain(shape: Sequence[int]) -> Domain:
     return Domain({f"a{i}": s for i, s in enumerate(shape)})
 
 
-def in_columns(domain: Domain, records: IntArray) -> ColumnCounts:
+def in_columns(domain: Domain, records: IntArray, packing: Any = pack) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
-    return ColumnCounts(domain, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)))
+    return ColumnCounts(
+        domain, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
+    )
 
 
-def in_table(domain: Domain, records: IntArray) -> TableCounts:
+def in_table(domain: Domain, records: IntArray, packing: Any = pack) -> TableCounts:
     columns = in_columns(domain, records).columns
-    return TableCounts(domain, len(records), lambda axes, start, stop: [columns[a][start:stop] for a in axes])
+    read = lambda axes, start, stop: [columns[a][start:stop] for a in axes]  # noqa: E731
+    return TableCounts(domain, len(records), read, packing=packing)
 
 
 def in_tensor(domain: Domain, records: IntArray) -> TensorCounts:
@@ -102,12 +107,11 @@ def test_streamed_records_agree_with_brute_force(
 ) -> None:
     """Whatever number of records the packing is made for."""
     domain, records, sets = problem
-    real = packing.pack
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_CHUNK_ROWS", chunks[0])
         patch.setattr(counting, "_READ_ROWS", chunks[1])
-        patch.setattr(counting, "pack", lambda shape, sets, rows: real(shape, sets, effort))
-        check_stream(store(domain, records), domain, records, sets)
+        packed = store(domain, records, lambda shape, sets, rows: pack(shape, sets, effort))
+        check_stream(packed, domain, records, sets)
 
 
 @settings(max_examples=80, deadline=None)
@@ -189,7 +193,8 @@ def test_what_is_held_does_not_swell_a_batch() -> None:
 
 def test_a_pass_over_the_records_counts_no_more_cells_than_it_may() -> None:
     shape = [3, 5, 7, 40, 60, 2, 90, 11, 30, 200]
-    packed = packing.pack(shape, [combinations(10, k) for k in (3, 2, 1, 0)], 500)
+    sets = [combinations(10, k) for k in (3, 2, 1, 0)]
+    packed = clusters(shape, sets, *pack(shape, sets, 500))
     passes = list(counting._passes(packed, 20_000))
     cells = [[len(p.blocks) * math.prod(p.sizes) for p in parts] for parts in passes]
     assert all(

@@ -13,8 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.wall.rows import packing
-from sfumato.wall.rows.packing import Cluster, pack
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.plans import packing
+from sfumato.plans.packing import pack
+from sfumato.wall.rows import clusters as blocks_of
+from sfumato.wall.rows.clusters import Cluster, alone, clusters
+from sfumato.wall.rows.counting import ColumnCounts
 from sfumato.wall.rows.summing import sum_down
 
 Families = list[NDArray[np.int32]]
@@ -65,7 +70,8 @@ def families(draw: st.DrawFn) -> tuple[list[int], Families]:
 @settings(max_examples=150, deadline=None)
 @given(families(), st.integers(0, 10**10))
 def test_packing_answers_every_set_once(problem: tuple[list[int], Families], rows: int) -> None:
-    check_clusters(*problem, pack(*problem, rows))
+    check_clusters(*problem, clusters(*problem, *pack(*problem, rows)))
+    assert check_clusters(*problem, clusters(*problem, *alone(*problem, rows))) == sum(map(len, problem[1]))
 
 
 @pytest.mark.parametrize("way", ["_grow_by_sums", "_grow_one_by_one", "_alone"])
@@ -79,10 +85,10 @@ def test_each_way_by_itself(way: str, problem: tuple[list[int], Families], rows:
     asked, which = packing._merge(len(shape), sets)
     found = packing._alone(asked) if way == "_alone" else getattr(packing, way)(shape, asked, rows)
     blocks, home = packing._settle(shape, asked, found, rows)
-    check_clusters(shape, sets, packing.clusters(shape, sets, blocks, [home[w] for w in which]))
+    check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
     if math.prod(shape) <= 2**18:
         blocks, home = found
-        check_clusters(shape, sets, packing.clusters(shape, sets, blocks, [home[w] for w in which]))
+        check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,8 @@ def test_each_way_by_itself(way: str, problem: tuple[list[int], Families], rows:
 )
 def test_packing_saves_passes_over_the_records(size: int, count: int, rows: int, order: int, most: int) -> None:
     sets = [combinations(count, k) for k in range(order, -1, -1)]
-    found = pack([size] * count, sets, rows)
+    shape = [size] * count
+    found = clusters(shape, sets, *pack(shape, sets, rows))
     assert sum(len(c.blocks) for c in found) <= most
     answered = [np.zeros(len(s), dtype=np.int64) for s in sets]
     for cluster in found:
@@ -116,24 +123,59 @@ def test_packing_saves_passes_over_the_records(size: int, count: int, rows: int,
 def test_blocks_grow_by_small_attributes() -> None:
     """Mutant: growing by any attribute, which makes 150 blocks more."""
     shape, sets = [100] * 30 + [5] * 60, [combinations(90, 2)]
-    assert check_clusters(shape, sets, pack(shape, sets, 20_000)) <= 1500
+    assert check_clusters(shape, sets, clusters(shape, sets, *pack(shape, sets, 20_000))) <= 1500
 
 
 def test_no_block_outgrows_the_caches_however_many_records_it_would_save() -> None:
     shape, sets = [2, 10, 10, 300, 2, 3], [family([(0, 1, 2, 3), (0, 1, 2, 4)], 4)]
     for rows in (10**6, 10**10):
-        check_clusters(shape, sets, pack(shape, sets, rows))
+        check_clusters(shape, sets, clusters(shape, sets, *pack(shape, sets, rows)))
     asked, which = packing._merge(6, sets)
     blocks, home = packing._settle(shape, asked, (np.arange(6)[None], np.zeros(2, dtype=np.int64)), 10**10)
-    check_clusters(shape, sets, packing.clusters(shape, sets, blocks, [home[w] for w in which]))
+    check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
 
 
 def test_numbers_of_rows_that_do_not_fit_a_word_are_told_apart() -> None:
     rows = np.random.default_rng(1).integers(0, 2**20, (500, 9))
     rows = rows[np.random.default_rng(2).integers(0, 500, 2000)]
-    first, kind = packing._distinct(rows, 2**20)
-    np.testing.assert_array_equal(rows[first][kind], rows)
-    np.testing.assert_array_equal(rows[first], np.unique(rows, axis=0))
+    for room in (packing, blocks_of):
+        first, kind = room._distinct(rows, 2**20)
+        np.testing.assert_array_equal(rows[first][kind], rows)
+        np.testing.assert_array_equal(rows[first], np.unique(rows, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "homes"),
+    [
+        ([[0, 1]], [0, 0]),  # (0, 2) is in no block
+        ([[0, 1], [0, 1]], [0, 1]),
+        ([[0, 1], [0, 2]], [0, 0]),
+        ([[0, 1], [0, 2]], [0, 2]),
+        ([[0, 1], [0, 2]], [0, -1]),
+        ([[0, 1], [0, 2]], [0]),
+        ([[0, 1], [2, 0]], [0, 1]),
+        ([[0, 0, 1], [0, 2, 3]], [0, 1]),
+        ([[0, 1], [0, 4]], [0, 1]),
+        ([[0, 1], [-1, 2]], [0, 1]),
+    ],
+)
+def test_a_proposal_that_does_not_answer_every_set_is_refused(blocks: list[list[int]], homes: list[int]) -> None:
+    """Mutants: a set that is not compared with what its block gives; blocks or homes taken as they come."""
+    with pytest.raises(PlanError):
+        clusters([2, 3, 4], [family([(0, 1), (0, 2)], 2)], np.array(blocks), [np.array(homes)])
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_bad_proposal_is_not_followed(fails: bool) -> None:
+    """Mutants: a proposal that decides what is counted; one that fails once the budget is spent."""
+
+    def bad(shape: Sequence[int], sets: Families, rows: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        assert not fails
+        return np.array([[0, 1]]), [np.zeros(len(s), dtype=np.int64) for s in sets]
+
+    columns = tuple(np.array(c, dtype=np.uint8) for c in ([0, 1, 1], [2, 0, 1], [3, 3, 0]))
+    counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, 3, columns, packing=bad)
+    assert counts.count([("a", "c")])[("a", "c")].tolist() == [[0, 0, 0, 1], [1, 0, 0, 1]]
 
 
 @settings(max_examples=100, deadline=None)

@@ -30,6 +30,8 @@ from sfumato.sketches.maps import Listed
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator, is_histogram
 from sfumato.wall.keys.store import KeyStore
+from sfumato.wall.selecting import select
+from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS, UNIT, high, opened, question
 from support.wall import DOMAIN, Untouchable
 
@@ -185,12 +187,13 @@ def test_a_histogram_open_to_others_is_refused(mode: int, ledger: sf.Ledger, sto
 HASHED = f"{HASH[:32]}:{HASH[:32]}"
 BLOCKS = (Block((("a",),), (Dense(np.ones((1, 5), dtype=np.int64)),)),)
 BOUGHT: dict[str, Callable[[Curator, KeyCurator, Path], object]] = {
-    "converse": lambda c, _, p: c.converse(TERMS, COST, name="n", plan_hash=HASHED),
-    "converse in a file": lambda c, _, p: c.converse(TERMS, COST, name="n", plan_hash=HASHED, store=p),
+    "converse": lambda c, _, p: converse(c, TERMS, COST, name="n", plan_hash=HASHED),
+    "converse in a file": lambda c, _, p: converse(c, TERMS, COST, name="n", plan_hash=HASHED, store=p),
     "measure": lambda c, _, p: c.measure(
         BLOCKS, RoundedGaussian(Fraction(1)), GaussianEvent(Fraction(10)), name="n", plan_hash=HASHED
     ),
-    "select": lambda c, _, p: c.select(
+    "select": lambda c, _, p: select(
+        c,
         Candidates(BLOCKS, *(np.ones(1, dtype=np.int64) for _ in range(3))),
         BoundedRangeEvent(Fraction(1)),
         name="n",

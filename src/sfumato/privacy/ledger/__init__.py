@@ -1,6 +1,10 @@
-"""A durable privacy budget: `ledger` is its face, `entries` the meaning of its lines, `words` what people read."""
+"""A durable privacy budget as people hold it: granted, read, quoted, exported; `words` is what they read.
 
-from sfumato.privacy.ledger.entries import Entry
-from sfumato.privacy.ledger.ledger import Ledger, Priced, Quote, Receipt, Verification
+What the wall uses of it is `privacy.debits`, and `privacy.entries` is the meaning of its lines.
+"""
+
+from sfumato.privacy.debits import Receipt
+from sfumato.privacy.entries import Entry
+from sfumato.privacy.ledger.ledger import Ledger, Priced, Quote, Verification
 
 __all__ = ["Entry", "Ledger", "Priced", "Quote", "Receipt", "Verification"]

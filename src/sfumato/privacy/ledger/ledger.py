@@ -9,32 +9,27 @@ elsewhere. Reading needs no write access. Clocks are labels.
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from sfumato.errors import InvalidInput, LedgerError, LedgerMismatch, NameTaken, PlanError
-from sfumato.privacy.accountant import Event, delta_of, epsilon_left, events_export, price, refuse_overspending
-from sfumato.privacy.budget import Budget, Currency, Number, readable
-from sfumato.privacy.chain import Chain, FileChain, Format, MemoryChain, Turn
+from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
+from sfumato.privacy.accountant import Event, delta_of, price
+from sfumato.privacy.amounts import Currency, Number, readable
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.chain import FileChain, Format, MemoryChain
+from sfumato.privacy.debits import Debits, Receipt, check_hash, checked_table
+from sfumato.privacy.entries import Entry, State, advance, line_of, named_line, now, released_line
 from sfumato.privacy.files import Wording
 from sfumato.privacy.ledger import words
-from sfumato.privacy.ledger.entries import (
-    Entry,
-    State,
-    advance,
-    named_line,
-    opening_line,
-    released_line,
-    spend_line,
-)
 from sfumato.privacy.ledger.old import OLD
+from sfumato.privacy.statements import epsilon_left, events_export
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["FORMAT", "Ledger", "Priced", "Quote", "Receipt", "Verification"]
+__all__ = ["FORMAT", "Ledger", "Priced", "Quote", "Verification"]
 
 FORMAT = Format(
     words=Wording(
@@ -52,34 +47,6 @@ FORMAT = Format(
     whole=True,
     older=OLD,
 )
-_HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
-_MAX_NAME = 128
-_FILES = (
-    ".csv",
-    ".tsv",
-    ".txt",
-    ".parquet",
-    ".json",
-    ".ndjson",
-    ".jsonl",
-    ".arrow",
-    ".feather",
-    ".db",
-    ".duckdb",
-    ".gz",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Proof of a debit. Keep `anchor` outside the ledger: it finds a ledger that was rolled back or made anew."""
-
-    sequence: int
-    anchor: str
-    ledger_id: str
-    name: str
-    price: Fraction
-    currency: Currency
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +83,7 @@ class Priced(Protocol):
     def price(self) -> Event: ...
 
 
-class Ledger:
+class Ledger(Debits):
     """A shared total of a privacy budget. `Ledger(path)` opens one, `Ledger.create(path, total=...)` makes one.
 
     An object may be used from any thread and after a fork; other processes open the same path. Every call reads and
@@ -132,11 +99,8 @@ class Ledger:
     """The fields of a row of `export`."""
 
     def __init__(self, path: str | os.PathLike[str] | MemoryChain[State]) -> None:
-        self._chain: Chain[State] = path if isinstance(path, MemoryChain) else FileChain(path, FORMAT, advance)
-        state = self._read()
-        self.total = state.budget
-        self.currency = state.currency
-        self.ledger_id = state.ledger_id
+        super().__init__(path if isinstance(path, MemoryChain) else FileChain(path, FORMAT, _advance))
+        self.total = words.promised(self._read())
 
     @classmethod
     def create(
@@ -149,13 +113,13 @@ class Ledger:
         which choices by the data are cheaper; without, in the mu^2 of Gaussian noise, in which Gaussian releases are.
         `table` is the public name of the one table it is for; without, the first spend says which.
         """
-        FileChain.create(path, FORMAT, advance, opening_line(total, currency, _table(table)))
+        FileChain.create(path, FORMAT, _advance, _opening_line(total, currency, checked_table(table)))
         return cls(path)
 
     @classmethod
     def in_memory(cls, total: Budget, currency: str | None = None) -> Ledger:
         """An account that ends with this process: for one explicit release, not for a budget that must last."""
-        return cls(MemoryChain(FORMAT, advance, opening_line(total, currency)))
+        return cls(MemoryChain(FORMAT, _advance, _opening_line(total, currency)))
 
     @classmethod
     def upgrade(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -164,13 +128,8 @@ class Ledger:
         Entries and anchors stay as they are. The first spend afterwards fixes privacy unit and table. sfumato 0.1 can
         read the ledger no more, nor can this version go on with a session that 0.1 keeps in a file.
         """
-        FileChain(path, FORMAT, advance).upgrade()
+        FileChain(path, FORMAT, _advance).upgrade()
         return cls(path)
-
-    @property
-    def durable(self) -> bool:
-        """Whether debits outlive this process."""
-        return isinstance(self._chain, FileChain)
 
     @property
     def unit(self) -> PrivacyUnit | None:
@@ -214,10 +173,6 @@ class Ledger:
         """All that it says, at one moment."""
         return self._read()
 
-    def find(self, name: str) -> Entry | None:
-        """The spend of that name, or None."""
-        return self._read().find(name)
-
     def export(self) -> tuple[dict[str, str], ...]:
         """All spends as plain text fields for an outside accountant: who paid for what, and `accountant.events_export`.
 
@@ -255,33 +210,12 @@ class Ledger:
         unreleased = tuple(entry.name for entry in state.spends if not entry.released)
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, found.anchor)
 
-    def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
-        self._spend(self._chain.read(), name, plan_hash, event, unit, table)
-
-    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
-        """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
-
-        `unit` is whose privacy the event protects, `table` the public name of the table it looks at, if that has one.
-        The first spend fixes both for good. Raises LedgerMismatch for another unit or table, NameTaken where the name
-        was debited before, BudgetExceeded where the price does not fit, BudgetError where it has no price in this
-        currency; nothing is spent then.
-        """
-        with self._chain.turn(write=True) as turn:
-            line, cost = self._spend(turn, name, plan_hash, event, unit, table)
-            turn.append(line)
-        return Receipt(len(turn.state.entries), turn.anchor, self.ledger_id, name, cost, self.currency)
-
-    def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
-        self._admit(self._read(), unit, table)
-
     def name(self, table: str) -> None:
         """Say that all spends so far, which named no table, were of the one of that public name; it stays so for good.
 
         Raises LedgerMismatch where the ledger names another.
         """
-        given = _table(table)
+        given = checked_table(table)
         if given is None:
             raise InvalidInput("a ledger is named after its table: a short public text, such as 'people'")
         with self._chain.turn(write=True) as turn:
@@ -290,43 +224,15 @@ class Ledger:
             if turn.state.table is None:
                 turn.append(named_line(turn.state, given))
 
-    def _admit(self, state: State, unit: PrivacyUnit, table: str | None) -> tuple[PrivacyUnit, str | None]:
-        """Unit and table of the library's own types, if they are those of the ledger."""
-        if type(unit) is not PrivacyUnit:
-            raise PlanError(f"a spend says whose privacy it protects, as a PrivacyUnit; got {type(unit).__name__}")
-        table = _table(table)
-        problem = words.mismatch(state, unit, table)
-        if problem is not None:
-            raise LedgerMismatch(problem)
-        return unit, table
-
-    def _spend(
-        self, turn: Turn[State], name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None
-    ) -> tuple[bytes, Fraction]:
-        """The line that spends an event's price, and that price; refused where it may not be spent."""
-        state = turn.state
-        turn.require_current()
-        _check_name(name)
-        _check_hash(plan_hash, "plan_hash")
-        whom = self._admit(state, unit, table)
-        cost = price(event, self.currency)
-        taken = state.find(name)
-        if taken is not None:
-            raise NameTaken(
-                f"{name!r} was debited before (line {taken.sequence}, plan {taken.plan_hash}): "
-                "read that release back, or choose another name"
-            )
-        if cost > state.remaining:
-            raise words.overspent(event, cost, state)
-        refuse_overspending(delta_of(event), state.delta_remaining, "delta")
-        return spend_line(state, name, plan_hash, event, cost, *whom), cost
+    def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
+        return words.overspent(event, cost, state)
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:
         """Record that the release paid for by the receipt is stored. Costs nothing; possible once.
 
         Raises LedgerError for a receipt of another ledger or a release already marked.
         """
-        _check_hash(result_hash, "result_hash")
+        check_hash(result_hash, "result_hash")
         with self._chain.turn(write=True) as turn:
             state = turn.state
             spend = state.find(receipt.name)
@@ -336,9 +242,6 @@ class Ledger:
             if spend.released:
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
             turn.append(released_line(state, spend, result_hash))
-
-    def _read(self) -> State:
-        return self._chain.read().state
 
     def __repr__(self) -> str:
         where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"
@@ -351,34 +254,28 @@ class Ledger:
         return f"<Ledger {where}: {self.total}; {left}; {len(state.spends)} spends, {waiting} unreleased>"
 
 
-def _check_name(name: str) -> None:
-    """Names end up in paths and on screens: printable, of one spelling, and without a way out of a folder."""
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise InvalidInput(f"a release's name is 1 to {_MAX_NAME} printable characters; got {str(name)[:40]!r}")
-    if name != name.strip() or name.startswith(".") or "/" in name or "\\" in name:
-        raise InvalidInput(f"a release's name has no slash, and no space or dot at its ends; got {name!r}")
-    if unicodedata.normalize("NFC", name) != name:
-        raise InvalidInput(f"a release's name must be in Unicode form NFC; got {name!r}")
+def _advance(state: State | None, bodies: Sequence[bytes]) -> State:
+    """`entries.advance`, of a ledger that was granted a budget."""
+    found = advance(state, bodies)
+    words.promised(found)
+    return found
 
 
-def _table(table: str | None) -> str | None:
-    """A public name of a table: a label that stays when files move. Raises InvalidInput."""
-    if table is None:
-        return None
-    if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
-        raise InvalidInput(
-            f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
+def _opening_line(total: Budget, currency: str | None = None, table: str | None = None) -> bytes:
+    """The line that a new ledger begins with: who it is, how much it may spend, in what, and of which table.
+
+    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total. Or in
+    "rho": the largest that implies it, rounded down.
+    """
+    if not isinstance(total, Budget):
+        raise BudgetError(f"a ledger's total must be a Budget; got {type(total).__name__}")
+    amounts = {total.currency: total.total}
+    if total.kind == "approx":
+        amounts |= {Currency.EPSILON: total.parameter, Currency.RHO: total.rho}
+    kept = next((c for c in amounts if currency is None or currency == c), None)
+    if kept is None:
+        raise BudgetError(
+            f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "
+            f"(epsilon, delta); got {str(currency)[:40]!r}"
         )
-    table = "".join((table,))  # a text of a class that derives from str may compare as it likes
-    if table != table.strip() or any(part in table for part in "/\\") or table.lower().endswith(_FILES):
-        raise InvalidInput(
-            f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
-        )
-    if unicodedata.normalize("NFC", table) != table:
-        raise InvalidInput(f"the name of a table must be in Unicode form NFC; got {table!r}")
-    return table
-
-
-def _check_hash(value: str, what: str) -> None:
-    if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise InvalidInput(f"{what} is 1 to 128 letters, digits or any of :_.+=-; got {str(value)[:40]!r}")
+    return line_of(os.urandom(16).hex(), json.dumps(total.to_json()), kept, amounts[kept], now(), table or "")

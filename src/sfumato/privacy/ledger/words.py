@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.errors import BudgetError, BudgetExceeded
 from sfumato.privacy import conversions
-from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, PureEvent, compose, epsilon_left
-from sfumato.privacy.budget import Budget, Currency, readable
-from sfumato.privacy.ledger.entries import Entry, State
-from sfumato.privacy.unit import PrivacyUnit
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, PureEvent, compose
+from sfumato.privacy.amounts import Currency, readable
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.debits import spelt
+from sfumato.privacy.entries import Entry, State
+from sfumato.privacy.rounding import sqrt_down, sqrt_up
+from sfumato.privacy.statements import epsilon_left
 
-__all__ = ["UNRELEASED", "left", "mismatch", "overspent", "paid", "total", "unit", "whom"]
+__all__ = ["UNRELEASED", "left", "overspent", "paid", "promised", "total", "unit", "whom"]
 
 UNRELEASED = (
     "paid for, but no stored release is known: the process ended, or failed, between the debit and the end of writing. "
@@ -21,6 +25,16 @@ UNRELEASED = (
     "reads it back, free, and marks it here"
 )
 _DISPLAY_DELTA = Fraction(1, 10**6)
+
+
+@lru_cache(maxsize=256)
+def _budget(promise: str) -> Budget:
+    return Budget.from_json(json.loads(promise))
+
+
+def promised(state: State) -> Budget:
+    """The budget that a ledger was granted. Raises BudgetError where its first line holds none."""
+    return _budget(state.promise)
 
 
 def paid(event: Event, budget: Budget) -> str:
@@ -36,11 +50,11 @@ def paid(event: Event, budget: Budget) -> str:
 def left(state: State) -> str:
     """What is left in words, and the largest budget of a plan that the ledger still takes."""
     if not state.remaining:
-        return f"nothing is left of {total(state.budget)}"
+        return f"nothing is left of {total(promised(state))}"
     if state.currency is Currency.EPSILON:
         return f"epsilon {_below(state.remaining)} is left; a plan may cost up to {_most(state)}"
-    delta = _delta(state.budget)
-    epsilon = _epsilon_left(state.budget, state.remaining, delta, state.currency)
+    delta = _delta(promised(state))
+    epsilon = _epsilon_left(promised(state), state.remaining, delta, state.currency)
     return f"epsilon {_near(epsilon)} at delta {readable(delta)} is left; a plan may cost up to {_most(state)}"
 
 
@@ -57,36 +71,12 @@ def unit(entry: Entry) -> str:
 def whom(state: State) -> tuple[str, str]:
     """Whose privacy all spends protect, and of which table, in words."""
     if state.unit is not None:
-        protects = f"{_spelt(state.unit)}, fixed by the first spend"
+        protects = f"{spelt(state.unit)}, fixed by the first spend"
     else:
         protects = "not recorded by 0.1; fixed by the next spend" if state.entries else "fixed by the first spend"
     if state.table is not None:
         return protects, repr(state.table)
     return protects, "no name was given" if state.unit is not None else "fixed by the next spend"
-
-
-def mismatch(state: State, given: PrivacyUnit, table: str | None) -> str | None:
-    """Why a spend for that unit and table is refused, and what to do; None where it is not."""
-    if state.unit is not None and state.unit != given:
-        return (
-            f"this ledger adds up what is spent on {_spelt(state.unit)}, as its first spend said; this one protects "
-            f"{_spelt(given)}, and prices of different units do not add up. Nothing was spent. Plan with the ledger's "
-            "unit (neighbours=, person=, rows_per_person=), or keep a ledger of its own for the other unit"
-        )
-    if (state.unit is None and state.table is None) or state.table == table:
-        return None
-    if state.table is None:
-        return (
-            f"this ledger was first used without the name of a table; this spend names {table!r}. Nothing was spent. "
-            f"If all that it paid for was {table!r}, say so once: sfumato ledger name LEDGER {table!r}, or "
-            f"ledger.name({table!r}). If it is the ledger of another table, pay from the one of {table!r}"
-        )
-    says = "this spend names no table" if table is None else f"this spend names {table!r}"
-    return (
-        f"this is the ledger of the table {state.table!r}; {says}. Nothing was spent. If it looks at the same table, "
-        f"say table={state.table!r} (--table, or table under [data] in a spec); if not, pay from that table's own "
-        "ledger: what is spent elsewhere would be missing there"
-    )
 
 
 def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded:
@@ -95,7 +85,7 @@ def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded
     text = (
         f"requested {readable(requested)} of {state.currency}{share}, remaining {readable(state.remaining)}, "
         f"difference {readable(requested - state.remaining)}; nothing was spent. In words: {left(state)}; this needs "
-        f"{paid(event, state.budget)}. "
+        f"{paid(event, promised(state))}. "
     )
     if state.remaining:
         text += "Plan with a smaller budget"
@@ -107,22 +97,19 @@ def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded
     return BudgetExceeded(text, requested, state.remaining)
 
 
-def _spelt(unit: PrivacyUnit) -> str:
-    return f"{unit.describe()} ({unit.neighbours.value})"
-
-
 def _most(state: State) -> str:
     """The largest budget, as it is written, whose plan the ledger still takes."""
+    delta = promised(state).delta
     match state.currency:
         case Currency.EPSILON:
             return f"sf.pure({_below(state.remaining)!r})"
         case Currency.RHO:
             return f"sf.zcdp({_below(state.remaining)!r})"
-        case Currency.MU_SQUARED if state.budget.delta is not None:
-            epsilon = _epsilon_left(state.budget, state.remaining, state.budget.delta, state.currency)
-            return f"sf.approx({_below(epsilon)!r}, {readable(state.budget.delta)!r})"
+        case Currency.MU_SQUARED if delta is not None:
+            epsilon = _epsilon_left(promised(state), state.remaining, delta, state.currency)
+            return f"sf.approx({_below(epsilon)!r}, {readable(delta)!r})"
         case Currency.MU_SQUARED:
-            return f"sf.gdp({_below(conversions.sqrt_down(state.remaining))!r})"
+            return f"sf.gdp({_below(sqrt_down(state.remaining))!r})"
 
 
 def _delta(budget: Budget) -> Fraction:
@@ -137,7 +124,7 @@ def _epsilon_left(budget: Budget, amount: Fraction, delta: Fraction, currency: C
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho_or_mu(event: Event, delta: Fraction) -> Fraction:
     try:
-        return conversions.epsilon_of_mu(conversions.sqrt_up(compose([event], Currency.MU_SQUARED)), delta)
+        return conversions.epsilon_of_mu(sqrt_up(compose([event], Currency.MU_SQUARED)), delta)
     except BudgetError:  # known to be zCDP and nothing more
         return conversions.epsilon_of_rho(compose([event], Currency.RHO), delta)
 

@@ -16,23 +16,23 @@ import numpy as np
 
 from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.ground.codec import rebuild
-from sfumato.plans.keys import KeyMeasurement
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.conversing import Terms
-from sfumato.privacy.keyed import KeyQuestion, Stability, costs_at_most, histogram_sensitivity
-from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion, Stability, costs_at_most, histogram_sensitivity
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.field import Words
+from sfumato.wall.holding import check_plan_hash
 from sfumato.wall.keys.counts import KeyTable, open_keys
 from sfumato.wall.keys.holder import KeyHolder
 from sfumato.wall.keys.lazy import LazyHistogram, MemoryCache
 from sfumato.wall.keys.store import HistogramOpening, KeyStore
 from sfumato.wall.talk.conversing import Conversation, converse, resume
-from sfumato.wall.talk.filed import check_place, check_plan_hash
+from sfumato.wall.talk.filed import check_place
 
 __all__ = ["KeyCurator"]
 
@@ -47,7 +47,7 @@ class KeyCurator:
 
     __slots__ = ("_keys", "_ledger", "_name", "_source", "_table", "_unit")
 
-    def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Ledger, *, table: str | None = None) -> None:
+    def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Debits, *, table: str | None = None) -> None:
         self._keys, self._unit = _own(keys, Keys), _own(unit, PrivacyUnit)
         self._ledger, self._source, self._name = ledger, source, table
         self._table: KeyTable | None = None
@@ -166,7 +166,7 @@ class KeyCurator:
     def converse(
         self, terms: Terms, price: Event, *, name: str, plan_hash: str, store: Path | None = None, about: Any = None
     ) -> tuple[Conversation, Receipt]:
-        """Questions one by one, each chosen after earlier replies: `Curator.converse`, of `KeyQuestion`s."""
+        """Questions one by one, each chosen after earlier replies: `talk.converse`, of `KeyQuestion`s."""
         terms, price, about = _own(terms, Terms), _own(price, Event), _own(about, object)
         return converse(
             self._holder(),
@@ -182,7 +182,7 @@ class KeyCurator:
         )
 
     def resume(self, store: Path, *, anchor: str | None = None) -> Conversation:
-        """The conversation kept in a file, to go on with: `Curator.resume`."""
+        """The conversation kept in a file, to go on with: `talk.resume`."""
         return resume(self._holder(), store, ledger=self._ledger, anchor=anchor)
 
     def _holder(self) -> KeyHolder:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import pack, storable, unpack
+from sfumato.ground.bundles import pack, unpack
+from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import FileChain, Format, says_it_is
 from sfumato.privacy.files import Wording

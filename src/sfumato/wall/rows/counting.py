@@ -1,7 +1,7 @@
 """Exact counts of marginals over records that are already encoded as cell numbers.
 
 A hundred attributes have 161,700 three-way tables and more cells than memory should hold, so tables are
-counted and handed out a batch at a time. Fewer and larger blocks are counted than are asked (packing.py):
+counted and handed out a batch at a time. Fewer and larger blocks may be counted than are asked (clusters.py):
 what lies inside a block follows by summation.
 """
 
@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.cells import Grid
 from sfumato.errors import PlanError, SourceError
-from sfumato.wall.rows.packing import Cluster, Sets, clusters, pack
+from sfumato.wall.rows.clusters import Cluster, Packing, Sets, alone, clusters
 from sfumato.wall.rows.summing import Batch, Outbox, sum_down
 
 __all__ = ["ColumnCounts", "Counts", "TableCounts", "TensorCounts", "check_countable"]
@@ -54,13 +55,13 @@ class Counts(Protocol):
         ...
 
 
-def check_countable(domain: Domain, sets: Sets) -> None:
+def check_countable(grid: Grid, sets: Sets) -> None:
     """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
 
     sets: arrays (count, order) of ascending positions in the domain. Raises PlanError for a table of more
     than 50,000,000 cells or 32 attributes.
     """
-    sizes = np.array(domain.shape, dtype=np.float64)
+    sizes = np.array(grid.shape, dtype=np.float64)
     for family in sets:
         if family.shape[1] > _MAX_ORDER:
             raise PlanError(f"a table of {family.shape[1]} attributes is asked; at most {_MAX_ORDER} can be counted")
@@ -68,20 +69,20 @@ def check_countable(domain: Domain, sets: Sets) -> None:
         if cells.max(initial=0) > MAX_CELLS:
             axes = family[int(cells.argmax())].tolist()
             raise PlanError(
-                f"the table of {_listed(domain, axes)} has {math.prod(domain.shape[a] for a in axes):,} cells; at most "
+                f"the table of {_listed(grid, axes)} has {math.prod(grid.shape[a] for a in axes):,} cells; at most "
                 f"{MAX_CELLS:,} can be counted at once: ask smaller sets of attributes or declare wider cells"
             )
 
 
-def _listed(domain: Domain, axes: Sequence[int]) -> str:
-    return ", ".join(domain.names[a] for a in axes) or "the total"
+def _listed(grid: Grid, axes: Sequence[int]) -> str:
+    return ", ".join(grid.names[a] for a in axes) or "the total"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted(ABC):
     """The part that all sources share: the check against `rows`, summing down, and handing out in batches."""
 
-    domain: Domain
+    grid: Grid
     rows: int = field(repr=False)
 
     @abstractmethod
@@ -96,7 +97,7 @@ class _Counted(ABC):
         the receiver's to keep. A batch has at most about a million cells, or is one larger table.
         Raises what `check_countable` raises, and SourceError when a table does not sum to `rows`.
         """
-        check_countable(self.domain, sets)
+        check_countable(self.grid, sets)
         return self._stream(sets)
 
     def _stream(self, sets: Sets) -> Iterator[Batch]:
@@ -105,7 +106,7 @@ class _Counted(ABC):
             wrong = np.flatnonzero(tables.sum(axis=1) != self.rows)
             if wrong.size:
                 raise SourceError(
-                    f"the table of {_listed(self.domain, cluster.blocks[wrong[0]].tolist())} does not add up to the "
+                    f"the table of {_listed(self.grid, cluster.blocks[wrong[0]].tolist())} does not add up to the "
                     "number of records: the source changed while it was read, or its encoding is wrong"
                 )
             for column, table in sum_down(cluster, tables):
@@ -118,7 +119,7 @@ class _Counted(ABC):
         Returns int64 arrays shaped by the attributes of the set, in the order given; `()` is a 0-d total.
         Raises DomainError for unknown or repeated attributes, and what `stream` raises.
         """
-        given = {s: tuple(map(self.domain.axis, self.domain.check_names(s))) for s in map(tuple, sets)}
+        given = {s: tuple(map(self.grid.axis, self.grid.check_names(s))) for s in map(tuple, sets)}
         orders = sorted({len(axes) for axes in given.values()})
         families = [sorted({tuple(sorted(axes)) for axes in given.values() if len(axes) == k}) for k in orders]
         arrays = [np.array(f, dtype=np.int32).reshape(len(f), k) for f, k in zip(families, orders, strict=True)]
@@ -135,17 +136,30 @@ class _Counted(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Records(_Counted):
-    """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold."""
+    """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold.
+
+    `packing` proposes which blocks. What it raises, or a proposal that does not hold, is not worth a budget that is
+    spent: every set is counted by itself then.
+    """
 
     _PASS_CELLS: ClassVar[int]
+    packing: Packing = field(default=alone, repr=False, kw_only=True)
 
     @abstractmethod
     def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
         """What reads the columns of some attributes from the first record to the last."""
 
+    def _packed(self, sets: Sets) -> list[Cluster]:
+        shape = self.grid.shape
+        with suppress(Exception):
+            found = clusters(shape, sets, *self.packing(shape, sets, self.rows))
+            if all(math.prod(c.sizes) <= MAX_CELLS for c in found):
+                return found
+        return clusters(shape, sets, *alone(shape, sets, self.rows))
+
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
         read = self._reader()
-        for parts in _passes(pack(self.domain.shape, sets, self.rows), self._PASS_CELLS):
+        for parts in _passes(self._packed(sets), self._PASS_CELLS):
             tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
             needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
             for columns in read(needed) if len(needed) else ():

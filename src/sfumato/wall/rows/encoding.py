@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes
 from sfumato.errors import DomainError, SourceError
 
 __all__ = [
@@ -113,15 +113,15 @@ class Column:
         return f"NULLIF({value}, CAST('nan' AS DOUBLE))"
 
 
-def check_declared(domain: Domain) -> None:
+def check_declared(grid: Grid) -> None:
     """Refuse a domain that does not say what becomes of every possible field.
 
     Raises DomainError naming each attribute and what it has to declare.
     """
     lacking = [
-        f"{name!r} must declare {' and '.join(p for p in ('outside', 'missing') if getattr(attribute, p) is None)}"
-        for name, attribute in domain.attributes.items()
-        if attribute.outside is None or attribute.missing is None
+        f"{name!r} must declare {' and '.join(p for p in ('outside', 'missing') if getattr(rule, p) is None)}"
+        for name, rule in zip(grid.names, grid.rules, strict=True)
+        if rule.outside is None or rule.missing is None
     ]
     if lacking:
         raise DomainError(
@@ -130,21 +130,21 @@ def check_declared(domain: Domain) -> None:
         )
 
 
-def check_type(name: str, attribute: Attribute | None, column: Column) -> None:
+def check_type(name: str, rule: Rule | None, column: Column) -> None:
     """Refuse a column whose type cannot be read as its attribute (None: as the name of a person)."""
-    if isinstance(attribute, (Integers, Bins)):
+    if rule is not None and rule.numeric:
         readable = _NUMBERS
     else:
-        readable = _NUMBERS | ({"boolean"} if isinstance(attribute, Booleans) else {"boolean", "label"})
+        readable = _NUMBERS | ({"boolean"} if isinstance(rule, Truths) else {"boolean", "label"})
     if column.family not in readable:
         # What stands inside ENUM(...) or STRUCT(...) stays out of the message.
         kind = column.type.partition("(")[0].removesuffix("[]")
-        use = "names of persons" if attribute is None else f"an attribute of type {attribute.kind!r}"
+        use = "names of persons" if rule is None else f"an attribute of type {rule.kind!r}"
         raise SourceError(f"column {name!r} is of type {kind}, which cannot be read as {use}; convert the column")
 
 
 def encode(
-    domain: Domain, columns: Mapping[str, Column], source: str, person: str | None, rows_per_person: int
+    grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, rows_per_person: int
 ) -> list[Statement]:
     """Statements to run in order; the last creates the temporary table `encoded`.
 
@@ -156,23 +156,23 @@ def encode(
     raw: list[str] = []
     fields: list[str] = []
     cells: list[str] = []
-    for i, (name, attribute) in enumerate(domain.attributes.items()):
+    for i, (name, rule) in enumerate(zip(grid.names, grid.rules, strict=True)):
         column = columns[name]
-        check_type(name, attribute, column)
-        statements += _prepare(attribute, i)
+        check_type(name, rule, column)
+        statements += _prepare(rule, i)
         raw.append(f"{column.sql} AS r{i}")
-        fields.append(f"{_field(attribute, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({_cell(attribute, i)} AS {_storage(attribute.size)}) AS a{i}")
+        fields.append(f"{_field(rule, column, f'r{i}')} AS v{i}")
+        cells.append(f"CAST({_cell(rule, i)} AS {_storage(rule.size)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
         fields.append(f"{columns[person].name('r')} AS person")
         cells.append("person")
-    kept = ", ".join(f"a{i}" for i in range(len(domain.attributes)))
+    kept = ", ".join(f"a{i}" for i in range(len(grid.rules)))
     query = f"SELECT {', '.join(raw)} FROM {source}"
     query = f"SELECT {', '.join(cells)} FROM (SELECT {', '.join(fields)} FROM ({query}))"
     query = f"SELECT {kept} FROM ({query})"
-    dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(domain.attributes.values()) if a.drops]
+    dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(grid.rules) if a.drops]
     if person is not None:
         # nobody's rows: sharing one place among them would tie the persons behind them to each other
         dropping.append("person IS NOT NULL")
@@ -197,42 +197,42 @@ def truncation(kept: str, rows_per_person: int) -> str:
     )
 
 
-def _prepare(attribute: Attribute, i: int) -> list[Statement]:
+def _prepare(rule: Rule, i: int) -> list[Statement]:
     """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
-    if isinstance(attribute, Bins):
-        return [(f"SET VARIABLE edges{i} = ?", ([_double_at_least(e) for e in attribute.edges[1:-1]],))]
-    if isinstance(attribute, Booleans):
+    if isinstance(rule, Edges):
+        return [(f"SET VARIABLE edges{i} = ?", ([_double_at_least(e) for e in rule.edges[1:-1]],))]
+    if isinstance(rule, Truths):
         return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
-    if isinstance(attribute, (Categories, Hierarchy)):
-        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, attribute.codes))})", ())]
+    if isinstance(rule, Codes):
+        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, rule.codes))})", ())]
     return []
 
 
-def _field(attribute: Attribute, column: Column, raw: str) -> str:
-    if isinstance(attribute, (Integers, Bins)):
+def _field(rule: Rule, column: Column, raw: str) -> str:
+    if rule.numeric:
         return column.number(raw)
-    if isinstance(attribute, Booleans):
+    if isinstance(rule, Truths):
         return f"NULLIF(lower(trim({column.text(raw)})), '')"
     return column.text(raw)
 
 
-def _cell(attribute: Attribute, i: int) -> str:
+def _cell(rule: Rule, i: int) -> str:
     """The cell number of field v{i}, NULL where the row is to be dropped."""
     v = f"v{i}"
-    extra = {"other": str(attribute.size - 1), "drop": "NULL"}
-    missing = extra[attribute.missing or "drop"]
-    outside = extra.get(attribute.outside or "drop")  # None: clamp
-    if isinstance(attribute, Integers):
-        low, high = _double(attribute.low), _double(attribute.high)
+    extra = {"other": str(rule.size - 1), "drop": "NULL"}
+    missing = extra[rule.missing or "drop"]
+    outside = extra.get(rule.outside or "drop")  # None: clamp
+    if isinstance(rule, Wholes):
+        low, high = _double(rule.low), _double(rule.high)
         inside = f"{v} = floor({v}) AND {v} >= {low} AND {v} <= {high}"
         value = v if outside else f"greatest(least(floor({v}), {high}), {low})"
-        found = f"(TRY_CAST({value} AS BIGINT) - CAST({attribute.low} AS BIGINT)) // {attribute.width}"
-    elif isinstance(attribute, Bins):
-        inside = f"{v} >= {_double(attribute.edges[0])} AND {v} < {_double(attribute.edges[-1])}"
-        found = _bisect(v, f"getvariable('edges{i}')", len(attribute.edges) - 2)
+        found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
+    elif isinstance(rule, Edges):
+        inside = f"{v} >= {_double(rule.edges[0])} AND {v} < {_double(rule.edges[-1])}"
+        found = _bisect(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
         found = _lookup(v, f"codes{i}")
-        if isinstance(attribute, Booleans):
+        if isinstance(rule, Truths):
             found = f"({found}) // {len(_FALSE)}"
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"
     if outside is None:
@@ -283,10 +283,10 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def placing(attribute: Attribute, column: Column, raw: str, i: int) -> tuple[list[Statement], str, str]:
+def placing(rule: Rule, column: Column, raw: str, i: int) -> tuple[list[Statement], str, str]:
     """(statements to run first, SQL of field v{i} from a raw field, SQL of its cell, NULL where it is dropped).
 
     By the rules that encode a table, for a public sample whose values may be shown.
     """
-    check_type(raw, attribute, column)
-    return _prepare(attribute, i), _field(attribute, column, raw), _cell(attribute, i)
+    check_type(raw, rule, column)
+    return _prepare(rule, i), _field(rule, column, raw), _cell(rule, i)

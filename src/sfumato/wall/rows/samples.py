@@ -93,7 +93,7 @@ def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sampl
 
     No guarantee of privacy: counts and values are exact. Raises InvalidInput and SourceError as a release would.
     """
-    check_declared(domain)
+    check_declared(domain.grid)
     counted = open_source(sample, domain, person=unit.person, rows_per_person=unit.rows_per_person).rows
     opened = open_table(sample, [*domain.names])
     try:
@@ -111,7 +111,7 @@ def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sampl
 def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     every = replace(attribute, outside="other", missing="other")
     column = opened.columns[name]
-    statements, field, cell = placing(every, column, f"r{i}", i)
+    statements, field, cell = placing(every.rule, column, f"r{i}", i)
     for statement in statements:
         opened.session.connection.execute(*statement)
     inner = f"SELECT {column.sql} AS r{i} FROM {opened.sql}"

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.domain import Domain
+from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
 from sfumato.wall.rows.readers import MAX_ROWS, Opened, attempt, open_table
@@ -57,12 +58,19 @@ def _whole(counts: ArrayLike) -> NDArray[np.int64]:
     return copied
 
 
-def open_source(source: object, domain: Domain, *, person: str | None = None, rows_per_person: int = 1) -> Counts:
-    """Read a source once, encode its records over the domain, and keep them for counting.
+def open_source(
+    source: object,
+    domain: object,
+    *,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    packing: Packing = alone,
+) -> Counts:
+    """Read a source once, encode its records over the grid of a domain, and keep them for counting.
 
     `person` names the column that tells whose record it is: of each person at most `rows_per_person`
     rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted.
-    Columns that neither the domain nor `person` names are ignored.
+    Columns that neither the domain nor `person` names are ignored. `packing` proposes which tables are counted.
 
     Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
     or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1.
@@ -75,43 +83,44 @@ def open_source(source: object, domain: Domain, *, person: str | None = None, ro
         raise InvalidInput(f"rows_per_person must be a whole number of at least 1, not {rows_per_person!r}")
     if person is not None and (not isinstance(person, str) or not person):
         raise InvalidInput(f"person must be the name of a column, not {person!r}")
+    grid = Grid.of(domain)
     if isinstance(source, Histogram):
-        return _from_histogram(source, domain, person)
-    check_declared(domain)
-    needed = [*domain.names] if person is None or person in domain.names else [*domain.names, person]
+        return _from_histogram(source, grid, person)
+    check_declared(grid)
+    needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
     opened = open_table(source, needed)
     try:
         connection = opened.session.connection
-        statements = encode(domain, opened.columns, opened.sql, person, rows_per_person)
+        statements = encode(grid, opened.columns, opened.sql, person, rows_per_person)
         message = (
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
             "it is damaged, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return _collect(opened, domain)
+        return _collect(opened, grid, packing)
     except BaseException:
         opened.session.close()
         raise
 
 
-def _from_histogram(source: Histogram, domain: Domain, person: str | None) -> Counts:
+def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts:
     if person is not None:
         raise InvalidInput(
             f"a histogram has no column {person!r}: tabulate at most rows_per_person records of each person "
             "and leave person out"
         )
-    shape = domain.shape
-    if source.counts.shape not in (shape, (domain.size,)):
+    shape = grid.shape
+    if source.counts.shape not in (shape, (grid.size,)):
         raise InvalidInput(
-            f"the histogram has shape {source.counts.shape}, the domain {shape} with {domain.size:,} cells: "
+            f"the histogram has shape {source.counts.shape}, the domain {shape} with {grid.size:,} cells: "
             "give one count per cell, flat in C order or in that shape"
         )
-    return TensorCounts(domain, int(source.counts.sum()), source.counts.reshape(shape))
+    return TensorCounts(grid, int(source.counts.sum()), source.counts.reshape(shape))
 
 
-def _collect(opened: Opened, domain: Domain) -> Counts:
+def _collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
     """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large."""
-    session, shape = opened.session, domain.shape
+    session, shape = opened.session, grid.shape
     names = [f"a{i}" for i in range(len(shape))]
     checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
     (rows, *found), *_ = session.rows(f"SELECT count(*), {checks} FROM encoded")
@@ -131,7 +140,7 @@ def _collect(opened: Opened, domain: Domain) -> Counts:
             fetched = session.connection.execute(query).fetchnumpy()
             return [np.asarray(fetched[column]) for column in chosen]
 
-        return TableCounts(domain, rows, read)
+        return TableCounts(grid, rows, read, packing=packing)
     fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
     session.close()
-    return ColumnCounts(domain, rows, tuple(np.asarray(fetched[a]) for a in names))
+    return ColumnCounts(grid, rows, tuple(np.asarray(fetched[a]) for a in names), packing=packing)

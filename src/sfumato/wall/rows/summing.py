@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.wall.rows.packing import Cluster
+from sfumato.wall.rows.clusters import Cluster
 
 __all__ = ["Batch", "Outbox", "sum_down"]
 

@@ -20,11 +20,12 @@ from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.conversing import Question, SparseVector, Step, Terms
-from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.talk.filed import FORMAT, FileTranscript, Opening, check_place, check_plan_hash
+from sfumato.wall.holding import check_plan_hash
+from sfumato.wall.talk.filed import FORMAT, FileTranscript, Opening, check_place
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
 __all__ = ["Conversation", "Holder", "Minutes", "converse", "is_conversation", "minutes", "resume"]
@@ -63,7 +64,7 @@ class _Unformed(Exception):
 
 
 class Conversation:
-    """Questions one by one, under a budget debited when it was opened; made by a curator's `converse`.
+    """Questions one by one, under a budget debited when it was opened; made by `converse`.
 
     Steps, `remaining`, `terms` and `about` are public. The object belongs to one process: a forked copy refuses, and it
     can be neither copied nor pickled, for two copies would answer twice with one noise.
@@ -171,7 +172,7 @@ def converse(
     terms: Terms,
     price: Event,
     *,
-    ledger: Ledger | Prepaid,
+    ledger: Debits | Prepaid,
     unit: PrivacyUnit,
     table: str | None,
     name: str,
@@ -195,7 +196,7 @@ def converse(
         holder.open()
         receipt = ledger.debit(name, plan_hash, price, unit, table)
         return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), holder, bits), receipt
-    if not isinstance(ledger, Ledger) or not ledger.durable or bits is not None:
+    if not isinstance(ledger, Debits) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
     path = check_place(store)
     ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
@@ -218,7 +219,7 @@ def converse(
     return Conversation(transcript, holder, None), receipt
 
 
-def resume(holder: Holder, store: Path, *, ledger: Ledger | Prepaid, anchor: str | None = None) -> Conversation:
+def resume(holder: Holder, store: Path, *, ledger: Debits | Prepaid, anchor: str | None = None) -> Conversation:
     """The conversation kept in a file, to go on with: same ledger, same domain and unit, same table.
 
     With an `anchor` kept from earlier, also a file that was put back to a state before it is refused.
@@ -230,7 +231,7 @@ def resume(holder: Holder, store: Path, *, ledger: Ledger | Prepaid, anchor: str
     if anchor is not None:
         transcript.check(anchor)
     opening = transcript.opening
-    if not isinstance(ledger, Ledger) or ledger.ledger_id != opening.ledger_id:
+    if not isinstance(ledger, Debits) or ledger.ledger_id != opening.ledger_id:
         raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
     entry = ledger.find(opening.name)
     if entry is None or entry.plan_hash != transcript.plan_hash:
@@ -244,7 +245,7 @@ def resume(holder: Holder, store: Path, *, ledger: Ledger | Prepaid, anchor: str
             f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
             "used, and there is no refund"
         )
-    ledger.verify(paid[1])
+    ledger.check(paid[1])
     if entry.sequence != paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
     if holder.fingerprint != opening.holder:

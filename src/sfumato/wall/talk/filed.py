@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput, LedgerError
-from sfumato.ground.codec import pack, storable, unpack
+from sfumato.ground.bundles import pack, unpack
+from sfumato.ground.codec import storable
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import FileChain, Format, Turn
 from sfumato.privacy.conversing import SparseVector, Step, Terms
+from sfumato.privacy.debits import Receipt
 from sfumato.privacy.files import Wording
-from sfumato.privacy.ledger import Receipt
 from sfumato.wall.talk.transcript import Standing
 
-__all__ = ["FileTranscript", "Opening", "check_place", "check_plan_hash"]
+__all__ = ["FileTranscript", "Opening", "check_place"]
 
 _NOTICE = (
     "Private to the custodian: this file holds the secret noise of a running conversation. Keep it unreadable for "
@@ -91,15 +92,6 @@ def check_place(store: str | os.PathLike[str]) -> Path:
     except (OSError, TypeError, ValueError) as error:
         raise InvalidInput(f"a conversation cannot be kept at {store!r}: {error}") from error
     return path
-
-
-def check_plan_hash(plan_hash: object) -> None:
-    """What the debit of a door bears; a file's is followed by ':' and the file's own hash, so no caller states a ':'.
-
-    Otherwise a debit without a file could pay for one that an opening cut short left behind. Raises InvalidInput.
-    """
-    if isinstance(plan_hash, str) and str.find(plan_hash, ":") >= 0:
-        raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,7 +7,6 @@ one a row of text: no genuine fact holds a line break.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,10 @@ from functools import lru_cache
 
 from sfumato.errors import BudgetError
 from sfumato.privacy.accountant import Event, PureEvent, delta_of, event_from_text, event_to_text
-from sfumato.privacy.budget import Budget, Currency
+from sfumato.privacy.amounts import Currency, exact
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["Entry", "State", "advance", "named_line", "opening_line", "released_line", "spend_line"]
+__all__ = ["Entry", "State", "advance", "line_of", "named_line", "now", "released_line", "spend_line"]
 
 _RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
 _MAX_BITS = 8192
@@ -54,13 +53,14 @@ class Entry:
 class State:
     """Everything a ledger says, after its chain was checked.
 
-    `unit` is whose privacy its spends protect: None until the first spend that says so. `table` is None until the
+    `promise` is the budget that was granted, as its document in JSON; it was turned into `total` when the ledger was
+    made. `unit` is whose privacy its spends protect: None until the first spend that says so. `table` is None until the
     first spend, and after one that named none. `delta_remaining` is what mechanisms with a delta of their own may
     still add: a ledger of another currency has none for them.
     """
 
     ledger_id: str
-    budget: Budget
+    promise: str
     currency: Currency
     total: Fraction
     delta_remaining: Fraction
@@ -87,26 +87,6 @@ class State:
 # Lines to be written ------------------------------------------------------------------------------------------------
 
 
-def opening_line(total: Budget, currency: str | None = None, table: str | None = None) -> bytes:
-    """The line that a new ledger begins with: who it is, how much it may spend, in what, and of which table.
-
-    An (epsilon, delta) total can be kept in "epsilon": epsilons and deltas then add up, each to its own total. Or in
-    "rho": the largest that implies it, rounded down.
-    """
-    if not isinstance(total, Budget):
-        raise BudgetError(f"a ledger's total must be a Budget; got {type(total).__name__}")
-    amounts = {total.currency: total.total}
-    if total.kind == "approx":
-        amounts |= {Currency.EPSILON: total.parameter, Currency.RHO: total.rho}
-    kept = next((c for c in amounts if currency is None or currency == c), None)
-    if kept is None:
-        raise BudgetError(
-            f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "
-            f"(epsilon, delta); got {str(currency)[:40]!r}"
-        )
-    return _line(os.urandom(16).hex(), json.dumps(total.to_json()), kept, amounts[kept], _now(), table or "")
-
-
 def spend_line(
     state: State, name: str, plan_hash: str, event: Event, price: Fraction, unit: PrivacyUnit, table: str | None
 ) -> bytes:
@@ -114,22 +94,23 @@ def spend_line(
     cumulative = state.spent + price
     if max(cumulative.numerator.bit_length(), cumulative.denominator.bit_length()) > _MAX_BITS:
         raise BudgetError("the sum of all prices has thousands of digits; round this price up to a decimal")
-    facts = (_next(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, _now(), 0, "")
-    return _line(*facts, _unit_to_text(unit), table or "")
+    facts = (_next(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, now(), 0, "")
+    return line_of(*facts, _unit_to_text(unit), table or "")
 
 
 def released_line(state: State, spend: Entry, result: str) -> bytes:
     """The line that says that what a spend paid for is stored, and its hash."""
     paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
-    return _line(_next(state), "released", *paid, _now(), spend.sequence, result)
+    return line_of(_next(state), "released", *paid, now(), spend.sequence, result)
 
 
 def named_line(state: State, table: str) -> bytes:
     """The line that names the table of all that was spent so far."""
-    return _line(_next(state), "named", table, _now())
+    return line_of(_next(state), "named", table, now())
 
 
-def _line(*facts: object) -> bytes:
+def line_of(*facts: object) -> bytes:
+    """The facts of a line, one a row."""
     return "\n".join(map(str, facts)).encode()
 
 
@@ -137,7 +118,8 @@ def _next(state: State) -> int:
     return len(state.entries) + 1
 
 
-def _now() -> str:
+def now() -> str:
+    """The time in UTC: a label."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -189,8 +171,11 @@ def _opened(text: str) -> State:
     # 0.1 wrote no table
     ledger_id, document, currency, total, _, *table = text.split("\n")
     _require(len(table) <= 1, "its first line is too long")
-    budget, kept = Budget.from_json(json.loads(document)), Currency(currency)
-    return State(ledger_id, budget, kept, _rational(total), _delta_total(budget, kept), None, "".join(table) or None)
+    kept, promised = Currency(currency), json.loads(document)
+    _require(isinstance(promised, dict), "its first line promises nothing")
+    # the total in another currency than epsilon has used its delta already
+    delta = exact(promised.get("delta", 0), "delta") if kept is Currency.EPSILON else Fraction(0)
+    return State(ledger_id, document, kept, _rational(total), delta, None, "".join(table) or None)
 
 
 def _spend(facts: list[str]) -> Entry:
@@ -214,11 +199,6 @@ def _named(facts: list[str], spent: Fraction) -> Entry:
     number, kind, table, time = facts
     _require(table != "", f"line {number} names nothing")
     return Entry(int(number), kind, "", "", PureEvent(Fraction(0)), Fraction(0), spent, time, True, None, None, table)
-
-
-def _delta_total(budget: Budget, currency: Currency) -> Fraction:
-    """The delta that spends may add up to: a total in another currency than epsilon has used its delta already."""
-    return budget.delta or Fraction(0) if currency is Currency.EPSILON else Fraction(0)
 
 
 def _require(holds: bool, problem: str) -> None:

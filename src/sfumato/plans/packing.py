@@ -1,7 +1,8 @@
-"""Which tables are counted, so that every asked one follows from them by summation.
+"""Which tables are best counted, so that every asked one follows from them by summation: a proposal to the wall.
 
 Arithmetic on positions of attributes; no record is seen here. The number of records decides how much is
-packed together, which changes how long counting takes and nothing else.
+packed together, which changes how long counting takes and nothing else: the wall checks that every set lies in the
+block that is to answer it.
 
 A block is a set of attributes that is counted; a set that is asked is answered by one block that holds it.
 Three ways to choose blocks are compared by their estimated cost, in records counted:
@@ -17,12 +18,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cluster", "Sets", "clusters", "pack"]
+__all__ = ["pack"]
 
 Sets = Sequence[NDArray[np.int32]]
 Positions = NDArray[np.int64]
@@ -43,29 +43,15 @@ _MAX_ONE_BY_ONE = 5000
 _MAX_LOOKUPS = 2**21
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Blocks of one shape that answer the same subsets of theirs.
+def pack(shape: Sequence[int], sets: Sets, rows: int) -> tuple[Positions, list[Positions]]:
+    """Blocks to count, and of every family the block of each set, for about the least time with `rows` records.
 
-    blocks: (count, width) ascending positions of attributes, of `sizes` cells.
-    answers: family and the kept axes of a block, one for every column of `positions`.
-    positions: (count, answers) which sets of those families they are.
+    shape: cells of every attribute; sets: one array (count, order) per family, of ascending positions.
+    Returns (blocks, width) ascending positions, filled up with the number of attributes, and one array of numbers of
+    blocks per family: what `wall.rows.counting` takes for a proposal, and checks.
     """
-
-    blocks: Positions
-    sizes: tuple[int, ...]
-    answers: tuple[tuple[int, tuple[int, ...]], ...]
-    positions: Positions
-
-    def part(self, start: int, stop: int) -> Cluster:
-        """Some of the blocks."""
-        return Cluster(self.blocks[start:stop], self.sizes, self.answers, self.positions[start:stop])
-
-
-def pack(shape: Sequence[int], sets: Sets, rows: int) -> list[Cluster]:
-    """Blocks that answer every set of every family once, for about the least time with `rows` records."""
     if not any(map(len, sets)):
-        return []
+        return np.zeros((0, 0), dtype=np.int64), [np.zeros(len(s), dtype=np.int64) for s in sets]
     asked, which = _merge(len(shape), sets)
     best = _alone(asked)
     least = _cost(shape, asked, best, rows)
@@ -78,7 +64,7 @@ def pack(shape: Sequence[int], sets: Sets, rows: int) -> list[Cluster]:
         grown = _grow_one_by_one(shape, asked, rows)
         best = grown if _cost(shape, asked, grown, rows) < least else best
     blocks, home = best
-    return clusters(shape, sets, blocks, [home[w] for w in which])
+    return blocks, [home[w] for w in which]
 
 
 def _merge(count: int, sets: Sets) -> tuple[Positions, list[Positions]]:
@@ -260,46 +246,3 @@ def _grow_one_by_one(shape: Sequence[int], asked: Positions, rows: int) -> Block
     for i, block in enumerate(found):
         blocks[i, : len(block)] = block
     return blocks, home
-
-
-def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> list[Cluster]:
-    """Blocks sorted by what they have in common; `homes` tells the block of every set of every family."""
-    if not any(map(len, sets)):
-        return []
-    count = len(shape)
-    answers: list[tuple[int, tuple[int, ...]]] = []
-    block, code, position = ([np.zeros(0, dtype=np.int64)] for _ in range(3))
-    for f, (family, home) in enumerate(zip(sets, homes, strict=True)):
-        axes = np.zeros(family.shape, dtype=np.int64)
-        for column in blocks.T:
-            axes += column[home, None] < family
-        first, kind = _distinct(axes, count + 1)
-        block.append(home)
-        code.append(len(answers) + kind)
-        position.append(np.arange(len(family)))
-        answers += [(f, tuple(kept)) for kept in axes[first].tolist()]
-    of, codes, positions = map(np.concatenate, (block, code, position))
-    order = np.lexsort((codes, of))
-    of, codes, positions = of[order], codes[order], positions[order]
-    sizes = np.append(np.asarray(shape, dtype=np.int64), 0)[blocks]
-    _, look = _distinct(sizes, max(shape, default=0) + 1)
-    members = np.bincount(of, minlength=len(blocks))
-    starts = np.cumsum(members) - members
-    result: list[Cluster] = []
-    for n in np.unique(members).tolist():
-        alike = np.flatnonzero(members == n)
-        entries = starts[alike, None] + np.arange(n)
-        both = np.column_stack([look[alike], codes[entries]])
-        first, kind = _distinct(both, max(len(blocks), len(answers)) + 1)
-        by_kind = np.argsort(kind, kind="stable")
-        for one, chosen in zip(first, np.split(by_kind, np.cumsum(np.bincount(kind))[:-1]), strict=True):
-            width = int((blocks[alike[one]] < count).sum())
-            result.append(
-                Cluster(
-                    blocks[alike[chosen], :width],
-                    tuple(sizes[alike[one], :width].tolist()),
-                    tuple(answers[c] for c in codes[entries[one]].tolist()),
-                    positions[entries[chosen]],
-                )
-            )
-    return result

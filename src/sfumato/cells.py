@@ -1,0 +1,187 @@
+"""What a declared domain comes down to where records are read: names, and rules that say which value has which cell.
+
+A `Domain` has labels, levels and hierarchies besides; whoever reads records needs none of them. `docs/data.md` says
+what each rule makes of every value; the SQL of it is `wall.rows.encoding`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sfumato.errors import DomainError
+from sfumato.ground.codec import rebuild, storable
+
+__all__ = ["MAX_CELLS", "Codes", "Edges", "Grid", "Rule", "Truths", "Wholes"]
+
+MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
+_EXACT = 2**53  # whole numbers below are doubles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The cells of one attribute: `declared` of them, and one more, the last, where something goes to "other".
+
+    `outside` and `missing` are those of `Attribute`; None where nothing is declared. Raises DomainError at birth.
+    """
+
+    numeric: ClassVar[bool] = False
+    kind: str
+    outside: str | None = None
+    missing: str | None = None
+
+    def __post_init__(self) -> None:
+        outside = (None, "other", "drop", "clamp") if self.numeric else (None, "other", "drop")
+        if type(self.kind) is not str or self.outside not in outside or self.missing not in (None, "other", "drop"):
+            raise DomainError("a rule of cells has a kind, and policies that its attribute can have")
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells."""
+        raise AttributeError
+
+    @property
+    def drops(self) -> bool:
+        """Whether some rows may not be counted at all."""
+        return "drop" in (self.outside, self.missing)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.declared + ("other" in (self.outside, self.missing))
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codes(Rule):
+    """One cell for each text."""
+
+    codes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        codes = self.codes
+        if type(codes) is not tuple or not all(type(c) is str and c for c in codes) or not codes:
+            raise DomainError("codes are texts, at least one, and none of them empty")
+        if len(set(codes)) != len(codes):
+            raise DomainError("a code stands for one cell")
+
+    @property
+    def declared(self) -> int:
+        return len(self.codes)
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truths(Rule):
+    """False, then true."""
+
+    @property
+    def declared(self) -> int:
+        return 2
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wholes(Rule):
+    """Whole numbers from `low` to `high`, `width` of them a cell; the last may be narrower."""
+
+    numeric: ClassVar[bool] = True
+    low: int
+    high: int
+    width: int
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        given = (self.low, self.high, self.width)
+        if not all(type(n) is int and abs(n) < _EXACT for n in given) or self.high < self.low or self.width < 1:
+            raise DomainError("whole numbers go from low to high, exact in doubles, in cells of width at least 1")
+
+    @property
+    def declared(self) -> int:
+        return -(-(self.high - self.low + 1) // self.width)
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges(Rule):
+    """Half-open cells [edge, next edge)."""
+
+    numeric: ClassVar[bool] = True
+    edges: tuple[int | float, ...]
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        edges = self.edges
+        if type(edges) is not tuple or len(edges) < 2 or not all(type(e) in (int, float) for e in edges):
+            raise DomainError("edges are at least two numbers")
+        if not all(a < b for a, b in itertools.pairwise(edges)) or not all(map(math.isfinite, edges)):
+            raise DomainError("edges are finite and increase")
+
+    @property
+    def declared(self) -> int:
+        return len(self.edges) - 1
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of a table: its attributes in order, by name, and the rule of each. Raises DomainError at birth."""
+
+    names: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.rules) or len(set(self.names)) != len(self.names):
+            raise DomainError("cells have at least one attribute, and one rule for each name")
+        if not all(type(n) is str for n in self.names) or not all(isinstance(r, Rule) for r in self.rules):
+            raise DomainError("cells are declared by names and rules")
+        if max(r.declared for r in self.rules) > MAX_CELLS:
+            raise DomainError(f"an attribute has at most {MAX_CELLS:,} cells")
+
+    @classmethod
+    def of(cls, declared: object) -> Grid:
+        """The grid of a domain, built anew by the constructors of this file. Raises InvalidInput for anything else."""
+        if type(declared) is cls:
+            return declared
+        found = rebuild(getattr(declared, "grid", None))
+        if type(found) is not cls:
+            raise DomainError(f"a domain declares the cells of a table; a {type(declared).__name__} does not")
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(r.size for r in self.rules)
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the whole table, an exact integer."""
+        return math.prod(self.shape)
+
+    @property
+    def drops(self) -> bool:
+        """Whether some rows may not be counted at all."""
+        return any(r.drops for r in self.rules)
+
+    def sizes(self) -> dict[str, int]:
+        """Number of cells by name."""
+        return dict(zip(self.names, self.shape, strict=True))
+
+    def axis(self, name: str) -> int:
+        """Position of an attribute."""
+        (found,) = self.check_names([name])
+        return self.names.index(found)
+
+    def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of attributes as a tuple, refused where unknown or repeated."""
+        given = tuple(names)
+        for name in given:
+            if name not in self.names:
+                raise DomainError(f"no attribute is called {name!r}; there are {', '.join(self.names)}")
+        if len(set(given)) != len(given):
+            raise DomainError(f"an attribute is named twice in {given}")
+        return given

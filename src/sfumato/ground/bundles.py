@@ -1,0 +1,147 @@
+"""A value as one zip: a JSON document and plain arrays, written alike for equal values, read within limits."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidInput
+from sfumato.ground.codec import decode, encode, plain
+
+__all__ = ["UNREADABLE", "bundled", "pack", "unbundled", "unpack"]
+
+Arrays = dict[str, NDArray[Any]]
+
+_MAX_JSON_BYTES = 256 * 2**20
+_MAX_ARRAY_BYTES = 4 * 2**30
+# What a file may unpack to, whatever its size, and as a multiple of it. Parsed text takes some forty times its size.
+# What is larger is not written packed, so all that is written can be read.
+_FREE_TEXT_BYTES = 16 * 2**20
+_FREE_ARRAY_BYTES = 64 * 2**20
+_UNPACKED = 8
+_PIECE = 2**20
+_HEADER_BYTES = 2**16 + 10  # of an array in version 1.0 of numpy's format, at most
+_DOCUMENT = "document.json"
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def bundled(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO], None]:
+    """What writes a zip of one JSON document and plain arrays. Raises InvalidInput at once for what is too large."""
+    inside = {k: plain(a) for k, a in arrays.items()}
+    document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
+    size = sum(a.nbytes for a in inside.values())
+    if len(document) > _MAX_JSON_BYTES or size > _MAX_ARRAY_BYTES:
+        raise InvalidInput(
+            f"at most {_MAX_JSON_BYTES:,} bytes of text and {_MAX_ARRAY_BYTES:,} of arrays can be stored"
+        )
+    # what is large is not packed: a reader could not tell it from a bomb
+    text = zipfile.ZIP_DEFLATED if len(document) <= _FREE_TEXT_BYTES else zipfile.ZIP_STORED
+    how = how if size + 1024 * len(inside) <= _FREE_ARRAY_BYTES else zipfile.ZIP_STORED
+
+    def write(target: Path | io.BytesIO) -> None:
+        with zipfile.ZipFile(target, "w", how, compresslevel=1) as bundle:
+            # an entry made by hand bears no time: equal values are equal files
+            bundle.writestr(zipfile.ZipInfo(_DOCUMENT), document, text, 6)
+            for key, array in inside.items():
+                with bundle.open(f"{key}.npy", "w", force_zip64=True) as handle:
+                    np.lib.format.write_array(handle, array, allow_pickle=False)
+
+    return write
+
+
+def pack(value: object) -> bytes:
+    """One value as the bytes of a small file. Raises InvalidInput for what cannot be stored."""
+    target = io.BytesIO()
+    bundled(*encode(value), zipfile.ZIP_DEFLATED)(target)
+    return target.getvalue()
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
+    try:
+        tree, arrays = unbundled(io.BytesIO(data))
+        return decode(tree, arrays)
+    except UNREADABLE as error:
+        raise InvalidInput(f"what was stored cannot be read: {error}") from error
+
+
+def unbundled(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
+    size = source.getbuffer().nbytes if isinstance(source, io.BytesIO) else source.stat().st_size
+    with zipfile.ZipFile(source) as bundle:
+        members = bundle.infolist()
+        _check_members(members, size)
+        tree = json.loads(_unpacked(bundle, bundle.getinfo(_DOCUMENT)), parse_constant=_no_constant)
+        arrays = {
+            m.filename.removesuffix(".npy"): _read_array(_unpacked(bundle, m))
+            for m in members
+            if m.filename != _DOCUMENT
+        }
+    return tree, arrays
+
+
+def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
+    """Refuse, before anything is unpacked, what `write_document` never writes, in a file of `size` bytes."""
+    names = [m.filename for m in members]
+    if len(set(names)) != len(names):
+        raise InvalidInput("it holds two parts of one name")
+    for member in members:
+        known = member.filename == _DOCUMENT or member.filename.endswith(".npy")
+        plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & 1
+        if not known or not plain:
+            raise InvalidInput(f"it holds the foreign part {member.filename!r}")
+    text = sum(m.file_size for m in members if m.filename == _DOCUMENT)
+    arrays = sum(m.file_size for m in members) - text
+    most = min(_MAX_JSON_BYTES, max(_FREE_TEXT_BYTES, _UNPACKED * size))
+    room = min(_MAX_ARRAY_BYTES + 1024 * len(members), max(_FREE_ARRAY_BYTES, _UNPACKED * size))
+    if text > most or arrays > room:
+        raise InvalidInput(f"of its {size:,} bytes it would unpack more than {most:,} of text or {room:,} of arrays")
+
+
+def _unpacked(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
+    """A part, unpacked piece by piece and no further than its entry says, whatever there is."""
+    content = bytearray(member.file_size)
+    with bundle.open(member) as packed:
+        filled = 0
+        while filled < len(content):
+            piece = packed.read(min(_PIECE, len(content) - filled))
+            if not piece:
+                raise InvalidInput(f"its part {member.filename!r} is shorter than it says")
+            content[filled : filled + len(piece)] = piece
+            filled += len(piece)
+    return content
+
+
+def _no_constant(text: str) -> None:
+    raise InvalidInput(f"{text} is no number")
+
+
+def _read_array(member: bytearray) -> NDArray[Any]:
+    """A plain array of numbers, as long as its header says; nothing is allocated for what a header merely claims."""
+    handle = io.BytesIO(member[:_HEADER_BYTES])
+    if np.lib.format.read_magic(handle) != (1, 0):
+        raise InvalidInput("an array is not in version 1.0 of numpy's format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
+    length = len(member) - handle.tell()
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or fortran or math.prod(shape) * dtype.itemsize != length:
+        raise InvalidInput("an array is not of plain numbers, or is shorter or longer than it says")
+    return np.frombuffer(memoryview(member).toreadonly(), dtype=dtype, offset=handle.tell()).reshape(shape)

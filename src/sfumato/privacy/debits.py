@@ -1,0 +1,199 @@
+"""What the wall uses of a ledger: whether it would pay, the debit itself, and what was debited under a name.
+
+A debit is on stable storage before `debit` returns, so noise drawn afterwards is paid for. The recorded spends never
+exceed the total, and all of them protect one privacy unit of one table. How a total was granted, and what is told to
+people, is `privacy.ledger`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, PlanError
+from sfumato.privacy.accountant import Event, delta_of, overspending, price, refuse_overspending
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.chain import Chain, FileChain, Turn
+from sfumato.privacy.entries import Entry, State, spend_line
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["Debits", "Receipt", "check_hash", "checked_table", "spelt"]
+
+_HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
+_MAX_NAME = 128
+_FILES = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".json",
+    ".ndjson",
+    ".jsonl",
+    ".arrow",
+    ".feather",
+    ".db",
+    ".duckdb",
+    ".gz",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof of a debit. Keep `anchor` outside the ledger: it finds a ledger that was rolled back or made anew."""
+
+    sequence: int
+    anchor: str
+    ledger_id: str
+    name: str
+    price: Fraction
+    currency: Currency
+
+
+class Debits:
+    """A total of a privacy budget in a chain of lines, shared by whoever opens the same file.
+
+    An object may be used from any thread and after a fork. Every call reads and checks the whole ledger: LedgerError
+    where the file cannot be used, LedgerCorrupted where it was changed.
+    """
+
+    def __init__(self, chain: Chain[State]) -> None:
+        self._chain = chain
+        state = self._read()
+        self.currency, self.ledger_id = state.currency, state.ledger_id
+
+    @property
+    def durable(self) -> bool:
+        """Whether debits outlive this process."""
+        return isinstance(self._chain, FileChain)
+
+    def find(self, name: str) -> Entry | None:
+        """The spend of that name, or None."""
+        return self._read().find(name)
+
+    def check(self, anchor: str) -> None:
+        """Raise LedgerCorrupted unless the ledger goes on from an anchor, InvalidInput for a text that is none."""
+        self._chain.check(anchor)
+
+    def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
+        """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
+        self._spend(self._chain.read(), name, plan_hash, event, unit, table)
+
+    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
+        """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
+
+        `unit` is whose privacy the event protects, `table` the public name of the table it looks at, if that has one.
+        The first spend fixes both for good. Raises LedgerMismatch for another unit or table, NameTaken where the name
+        was debited before, BudgetExceeded where the price does not fit, BudgetError where it has no price in this
+        currency; nothing is spent then.
+        """
+        with self._chain.turn(write=True) as turn:
+            line, cost = self._spend(turn, name, plan_hash, event, unit, table)
+            turn.append(line)
+        return Receipt(len(turn.state.entries), turn.anchor, self.ledger_id, name, cost, self.currency)
+
+    def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
+        """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
+        self._admit(self._read(), unit, table)
+
+    def _admit(self, state: State, unit: PrivacyUnit, table: str | None) -> tuple[PrivacyUnit, str | None]:
+        """Unit and table of the library's own types, if they are those of the ledger."""
+        if type(unit) is not PrivacyUnit:
+            raise PlanError(f"a spend says whose privacy it protects, as a PrivacyUnit; got {type(unit).__name__}")
+        table = checked_table(table)
+        problem = _mismatch(state, unit, table)
+        if problem is not None:
+            raise LedgerMismatch(problem)
+        return unit, table
+
+    def _spend(
+        self, turn: Turn[State], name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None
+    ) -> tuple[bytes, Fraction]:
+        """The line that spends an event's price, and that price; refused where it may not be spent."""
+        state = turn.state
+        turn.require_current()
+        _check_name(name)
+        check_hash(plan_hash, "plan_hash")
+        whom = self._admit(state, unit, table)
+        cost = price(event, self.currency)
+        taken = state.find(name)
+        if taken is not None:
+            raise NameTaken(
+                f"{name!r} was debited before (line {taken.sequence}, plan {taken.plan_hash}): "
+                "read that release back, or choose another name"
+            )
+        if cost > state.remaining:
+            raise self._overspent(event, cost, state)
+        refuse_overspending(delta_of(event), state.delta_remaining, "delta")
+        return spend_line(state, name, plan_hash, event, cost, *whom), cost
+
+    def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
+        """The refusal of a price above what is left."""
+        del event
+        return overspending(cost, state.remaining, self.currency)
+
+    def _read(self) -> State:
+        return self._chain.read().state
+
+
+def _mismatch(state: State, given: PrivacyUnit, table: str | None) -> str | None:
+    """Why a spend for that unit and table is refused, and what to do; None where it is not."""
+    if state.unit is not None and state.unit != given:
+        return (
+            f"this ledger adds up what is spent on {spelt(state.unit)}, as its first spend said; this one protects "
+            f"{spelt(given)}, and prices of different units do not add up. Nothing was spent. Plan with the ledger's "
+            "unit (neighbours=, person=, rows_per_person=), or keep a ledger of its own for the other unit"
+        )
+    if (state.unit is None and state.table is None) or state.table == table:
+        return None
+    if state.table is None:
+        return (
+            f"this ledger was first used without the name of a table; this spend names {table!r}. Nothing was spent. "
+            f"If all that it paid for was {table!r}, say so once: sfumato ledger name LEDGER {table!r}, or "
+            f"ledger.name({table!r}). If it is the ledger of another table, pay from the one of {table!r}"
+        )
+    says = "this spend names no table" if table is None else f"this spend names {table!r}"
+    return (
+        f"this is the ledger of the table {state.table!r}; {says}. Nothing was spent. If it looks at the same table, "
+        f"say table={state.table!r} (--table, or table under [data] in a spec); if not, pay from that table's own "
+        "ledger: what is spent elsewhere would be missing there"
+    )
+
+
+def spelt(unit: PrivacyUnit) -> str:
+    """Whose privacy, as a person and as a program says it."""
+    return f"{unit.describe()} ({unit.neighbours.value})"
+
+
+def _check_name(name: str) -> None:
+    """Names end up in paths and on screens: printable, of one spelling, and without a way out of a folder."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise InvalidInput(f"a release's name is 1 to {_MAX_NAME} printable characters; got {str(name)[:40]!r}")
+    if name != name.strip() or name.startswith(".") or "/" in name or "\\" in name:
+        raise InvalidInput(f"a release's name has no slash, and no space or dot at its ends; got {name!r}")
+    if unicodedata.normalize("NFC", name) != name:
+        raise InvalidInput(f"a release's name must be in Unicode form NFC; got {name!r}")
+
+
+def checked_table(table: str | None) -> str | None:
+    """A public name of a table: a label that stays when files move. Raises InvalidInput."""
+    if table is None:
+        return None
+    if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
+        raise InvalidInput(
+            f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
+        )
+    table = "".join((table,))  # a text of a class that derives from str may compare as it likes
+    if table != table.strip() or any(part in table for part in "/\\") or table.lower().endswith(_FILES):
+        raise InvalidInput(
+            f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
+        )
+    if unicodedata.normalize("NFC", table) != table:
+        raise InvalidInput(f"the name of a table must be in Unicode form NFC; got {table!r}")
+    return table
+
+
+def check_hash(value: str, what: str) -> None:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise InvalidInput(f"{what} is 1 to 128 letters, digits or any of :_.+=-; got {str(value)[:40]!r}")

@@ -1,0 +1,184 @@
+"""What every release is: what came out under a plan, told in words, stored; everything asked of it is free."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sfumato.errors import NotAnswerable
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.documents import write_document
+from sfumato.ground.frames import safe_text
+from sfumato.ground.telling import Told
+from sfumato.operators import Block
+from sfumato.operators.base import FloatArray
+from sfumato.plans.covariances import check_domain
+from sfumato.releases.files import save_release
+from sfumato.releases.provenance import Provenance
+from sfumato.releases.writing import safe_labels
+from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
+from sfumato.workloads.levels import table_names
+
+__all__ = ["Released", "WorkloadRelease"]
+
+
+class Released(Told):
+    """What came out under a plan: publishable, and all that is asked of it costs no further budget. Frozen, storable.
+
+    A kind that derives has its `plan`, what came out, and what that answers.
+    """
+
+    outcome: ClassVar[str] = "measurement"
+    """The field with all that came out."""
+
+    plan: Any
+
+    @functools.cached_property
+    def result_hash(self) -> str:
+        """SHA-256 of all that came out."""
+        return fingerprint(getattr(self, self.outcome))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to one file (no pickle), which may be published."""
+        write_document(path, self)
+
+
+class WorkloadRelease(Released):
+    """Answers to the queries of a plan, or of one `part` of them, and to further questions."""
+
+    provenance: Provenance
+    part: str | None
+
+    @property
+    def workload(self) -> Workload:
+        """The queries that are answered (those of one part, for a part of a release)."""
+        whole: Workload = self.plan.workload
+        return whole if self.part is None else whole.parts[self.part]
+
+    @functools.cached_property
+    def answers(self) -> FloatArray:
+        """(k,) answers in the order of the workload."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def answer_block(self, block: Block) -> FloatArray:
+        """Answers to a block of queries, (rows,)."""
+
+    def __getitem__(self, part: str) -> Self:
+        if part not in self.plan.workload.parts:
+            raise NotAnswerable(f"no part is called {part!r}; there are {', '.join(self.plan.workload.parts)}")
+        return replace(self, part=part)  # type: ignore[type-var]  (every kind is a dataclass)
+
+    @property
+    def parts(self) -> dict[str, Self]:
+        """The named parts in order."""
+        return {name: self[name] for name in self.workload.parts}
+
+    def labels(self) -> list[str]:
+        """One text per answer."""
+        return self.workload.labels()
+
+    def rows(self) -> dict[str, Any]:
+        """Where every answer stands: its part and its label, as columns."""
+        return {"part": [i.part for i in self.workload.items for _ in range(i.rows)], "label": self.labels()}
+
+    def asked_tables(self) -> Iterator[tuple[str, ...]]:
+        """The names of every marginal table of the workload."""
+        for item in self.workload.items:
+            for block in (item.block,) if isinstance(item, QueryBlock) else item.family.blocks():
+                names = table_names(self.workload.domain, block)
+                if names is not None and item.unit == RECORDS:
+                    yield names
+
+    @abstractmethod
+    def ask(self, question: str | Workload, *how: Any, **options: Any) -> Any:
+        """Answer a further predicate, or a workload."""
+
+    def question(self, asked: str | Workload) -> Workload:
+        """A further question as a workload. Raises PlanError for one over another domain."""
+        domain = self.plan.workload.domain
+        if not isinstance(asked, Workload):
+            return predicates(domain, [asked])
+        check_domain(domain, asked)
+        return asked
+
+    # -- files ------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a folder: release.json, answers.parquet, tables/, parts/, measurements.npz.
+
+        It appears at once and complete, or not at all. Above ten million answers only the measurements and the JSON are
+        written. Raises InvalidInput for a folder that cannot be written.
+        """
+        save_release(self, path)
+
+    @abstractmethod
+    def processing(self) -> dict[str, Any]:
+        """What was done with what came out, as plain JSON values."""
+
+    def facts(self) -> dict[str, Any]:
+        """The public facts as plain JSON values."""
+        p, (k, m) = self.provenance, self.plan.workload.shape
+        known = self.plan.facts()
+        known["mechanism"] |= {
+            "sampler": "exact integer law from the operating system's generator; no seed",
+            "trust_model": "central: the custodian holds the table",
+        }
+        parts = {n: len(w) for n, w in self.plan.workload.parts.items()}
+        return {
+            "format": "sfumato release 1",
+            "name": p.name,
+            "created": p.created,
+            **known,
+            "workload": {"queries": k, "cells": str(m), "parts": parts},
+            "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
+            "table": p.table,
+            "snapshot": p.snapshot,
+            **self.processing(),
+            "versions": dict(p.versions),
+        }
+
+    def settled(self, folder: Path) -> Self:
+        """The same release as a folder holds it."""
+        return self
+
+    @abstractmethod
+    def measured(self) -> dict[str, Any]:
+        """The arrays of measurements.npz: all that came out."""
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of answers.parquet, one row per query."""
+        parts = [(safe_text(i.part), i.rows) for i in self.workload.items]
+        named = np.repeat(np.array([p for p, _ in parts], dtype=object), [n for _, n in parts])
+        return {"part": named, "label": safe_labels(self.labels()), "answer": self.answers}
+
+    @property
+    def shown(self) -> str:
+        """Which of the columns are written, in SQL."""
+        return "*"
+
+    @abstractmethod
+    def cells(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """The columns of a marginal table's file."""
+
+    def write_parts(self, folder: Path) -> None:
+        """Write what is no marginal table to files of its own."""
+
+    # -- words ------------------------------------------------------------------------------------------
+
+    def standing(self, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """What is guaranteed, what was found, and where that is recorded."""
+        yield "guarantee", str(self.plan.budget)
+        yield "protects", self.plan.unit.describe()
+        yield from found
+        yield "recorded", self.provenance.where
+
+    def brief(self) -> str:
+        return f"{self.provenance.name!r}: {len(self.workload):,} answers"

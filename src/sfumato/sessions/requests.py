@@ -1,0 +1,63 @@
+"""What a session is opened with, and how it begins once it is paid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato.errors import NotWritten, SfumatoError
+from sfumato.privacy.ledger import Ledger, Receipt
+
+__all__ = ["Opening", "begun"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a session is opened with. `counted`: the public number of records was read already, and is the plan's."""
+
+    plan: Any
+    source: Any
+    ledger: Ledger | None
+    name: str = "session"
+    store: Path | None = None
+    table: str | None = None
+    counted: bool = False
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a store remembers of it."""
+        return {"source": _text(self.source), "plan": self.plan}
+
+
+def begun(asked: Opening, account: Ledger, door: Callable[..., tuple[T, Receipt]], what: object) -> T:
+    """What a door of the curator opens once the whole price is debited, kept in the session's store if it has one.
+
+    Raises NotWritten where it is kept, but the ledger could not be told so.
+    """
+    plan = asked.plan
+    made, receipt = door(
+        what, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
+    )
+    try:
+        if asked.store is not None:
+            account.mark_released(receipt, plan.fingerprint)
+    except SfumatoError as error:
+        raise NotWritten(
+            f"the session is paid for and kept in {asked.store}, but the ledger could not be told so ({error}); the "
+            "same call of sf.open goes on with it"
+        ) from error
+    return made
+
+
+def _text(place: Any) -> str | None:
+    """A path or an address as text that means the same elsewhere; None for what lives in memory."""
+    if isinstance(place, os.PathLike):
+        place = os.fspath(place)
+    if not isinstance(place, str):
+        return None
+    return place if "://" in place else os.path.abspath(place)

@@ -1,0 +1,91 @@
+"""What a module really imports, followed statically, and how many lines of code that is."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+_QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def modules(src: Path = SRC, package: str = "sfumato") -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    found = {p.relative_to(src).with_suffix("").parts: p for p in (src / package).rglob("*.py")}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): p for parts, p in found.items()}
+
+
+def _documents(tree: ast.AST) -> Iterator[ast.Expr]:
+    """Strings that stand by themselves: documentation, which does nothing."""
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and type(child.value.value) is str:
+                yield child
+
+
+@cache
+def code_lines(path: Path) -> int:
+    """Lines with code on them: without blank lines, comments and documentation."""
+    text = path.read_text(encoding="utf-8")
+    quiet = {n for d in _documents(ast.parse(text)) for n in range(d.lineno, (d.end_lineno or d.lineno) + 1)}
+    tokens = (t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in _QUIET)
+    return len({n for t in tokens for n in range(t.start[0], t.end[0] + 1)} - quiet)
+
+
+def _never_run(tree: ast.AST) -> set[int]:
+    """What stands under `if TYPE_CHECKING:`, which is false whenever the program runs."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            found |= {id(inner) for statement in node.body for inner in ast.walk(statement)}
+    return found
+
+
+def imports(name: str, known: dict[str, Path]) -> set[str]:
+    """The modules of the library that a module names: by import, anywhere in it, or by a text such as a registry has.
+
+    Of `from a import b`, a.b where that is a module, else a.
+    """
+    tree = ast.parse(known[name].read_text(encoding="utf-8"))
+    package = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
+    skipped = _never_run(tree) | {id(d.value) for d in _documents(tree)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
+        elif isinstance(node, ast.Constant) and type(node.value) is str and "." in node.value:
+            found.add(node.value)
+    return {m for m in found if m in known}
+
+
+def closure(roots: Iterable[str], src: Path = SRC, package: str = "sfumato") -> set[str]:
+    """Everything that importing and running some modules may import, with the packages that they lie in.
+
+    Not the package itself: its `__init__` is the public page, which imports the doors and is imported by nobody.
+    """
+    known = modules(src, package)
+    seen: set[str] = set()
+    todo = list(roots)
+    while todo:
+        name = todo.pop()
+        if name in seen or name == package:
+            continue
+        seen.add(name)
+        todo += [name.rpartition(".")[0], *imports(name, known)]
+    return seen
+
+
+def lines(names: Iterable[str], src: Path = SRC, package: str = "sfumato") -> int:
+    """Lines of code of some modules together."""
+    known = modules(src, package)
+    return sum(code_lines(known[n]) for n in names)
