@@ -74,6 +74,9 @@ def accepting(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if function is choose.plan and "workload" in kwargs:
+            _warn("workload= of sf.plan", "what=, or the first argument", stacklevel=2)
+            kwargs["what"] = kwargs.pop("workload")
         given = {k: kwargs.pop(k) for k in (*_OPTIONS, "compare") if k in kwargs}
         if not given:
             return function(*args, **kwargs)

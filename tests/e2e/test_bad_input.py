@@ -51,7 +51,7 @@ Case = tuple[str, str, Callable[[Place], object], type[Exception]]
 
 
 def _planned(**options: Any) -> Callable[[Place], object]:
-    return lambda _: plan_with(**({"workload": WORK, "budget": sf.gdp(1), "neighbours": "add-remove"} | options))
+    return lambda _: plan_with(**({"what": WORK, "budget": sf.gdp(1), "neighbours": "add-remove"} | options))
 
 
 def _asked(make: Callable[[], object]) -> Callable[[Place], object]:
@@ -127,7 +127,7 @@ def _refused(option: str, values: list[Any], **others: Any) -> list[Case]:
     return [(f"{option} {v!r}", "R", _planned(**{option: v}, **others), sf.errors.PlanError) for v in values]
 
 
-_given = partial(_planned, workload=EYE, strategy=np.eye(4))
+_given = partial(_planned, what=EYE, strategy=np.eye(4))
 PLANS: list[Case] = [
     ("neighbours unsaid", "R", _asked(lambda: sf.plan(WORK, sf.gdp(1))), sf.errors.PlanError),  # type: ignore[call-overload]
     *_refused("neighbours", ["bounded", "", None, True, "ADD"]),
@@ -137,11 +137,11 @@ PLANS: list[Case] = [
     *_refused("records", [0, -1, 1.5, True, "7"]),
     *_refused("rows_per_person", [0, -1, True, "2", 10**9], person="who"),
     ("rows without a person", "R", _planned(rows_per_person=2), sf.errors.PlanError),
-    ("no workload", "R", _planned(workload=np.eye(3)), sf.errors.PlanError),
+    ("no workload", "R", _planned(what=np.eye(3)), sf.errors.PlanError),
     ("no budget", "R", _planned(budget=1.0), sf.errors.PlanError),
     ("a reconstruction alone", "R", _planned(reconstruction=np.eye(4)), sf.errors.PlanError),
     ("a strategy of another domain", "R", _planned(strategy=np.eye(4)), sf.SfumatoError),
-    ("outside the span", "R", _planned(workload=EYE, strategy=np.eye(4)[:2]), sf.errors.NotInRowSpace),
+    ("outside the span", "R", _planned(what=EYE, strategy=np.eye(4)[:2]), sf.errors.NotInRowSpace),
     (
         "a wrong reconstruction",
         "R",
@@ -158,7 +158,7 @@ PLANS: list[Case] = [
         "replace-one with dropped rows",
         "R",
         _planned(
-            workload=sf.total(sf.Domain({"x": sf.Booleans(outside="drop", missing="other")})), neighbours="replace-one"
+            what=sf.total(sf.Domain({"x": sf.Booleans(outside="drop", missing="other")})), neighbours="replace-one"
         ),
         sf.errors.PlanError,
     ),

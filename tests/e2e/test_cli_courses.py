@@ -66,7 +66,7 @@ def test_what_it_does_not_do_is_refused(spec: Run) -> None:
     refused(spec("project", "out/first", "-o", "out/second"), "nothing to project")
     refused(spec("ask", "out/first", "height > 3"), "height")
     refused(spec("plan", "spec.toml", "--margin", "50"), "several looks")
-    for line, words in (("rounds = 0", "at least 1"), ("rounds = 'two'", "rounds"), ("rounds = 2000", "1,000")):
+    for line, words in (("rounds = 0", "from 1 to 1,000"), ("rounds = 'two'", "rounds"), ("rounds = 2000", "1,000")):
         Path("bad.toml").write_text(SPEC + MORE.replace("rounds = 2", line), encoding="utf-8")
         refused(spec("plan", "bad.toml"), words)
     Path("bad.toml").write_text(SPEC + '\n[plan]\nmechanism = "mwem"\n', encoding="utf-8")

@@ -134,7 +134,9 @@ def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tm
     with pytest.raises(sf.BudgetExceeded):
         sf.release(plan(sf.gdp("1.0000000001")), Untouchable(), ledger=ledger)
     with pytest.raises(sf.errors.BudgetError, match="no price"):
-        sf.release(plan(sf.zcdp("0.1"), noise="discrete-gaussian"), Untouchable(), ledger=ledger)
+        sf.release(
+            plan(sf.zcdp("0.1"), mechanism=sf.mechanisms.auto(noise="discrete-gaussian")), Untouchable(), ledger=ledger
+        )
     for name in ("", "a/b", " a", "x" * 129, 5):
         with pytest.raises(sf.errors.InvalidInput, match="name"):
             sf.release(plan(), Untouchable(), ledger=ledger, name=name)  # type: ignore[arg-type]

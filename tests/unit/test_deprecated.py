@@ -104,6 +104,10 @@ SAME: dict[str, Callable[[Path], tuple[Any, Any]]] = {
         sf.plan(WORK, BUDGET, noise="laplace", **UNIT),  # type: ignore[call-overload]
         sf.plan(WORK, BUDGET, mechanism=sf.mechanisms.auto(noise="laplace"), **UNIT),
     ),
+    "workload": lambda _: (
+        old.plan(workload=WORK, budget=BUDGET, **UNIT),
+        sf.plan(WORK, BUDGET, **UNIT),
+    ),
     "lattice": lambda _: (
         sf.plan(WORK, BUDGET, mechanism="gaussian", lattice="unit", **UNIT),  # type: ignore[call-overload]
         sf.plan(WORK, BUDGET, mechanism=sf.mechanisms.gaussian(lattice="unit"), **UNIT),
@@ -137,6 +141,7 @@ WORDS = {
     "plan_for": "sfumato.recipes.inverse",
     "pmw_min_alpha": "sf.mechanisms.pmw.least_alpha",
     "session_status": "sfumato.sessions",
+    "workload": "what=",
     "noise": r"sf\.mechanisms\.auto\(noise='laplace'\)",
     "lattice": r"sf\.mechanisms\.gaussian\(lattice='unit'\)",
     "rounds": r"sf\.mechanisms\.mwem\(rounds=3\)",

@@ -8,7 +8,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.estimate import widths
-from sfumato.mechanisms import projection, run
+from sfumato.mechanisms import projected as projection
+from sfumato.mechanisms import run
 from sfumato.operators import Block
 from sfumato.recipes.choose import compared
 from sfumato.workloads.levels import table_block
