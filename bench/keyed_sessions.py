@@ -46,7 +46,7 @@ def histogram(zipf: bool, questions: int, rng: np.random.Generator) -> None:
         with TemporaryDirectory() as folder:
             sf.Ledger.create(Path(folder) / "l.db", total=PURE)
             place: dict[str, Any] = {"ledger": Path(folder) / "l.db", "store": Path(folder) / "s.db"}
-            session = sf.session(source, KEYS, PURE, **options, **place)
+            session = sf.open(sf.plan(KEYS, PURE, **options), source, **place)
             asked = [question(keys, counts, m, rng) for _ in range(questions)]
             began, cpu = time.perf_counter(), time.process_time()
             answers = [session.ask(q) for q, _ in asked]
@@ -68,10 +68,10 @@ def again(rng: np.random.Generator) -> None:
     with TemporaryDirectory() as folder:
         store = Path(folder) / "s.db"
         sf.Ledger.create(Path(folder) / "l.db", total=PURE)
-        options: dict[str, Any] = {"neighbours": "add-remove", "mechanism": "histogram", "store": store}
-        sf.session(source, KEYS, PURE, ledger=Path(folder) / "l.db", **options).ask(np.arange(10**6))
+        plan = sf.plan(KEYS, PURE, neighbours="add-remove", mechanism="histogram")
+        sf.open(plan, source, ledger=Path(folder) / "l.db", store=store).ask(np.arange(10**6))
         began = time.process_time()
-        session = sf.resume_session(store, Path(folder) / "l.db", source)
+        session = sf.load(store, ledger=Path(folder) / "l.db", source=source)
         resumed = time.process_time() - began
         began = time.process_time()
         for _ in range(1000):
@@ -87,9 +87,11 @@ def weights(records_: int, size: int, heavy: bool, questions: int, rng: np.rando
     values, counts = np.unique(rng.zipf(1.3, records_), return_counts=True)
     keys = rng.choice(2**60, len(values), replace=False)
     source = sf.KeyCounts(keys, counts)
-    common: dict[str, Any] = {"neighbours": "add-remove", "ledger": None}
-    sparse: Any = sf.session(source, KEYS, APPROX, mechanism="sparse-mw", records=records_, size=size, **common)
-    lazy = sf.session(source, KEYS, APPROX, mechanism="histogram", **common)
+    mechanism = sf.mechanisms.sparse_mw(size=size)
+    sparse = sf.open(
+        sf.plan(KEYS, APPROX, neighbours="add-remove", records=records_, mechanism=mechanism), source, ledger=None
+    )
+    lazy = sf.open(sf.plan(KEYS, APPROX, neighbours="add-remove", mechanism="histogram"), source, ledger=None)
     asked = [question(keys, counts, size, rng, heavy) for _ in range(questions)]
     began = time.process_time()
     told = [sparse.ask(q) for q, _ in asked]

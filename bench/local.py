@@ -16,6 +16,7 @@ import sfumato as sf
 from sfumato.designs.dense.optimal import optimize
 from sfumato.local.collecting import collect, report_cells
 from sfumato.local.planning import ball_constant
+from sfumato.local.plans import LocalPlan
 
 RECORDS, EPSILON = 100_000, 1.0
 BITS = sf.Domain({f"b{i}": 2 for i in range(8)})
@@ -64,14 +65,20 @@ def ball(queries: Any, x: Any, runs: int, rng: np.random.Generator) -> tuple[flo
 def measure(name: str, work: sf.Workload, runs: int, rng: np.random.Generator) -> None:
     """Lines of one workload."""
     start = time.process_time()
-    auto = sf.plan_local(work, 1, records=RECORDS)
+    auto = sf.plan(work, sf.pure(1), trust="local", records=RECORDS)
     planned = time.process_time() - start
     x = rng.multinomial(RECORDS, rng.dirichlet(np.ones(auto.questions.cells)))
     cells = np.repeat(np.arange(len(x)), x).astype(np.int64)
     truth = auto.reading.queries @ x
     low = auto.lower_bound or 0.0
     rivals = [r for r in ("hadamard", "hashing", "randomized-response") if r != auto.reporter]
-    for plan in [auto, *(sf.plan_local(work, 1, records=RECORDS, reporter=r) for r in rivals)]:
+    for plan in [
+        auto,
+        *(
+            sf.plan(work, sf.pure(1), trust="local", records=RECORDS, mechanism=sf.mechanisms.local(reporter=r))
+            for r in rivals
+        ),
+    ]:
         squared, projected = 0.0, 0.0
         for i in range(runs):
             release = collect(plan, report_cells(plan, cells))
@@ -95,17 +102,17 @@ def measure(name: str, work: sf.Workload, runs: int, rng: np.random.Generator) -
     print(f"| {name} | best cap on the shifted optimum | {shifted * cap:,.0f} | | ({shifted * cap / low - 1:.0%}) |")
 
 
-def device(plan: sf.LocalPlan, count: int = 2_000) -> float:
+def device(plan: LocalPlan, count: int = 2_000) -> float:
     """CPU-microseconds of one report."""
     record = dict.fromkeys(plan.names, 1)
-    sf.respond(plan, record)
+    plan.respond(record)
     start = time.process_time()
     for _ in range(count):
-        sf.respond(plan, record)
+        plan.respond(record)
     return 1e6 * (time.process_time() - start) / count
 
 
-def server(plan: sf.LocalPlan) -> float:
+def server(plan: LocalPlan) -> float:
     """CPU-seconds from a million reports to all answers."""
     reports = report_cells(plan, np.zeros(10**6, dtype=np.int64))
     start = time.process_time()

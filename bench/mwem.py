@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.mechanisms import made
 
 Counts = NDArray[np.int64]
 RHO, RUNS, D = "0.0243560", 5, 10
@@ -61,7 +62,9 @@ LAWS: dict[str, Callable[[int, int, np.random.Generator], Counts]] = {
 
 def planned(work: sf.Workload, n: int, **options: Any) -> Any:
     budget = options.pop("budget", sf.zcdp(RHO))
-    return sf.plan(work, budget, **({"neighbours": "replace-one", "records": n} | options))
+    own = {name: options.pop(name) for name in ("rounds",) if name in options}
+    mechanism = made(options.pop("mechanism", "auto"), **own)
+    return sf.plan(work, budget, mechanism=mechanism, **({"neighbours": "replace-one", "records": n} | options))
 
 
 def errors(plan: Any, counts: Counts, n: int) -> tuple[float, float, float]:
@@ -169,7 +172,11 @@ def bound() -> None:
             found = []
             for rounds in (None, 1, 5, 40, 200, 1000):
                 plan = sf.plan(
-                    work, sf.approx(1, "1e-6"), neighbours="replace-one", mechanism="mwem", records=n, rounds=rounds
+                    work,
+                    sf.approx(1, "1e-6"),
+                    neighbours="replace-one",
+                    mechanism=sf.mechanisms.mwem(rounds=rounds),
+                    records=n,
                 )
                 assert plan.bound is not None
                 found.append(plan.bound.largest / n)

@@ -49,8 +49,10 @@ def run(table: Table, public: np.random.Generator, neighbours: str) -> tuple[flo
     ends = np.sort(public.integers(0, CELLS, (ASKED, 2)), axis=1).tolist()
     below = np.concatenate([[0], np.cumsum(table)])
     start = time.process_time()
-    opened = sf.session(
-        sf.Histogram(table), domain, BUDGET, neighbours=neighbours, ledger=None, records=n, questions=ASKED
+    opened = sf.open(
+        sf.plan(domain, BUDGET, neighbours=neighbours, records=n, mechanism=sf.mechanisms.pmw(questions=ASKED)),
+        sf.Histogram(table),
+        ledger=None,
     )
     found = [opened.ask(f"x >= {a} and x <= {b}") for a, b in ends]
     seconds = time.process_time() - start
@@ -67,8 +69,10 @@ def wide(side: int, n: int, asked: int, public: np.random.Generator) -> str:
     below = np.zeros((side + 1, side + 1), dtype=np.int64)
     below[1:, 1:] = table.cumsum(0).cumsum(1)
     start = time.process_time()
-    opened = sf.session(
-        sf.Histogram(table), sf.Domain({"x": side, "y": side}), BUDGET, neighbours="replace-one", ledger=None
+    opened = sf.open(
+        sf.plan(sf.Domain({"x": side, "y": side}), BUDGET, neighbours="replace-one", mechanism="pmw"),
+        sf.Histogram(table),
+        ledger=None,
     )
     errors: list[float] = []
     for _ in range(asked):
@@ -98,13 +102,10 @@ def offline(n: int, releases: int) -> str:
     for _ in range(releases):
         made = sf.release(plan, sf.Histogram(table), ledger=None)
         assert isinstance(made, sf.Release)
-        opened = sf.session(
+        opened = sf.open(
+            sf.plan(sf.Domain({"x": CELLS}), BUDGET, neighbours="replace-one", mechanism="histogram"),
             sf.Histogram(table),
-            sf.Domain({"x": CELLS}),
-            BUDGET,
-            neighbours="replace-one",
             ledger=None,
-            mechanism="histogram",
         )
         some = [opened.ask(f"x >= {a} and x <= {b}").value for a, b in ends[:400].tolist()]
         off = (made.answers - exact, made.project().answers - exact, np.array(some) - exact[:400])
@@ -135,7 +136,9 @@ def main() -> None:
         print(wide(side, n, asked, np.random.default_rng(side)))
     for neighbours in ("replace-one", "add-remove"):
         start = time.process_time()
-        least = [sf.pmw_min_alpha(CELLS, ASKED, 10**e, BUDGET, neighbours=neighbours) for e in (4, 5, 6, 7)]
+        least = [
+            sf.mechanisms.pmw.least_alpha(CELLS, ASKED, 10**e, BUDGET, neighbours=neighbours) for e in (4, 5, 6, 7)
+        ]
         print(f"pmw_min_alpha {neighbours}: " + " / ".join(f"{a:.4f}" for a in least), end=" ")
         print(f"({time.process_time() - start:.1f} CPU-s)")
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.mechanisms.keyed import plan_keys
-from sfumato.mechanisms.run import sketch
+from sfumato.mechanisms import made
+from sfumato.mechanisms.run import carry_out as sketch
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan as decide
 from sfumato.sketches import Keys
 from sfumato.sketches.predict import paper_parameters
 from sfumato.wall.keys import KeyCounts
@@ -83,7 +84,7 @@ def files() -> None:
     """Size of a saved sketch, and that it answers the same."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "s.sfumato"
-        sketch(plan_keys(KEYS, PURE, neighbours="add-remove"), KeyCounts([1, 2, 3]), ledger=None, out=path)
+        sketch(decide(KEYS, PURE, neighbours="add-remove"), KeyCounts([1, 2, 3]), ledger=None, out=path)
         print(f"\nfile of a count-sketch of 2^20 buckets: {path.stat().st_size / 2**20:.1f} MB")
 
 
@@ -96,8 +97,8 @@ def main() -> None:
     rng = np.random.default_rng(2026)
 
     def of(mechanism: str, budget: Budget, **options: Any) -> Callable[[], Any]:
-        common: dict[str, Any] = {"neighbours": "add-remove", "mechanism": mechanism, "records": RECORDS}
-        return lambda: plan_keys(KEYS, budget, **common, **options)
+        value = made(mechanism, **options)
+        return lambda: decide(KEYS, budget, neighbours="add-remove", mechanism=value, records=RECORDS)
 
     print(f"rmse for s = {'/'.join(map(str, SIZES))}")
     print("| mechanism | observed | stated | predicted | build CPU-s | query CPU-ms |")
@@ -109,7 +110,7 @@ def main() -> None:
     measure(of("sparse-project", APPROX), False, max(3, 3 * given.runs // 4), given.queries, rng)
     known = rng.integers(0, 2**60, (4, 16), dtype=np.int64).tolist()
     print()
-    print(plan_keys(KEYS, APPROX, neighbours="add-remove", records=RECORDS, queries=known).candidates)
+    print(decide(KEYS.queries(known), APPROX, neighbours="add-remove", records=RECORDS).candidates)
     print(paper_parameters(64, RECORDS, 1000, 1, 1e-6))
     files()
 

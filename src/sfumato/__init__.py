@@ -1,70 +1,18 @@
 """sfumato: large sets of linear queries under differential privacy, with errors known before any budget is spent."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sfumato import errors
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
-from sfumato.errors import (
-    BudgetError,
-    BudgetExceeded,
-    DomainError,
-    InvalidInput,
-    LedgerCorrupted,
-    LedgerError,
-    LedgerMismatch,
-    MissingExtra,
-    NameTaken,
-    NotAnswerable,
-    NotInRowSpace,
-    NotWritten,
-    PlanError,
-    SfumatoError,
-    SourceError,
-    SpecError,
-    WorkloadError,
-)
-from sfumato.estimate.bodies import project
-from sfumato.estimate.projection import Projection
-from sfumato.estimate.width import width
-from sfumato.local.collecting import LocalRelease, collect, load_local_release, respond
-from sfumato.local.planning import plan_local
-from sfumato.local.plans import LocalPlan, load_local_plan
-from sfumato.mechanisms import Factorization, Simulation, budget_for, factorization, plan, plan_for, simulate
-from sfumato.mechanisms.keyed import plan_keys
-from sfumato.mechanisms.run import sketch
-from sfumato.needs import records_for
-from sfumato.plans.courses import CoursePlan
-from sfumato.plans.keys import KeyPlan, load_key_plan
-from sfumato.plans.plan import Plan, load_plan
+from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
+from sfumato.ground import codec
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours
-from sfumato.releases import (
-    Answer,
-    Comparison,
-    Intervals,
-    ModelRelease,
-    Release,
-    Synthetic,
-    Table,
-    combine,
-    difference,
-    load_release,
-)
-from sfumato.releases.sketched import SketchRelease, load_sketch
-from sfumato.releasing import release
-from sfumato.sessions import (
-    KeySession,
-    Session,
-    SessionAnswer,
-    SessionPlan,
-    pmw_min_alpha,
-    resume_session,
-    session,
-    session_plan,
-    session_status,
-)
 from sfumato.sketches import Keys
-from sfumato.specs import Spec, read_spec
-from sfumato.wall import Histogram
-from sfumato.wall.keys import KeyCounts
+from sfumato.stored import ELSEWHERE
 from sfumato.workloads import (
     Workload,
     conjunctions,
@@ -83,6 +31,27 @@ from sfumato.workloads import (
     windows,
 )
 
+if TYPE_CHECKING:
+    from sfumato import mechanisms
+    from sfumato.estimate.bodies import project
+    from sfumato.estimate.projection import Projection
+    from sfumato.estimate.width import width
+    from sfumato.plans.plan import Plan
+    from sfumato.privacy.ledger import Ledger
+    from sfumato.recipes.choose import plan
+    from sfumato.recipes.factorize import Factorization, factorization
+    from sfumato.recipes.inverse import budget_for
+    from sfumato.recipes.loading import load
+    from sfumato.recipes.needs import records_for
+    from sfumato.recipes.opening import open_plan as open
+    from sfumato.recipes.simulate import simulate
+    from sfumato.releases import Answer, Release, Table, combine, difference
+    from sfumato.releasing import release
+    from sfumato.sessions.core import Session
+    from sfumato.specs import Spec, read_spec
+    from sfumato.wall import Histogram
+    from sfumato.wall.keys import KeyCounts
+
 pure = Budget.pure
 approx = Budget.approx
 zcdp = Budget.zcdp
@@ -95,77 +64,43 @@ __all__ = [
     "Bins",
     "Booleans",
     "Budget",
-    "BudgetError",
     "BudgetExceeded",
     "Categories",
-    "Comparison",
-    "CoursePlan",
     "Domain",
-    "DomainError",
     "Factorization",
     "Hierarchy",
     "Histogram",
     "Integers",
-    "Intervals",
-    "InvalidInput",
     "KeyCounts",
-    "KeyPlan",
-    "KeySession",
     "Keys",
     "Ledger",
-    "LedgerCorrupted",
-    "LedgerError",
-    "LedgerMismatch",
-    "LocalPlan",
-    "LocalRelease",
-    "MissingExtra",
-    "ModelRelease",
-    "NameTaken",
     "Neighbours",
     "NotAnswerable",
-    "NotInRowSpace",
-    "NotWritten",
     "Plan",
-    "PlanError",
     "Projection",
     "Release",
     "Session",
-    "SessionAnswer",
-    "SessionPlan",
     "SfumatoError",
-    "Simulation",
-    "SketchRelease",
-    "SourceError",
     "Spec",
-    "SpecError",
-    "Synthetic",
     "Table",
     "Workload",
-    "WorkloadError",
     "approx",
     "budget_for",
-    "collect",
     "combine",
     "conjunctions",
     "difference",
     "disjunctions",
+    "errors",
     "factorization",
     "gdp",
     "hierarchy",
     "identity",
-    "load_key_plan",
-    "load_local_plan",
-    "load_local_release",
-    "load_plan",
-    "load_release",
-    "load_sketch",
+    "load",
     "marginals",
+    "mechanisms",
+    "open",
     "parities",
     "plan",
-    "plan_for",
-    "plan_keys",
-    "plan_local",
-    "pmw_min_alpha",
     "predicates",
     "prefix",
     "project",
@@ -175,13 +110,7 @@ __all__ = [
     "read_spec",
     "records_for",
     "release",
-    "respond",
-    "resume_session",
-    "session",
-    "session_plan",
-    "session_status",
     "simulate",
-    "sketch",
     "stack",
     "sums",
     "total",
@@ -189,3 +118,48 @@ __all__ = [
     "windows",
     "zcdp",
 ]
+
+# What is imported when it is first touched (PEP 562): of these files the numerical part of the library hangs.
+_LATE = {
+    "Answer": "sfumato.releases",
+    "Factorization": "sfumato.recipes.factorize",
+    "Histogram": "sfumato.wall",
+    "KeyCounts": "sfumato.wall.keys",
+    "Ledger": "sfumato.privacy.ledger",
+    "Plan": "sfumato.plans.plan",
+    "Projection": "sfumato.estimate.projection",
+    "Release": "sfumato.releases",
+    "Session": "sfumato.sessions.core",
+    "Spec": "sfumato.specs",
+    "Table": "sfumato.releases",
+    "budget_for": "sfumato.deprecated",
+    "combine": "sfumato.releases",
+    "difference": "sfumato.releases",
+    "factorization": "sfumato.recipes.factorize",
+    "load": "sfumato.recipes.loading",
+    "open": "sfumato.recipes.opening",
+    "plan": "sfumato.deprecated",
+    "project": "sfumato.estimate.bodies",
+    "read_spec": "sfumato.specs",
+    "records_for": "sfumato.deprecated",
+    "release": "sfumato.releasing",
+    "simulate": "sfumato.recipes.simulate",
+    "width": "sfumato.estimate.width",
+}
+_CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
+
+codec.elsewhere = ELSEWHERE
+
+
+def __getattr__(name: str) -> Any:
+    """The names that are imported when they are first touched, and those of 0.1, with a warning."""
+    if name == "mechanisms":
+        return import_module("sfumato.mechanisms")
+    if name not in _LATE:
+        return import_module("sfumato.deprecated").old(name)
+    found = globals()[name] = getattr(import_module(_LATE[name]), _CALLED.get(name, name))
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,12 +16,18 @@ from typing import Any, cast, overload
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
 from sfumato.ground.progress import Progress
-from sfumato.mechanisms import budget_for, choose, plan_for, run
+from sfumato.mechanisms import run
+from sfumato.mechanisms.registry import made
 from sfumato.plans.courses import CoursePlan
-from sfumato.plans.plan import Plan, load_plan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
+from sfumato.recipes import choose
+from sfumato.recipes.inverse import budget_for, plan_for
+from sfumato.recipes.loading import read
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.sketched import SketchRelease
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
 from sfumato.workloads.core import exact_weight
@@ -71,8 +77,9 @@ def release(
     snapshot: str | None = None,
     progress: Progress | None = None,
 ) -> ModelRelease: ...
+@overload
 def release(
-    plan: Plan | CoursePlan,
+    plan: KeyPlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
@@ -81,11 +88,24 @@ def release(
     table: str | None = None,
     snapshot: str | None = None,
     progress: Progress | None = None,
-) -> Release | ModelRelease:
+) -> SketchRelease: ...
+def release(
+    plan: Plan | CoursePlan | KeyPlan,
+    source: Any,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "release",
+    out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    snapshot: str | None = None,
+    progress: Progress | None = None,
+) -> Release | ModelRelease | SketchRelease:
     """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
 
-    A CoursePlan looks several times, and its release is a ModelRelease; its whole price is debited before the first.
-    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram.
+    A plan of several looks debits its whole price before the first, and its release answers from a model. One of keys
+    answers later queries about them, and `out` is one file. Plans for questions to come are opened (`sf.open`), those
+    of the local model collect reports (`plan.collect`).
+    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, sf.Histogram or sf.KeyCounts.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
     name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at its first
@@ -103,7 +123,7 @@ def release(
     result = run.carry_out(
         plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
     )
-    if out is not None and not (Path(out) / REPORT).exists():
+    if out is not None and Path(out).is_dir() and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
         except Exception as error:
@@ -126,7 +146,6 @@ def _options(spec: Spec) -> dict[str, Any]:
         "objective": spec.objective,
         "records": spec.records,
         "public": spec.public or None,
-        "rounds": spec.rounds,
     }
 
 
@@ -135,7 +154,8 @@ def plan_of(spec: Spec, progress: Progress | None = None, *, compare: bool = Fal
 
     No data are read. Raises PlanError or BudgetError.
     """
-    return choose.plan(spec.workload, spec.budget, compare=compare, progress=progress, **_options(spec))
+    make = choose.compared if compare else choose.plan
+    return make(spec.workload, spec.budget, progress=progress, **_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
@@ -147,7 +167,7 @@ def budget_of_margin(spec: Spec, margin: float) -> Budget:
 def plan_of_margins(spec: Spec) -> Plan:
     """The plan that keeps to the margins of a spec's queries at the least budget of the spec's kind (and delta).
 
-    Raises InvalidInput where the spec states none, PlanError as `sf.plan_for`.
+    Raises InvalidInput where the spec states none, PlanError as `recipes.inverse.plan_for`.
     """
     if not spec.margins:
         raise InvalidInput(f"{spec.path} states no margin; add margin = 50 to the [[queries]] that need one")
@@ -208,7 +228,7 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
         items = tuple(replace(i, weight=i.weight * factor) if i.part == name else i for i in spec.workload.items)
         return replace(spec, workload=replace(spec.workload, items=items))
     if key == "mechanism":
-        return replace(spec, mechanism=value)
+        return replace(spec, mechanism=made(value))
     if key == "objective":
         return replace(spec, objective=cast(Any, value))
     known = ", ".join([*numbers, *(f"weight.{name}" for name in parts), "mechanism", "objective"])
@@ -222,7 +242,7 @@ def plan_or_spec(
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        return load_plan(path), None, None
+        return read(path, Plan, CoursePlan), None, None
     spec = read_spec(path)
     if spec.margins:
         raise InvalidInput(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +14,8 @@ from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.ground.checks import check_distinct
+from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import (
@@ -32,7 +35,7 @@ from sfumato.workloads.predicates import compile_predicate
 from sfumato.workloads.reading import Section, nearest, read_toml
 from sfumato.workloads.schema import read_schema
 
-__all__ = ["Spec", "read_spec"]
+__all__ = ["QUERIES", "Spec", "read_spec"]
 
 _MAX_QUERIES = 1_000
 # each alone, so that a value that no budget may have is refused on its own line
@@ -50,9 +53,9 @@ class Spec:
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder. `table` is its
     public name for the ledger, or None.
-    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism`, `objective`,
-    `records` and `rounds` are as in `sf.plan`, and so is `public`, by tuples of names. `margins` are the half-widths of
-    95 % intervals that parts should have, for `sf.plan_for`.
+    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism` is a value, with the options that
+    stand beside it; `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
+    are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -73,13 +76,18 @@ class Spec:
     neighbours: Neighbours
     person: str | None
     rows_per_person: int
-    mechanism: str
+    mechanism: Mechanism[Any]
     objective: str
     records: int | None
-    rounds: int | None
     path: Path
     public: Mapping[tuple[str, ...], Any]
     margins: Mapping[str, float]
+
+    @property
+    def rounds(self) -> int | None:
+        """Of 0.1: an option of the mechanism, `spec.mechanism.rounds`."""
+        warnings.warn("spec.rounds is of 0.1: spec.mechanism has its options", DeprecationWarning, stacklevel=2)
+        return self.mechanism.options.get("rounds")
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
@@ -104,16 +112,13 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     domain = read_schema(root, place.parent)
     budget, unit = _privacy(root, domain)
     plan = root.section("plan")
-    plan.allow("mechanism", "objective", "records", "rounds")
+    mechanism = _mechanism(plan)
     objective = plan.text("objective") or DEFAULT_OBJECTIVE
     if objective not in (*OBJECTIVES, "mean"):
         raise plan.refuse(f"must be 'tables', 'cells' or 'max', not {objective!r}", "objective")
     records = plan.whole("records")
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
-    rounds = plan.whole("rounds")
-    if rounds is not None and rounds < 1:
-        raise plan.refuse(f"must be at least 1, not {rounds}", "rounds")
     workload, margins = _workload(root, domain)
     return Spec(
         domain=domain,
@@ -124,14 +129,24 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         neighbours=unit.neighbours,
         person=unit.person,
         rows_per_person=unit.rows_per_person,
-        mechanism=plan.text("mechanism") or "auto",
+        mechanism=mechanism,
         objective=objective,
         records=records,
-        rounds=rounds,
         path=place,
         public=_public(root, domain),
         margins=margins,
     )
+
+
+def _mechanism(plan: Section) -> Mechanism[Any]:
+    """The mechanism with its options, which stand beside its name."""
+    name = plan.text("mechanism") or "auto"
+    with plan.guard("mechanism"):
+        own = [f.name for f in fields(named(name))]  # pyright: ignore[reportArgumentType]  (all are dataclasses)
+    plan.allow("mechanism", "objective", "records", *own)
+    given = {key: plan.raw(key) for key in own if key in plan}
+    with plan.guard(*list(given)[:1] or ["mechanism"]):
+        return made(name, **given)
 
 
 def _source(root: Section, folder: Path) -> str | None:
@@ -235,11 +250,11 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _query(entry: Section, domain: Domain) -> Workload:
-    kinds = [key for key in entry if key in _KINDS]
+    kinds = [key for key in entry if key in QUERIES]
     if len(kinds) != 1:
         given = f"it has {', '.join(kinds)}" if kinds else "it has none"
-        raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(_KINDS)}; {given}", *kinds[1:2])
-    build, options = _KINDS[kinds[0]]
+        raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(QUERIES)}; {given}", *kinds[1:2])
+    build, options = QUERIES[kinds[0]]
     entry.allow("name", "weight", "margin", kinds[0], *options)
     with entry.guard(kinds[0]):
         return build(entry, domain)
@@ -336,8 +351,8 @@ def _total(entry: Section, domain: Domain) -> Workload:
     return total(domain)
 
 
-# what a [[queries]] table may ask: how it is read, and the keys that go with it
-_KINDS: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]] = {
+# What a [[queries]] table may ask: how it is read, and the keys that go with it; a builder of workloads is one line.
+QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]] = {
     "marginals": (_tables("marginals"), ("factors",)),
     "upto": (_tables("upto"), ("factors",)),
     "sets": (_sets, ("factors",)),

@@ -29,6 +29,7 @@ import scipy.sparse as sp
 
 import sfumato as sf
 from support.wall import DOMAIN, OTHER, TABLE, WORK, Untouchable, plan
+from support.words import plan_with
 
 LINE = sf.Domain({"a": 4})
 EYE = sf.queries(np.eye(4), LINE)
@@ -50,7 +51,7 @@ Case = tuple[str, str, Callable[[Place], object], type[Exception]]
 
 
 def _planned(**options: Any) -> Callable[[Place], object]:
-    return lambda _: sf.plan(**({"workload": WORK, "budget": sf.gdp(1), "neighbours": "add-remove"} | options))
+    return lambda _: plan_with(**({"what": WORK, "budget": sf.gdp(1), "neighbours": "add-remove"} | options))
 
 
 def _asked(make: Callable[[], object]) -> Callable[[Place], object]:
@@ -61,7 +62,7 @@ def _stored_badly(content: bytes) -> Callable[[Place], object]:
     def load(place: Place) -> object:
         (place.folder / "bad.plan").write_bytes(content)
         try:
-            return sf.load_plan(place.folder / "bad.plan")
+            return sf.load(place.folder / "bad.plan")
         finally:
             (place.folder / "bad.plan").unlink()
 
@@ -74,7 +75,7 @@ def _zipped(**parts: bytes) -> Callable[[Place], object]:
             for name, content in parts.items():
                 bundle.writestr(name.replace("_", "."), content)
         try:
-            return sf.load_plan(place.folder / "bad.plan")
+            return sf.load(place.folder / "bad.plan")
         finally:
             (place.folder / "bad.plan").unlink()
 
@@ -93,7 +94,9 @@ def _objects() -> bytes:
     return handle.getvalue()
 
 
-def _each(name: str, make: Callable[[Any], object], values: list[Any], error: Any = sf.BudgetError) -> list[Case]:
+def _each(
+    name: str, make: Callable[[Any], object], values: list[Any], error: Any = sf.errors.BudgetError
+) -> list[Case]:
     return [(f"{name} {v!r}", "R", _asked(partial(make, v)), error) for v in values]
 
 
@@ -101,18 +104,18 @@ BUDGETS: list[Case] = [
     *_each("epsilon", sf.pure, [0, -1, "nan", "inf", "1e999", True, None, "", "1_0", "１", 1j]),
     *_each("rho", sf.zcdp, [float("nan"), Decimal("-0.1"), [1]]),
     *_each("delta", partial(sf.approx, 1), [0, 1, -0.5, 2, True, "x"]),
-    ("epsilon and rho", "R", _asked(lambda: sf.Budget.from_json({"epsilon": "1", "rho": "1"})), sf.BudgetError),
+    ("epsilon and rho", "R", _asked(lambda: sf.Budget.from_json({"epsilon": "1", "rho": "1"})), sf.errors.BudgetError),
     ("Gaussian without delta", "R", _planned(budget=sf.pure(1), noise="gaussian"), sf.SfumatoError),
-    ("discrete Gaussian for gdp", "R", _planned(noise="discrete-gaussian"), sf.BudgetError),
-    ("confidence 95", "R", lambda _: plan().errors(95), sf.InvalidInput),
-    ("confidence True", "R", lambda _: plan().errors(True), sf.InvalidInput),
+    ("discrete Gaussian for gdp", "R", _planned(noise="discrete-gaussian"), sf.errors.BudgetError),
+    ("confidence 95", "R", lambda _: plan().errors(95), sf.errors.InvalidInput),
+    ("confidence True", "R", lambda _: plan().errors(True), sf.errors.InvalidInput),
     ("a seed", "R", lambda place: place.release(seed=1), TypeError),
     ("a random state", "R", lambda place: place.release(random_state=1), TypeError),
-    ("a ledger of a number", "R", lambda place: place.release(ledger=7), sf.InvalidInput),
+    ("a ledger of a number", "R", lambda place: place.release(ledger=7), sf.errors.InvalidInput),
     ("no ledger said", "R", lambda _: sf.release(plan(), Untouchable()), TypeError),  # type: ignore[call-arg]
     ("over by 1e-30", "X", lambda p: p.release(plan(sf.zcdp(Fraction(1, 2) + Fraction(1, 10**30)))), sf.BudgetExceeded),
     ("far over", "X", lambda place: place.release(plan(sf.gdp(100))), sf.BudgetExceeded),
-    ("no price in it", "X", lambda place: place.release(plan(sf.gdp(1)), ledger=_pure(place)), sf.BudgetError),
+    ("no price in it", "X", lambda place: place.release(plan(sf.gdp(1)), ledger=_pure(place)), sf.errors.BudgetError),
 ]
 
 
@@ -121,50 +124,50 @@ def _pure(place: Place) -> sf.Ledger:
 
 
 def _refused(option: str, values: list[Any], **others: Any) -> list[Case]:
-    return [(f"{option} {v!r}", "R", _planned(**{option: v}, **others), sf.PlanError) for v in values]
+    return [(f"{option} {v!r}", "R", _planned(**{option: v}, **others), sf.errors.PlanError) for v in values]
 
 
-_given = partial(_planned, workload=EYE, strategy=np.eye(4))
+_given = partial(_planned, what=EYE, strategy=np.eye(4))
 PLANS: list[Case] = [
-    ("neighbours unsaid", "R", _asked(lambda: sf.plan(WORK, sf.gdp(1))), TypeError),  # type: ignore[call-arg]
+    ("neighbours unsaid", "R", _asked(lambda: sf.plan(WORK, sf.gdp(1))), sf.errors.PlanError),  # type: ignore[call-overload]
     *_refused("neighbours", ["bounded", "", None, True, "ADD"]),
     *_refused("mechanism", ["mwem", "", "Laplace", "pmw"]),
     *_refused("objective", ["worst", ""]),
     *_refused("noise", ["normal", ""]),
     *_refused("records", [0, -1, 1.5, True, "7"]),
     *_refused("rows_per_person", [0, -1, True, "2", 10**9], person="who"),
-    ("rows without a person", "R", _planned(rows_per_person=2), sf.PlanError),
-    ("no workload", "R", _planned(workload=np.eye(3)), sf.PlanError),
-    ("no budget", "R", _planned(budget=1.0), sf.PlanError),
-    ("a reconstruction alone", "R", _planned(reconstruction=np.eye(4)), sf.PlanError),
+    ("rows without a person", "R", _planned(rows_per_person=2), sf.errors.PlanError),
+    ("no workload", "R", _planned(what=np.eye(3)), sf.errors.PlanError),
+    ("no budget", "R", _planned(budget=1.0), sf.errors.PlanError),
+    ("a reconstruction alone", "R", _planned(reconstruction=np.eye(4)), sf.errors.PlanError),
     ("a strategy of another domain", "R", _planned(strategy=np.eye(4)), sf.SfumatoError),
-    ("outside the span", "R", _planned(workload=EYE, strategy=np.eye(4)[:2]), sf.NotInRowSpace),
+    ("outside the span", "R", _planned(what=EYE, strategy=np.eye(4)[:2]), sf.errors.NotInRowSpace),
     (
         "a wrong reconstruction",
         "R",
         _given(reconstruction=2 * np.eye(4)),
-        sf.NotInRowSpace,
+        sf.errors.NotInRowSpace,
     ),
     (
         "a NaN reconstruction",
         "R",
         _given(reconstruction=np.nan * np.eye(4)),
-        sf.PlanError,
+        sf.errors.PlanError,
     ),
     (
         "replace-one with dropped rows",
         "R",
         _planned(
-            workload=sf.total(sf.Domain({"x": sf.Booleans(outside="drop", missing="other")})), neighbours="replace-one"
+            what=sf.total(sf.Domain({"x": sf.Booleans(outside="drop", missing="other")})), neighbours="replace-one"
         ),
-        sf.PlanError,
+        sf.errors.PlanError,
     ),
-    ("no plan", "R", lambda place: place.release(WORK), sf.PlanError),
-    ("a number for a plan", "R", lambda place: place.release(7), sf.PlanError),
+    ("no plan", "R", lambda place: place.release(WORK), sf.errors.PlanError),
+    ("a number for a plan", "R", lambda place: place.release(7), sf.errors.PlanError),
 ]
 
 MATRICES: list[Case] = [
-    (what, "R", _asked(lambda m=m: sf.queries(m, LINE)), sf.WorkloadError)
+    (what, "R", _asked(lambda m=m: sf.queries(m, LINE)), sf.errors.WorkloadError)
     for what, m in {
         "NaN": [[1, np.nan, 0, 0]],
         "infinite": [[1, np.inf, 0, 0]],
@@ -187,27 +190,37 @@ MATRICES: list[Case] = [
 ]
 
 WORKLOADS: list[Case] = [
-    ("unknown attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "c")])), sf.InvalidInput),
-    ("repeated attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "a")])), sf.InvalidInput),
-    ("order beyond the domain", "R", _asked(lambda: sf.marginals(DOMAIN, order=3)), sf.InvalidInput),
-    ("no queries", "R", _asked(lambda: sf.predicates(DOMAIN, [])), sf.WorkloadError),
-    ("injection", "R", _asked(lambda: sf.predicates(DOMAIN, ["a > 30; DROP TABLE people"])), sf.WorkloadError),
-    ("a call", "R", _asked(lambda: sf.predicates(DOMAIN, ["__import__('os').system('x') == 1"])), sf.WorkloadError),
-    ("regex", "R", _asked(lambda: sf.predicates(DOMAIN, ["b ~ 'x.*'"])), sf.WorkloadError),
+    ("unknown attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "c")])), sf.errors.InvalidInput),
+    ("repeated attribute", "R", _asked(lambda: sf.marginals(DOMAIN, sets=[("a", "a")])), sf.errors.InvalidInput),
+    ("order beyond the domain", "R", _asked(lambda: sf.marginals(DOMAIN, order=3)), sf.errors.InvalidInput),
+    ("no queries", "R", _asked(lambda: sf.predicates(DOMAIN, [])), sf.errors.WorkloadError),
+    ("injection", "R", _asked(lambda: sf.predicates(DOMAIN, ["a > 30; DROP TABLE people"])), sf.errors.WorkloadError),
+    (
+        "a call",
+        "R",
+        _asked(lambda: sf.predicates(DOMAIN, ["__import__('os').system('x') == 1"])),
+        sf.errors.WorkloadError,
+    ),
+    ("regex", "R", _asked(lambda: sf.predicates(DOMAIN, ["b ~ 'x.*'"])), sf.errors.WorkloadError),
     (
         "1e5 parentheses",
         "R",
         _asked(lambda: sf.predicates(DOMAIN, ["(" * 10**5 + "a == 1" + ")" * 10**5])),
-        sf.WorkloadError,
+        sf.errors.WorkloadError,
     ),
-    ("a window too wide", "R", _asked(lambda: sf.windows(DOMAIN, "a", width=99)), sf.WorkloadError),
-    ("weight 0", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": 0})), sf.WorkloadError),
-    ("weight nan", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": float("nan")})), sf.WorkloadError),
-    ("weight of no part", "R", _asked(lambda: sf.stack(x=WORK, weights={"y": 1})), sf.WorkloadError),
-    ("two domains", "R", _asked(lambda: sf.stack(WORK, EYE)), sf.WorkloadError),
-    ("sums of categories", "R", _asked(lambda: sf.sums(DOMAIN, "b")), sf.WorkloadError),
-    ("a product with itself", "R", _asked(lambda: sf.identity(DOMAIN, "a") * sf.prefix(DOMAIN, "a")), sf.WorkloadError),
-    ("too many cells for any table", "R", lambda place: _wide(place), sf.PlanError),
+    ("a window too wide", "R", _asked(lambda: sf.windows(DOMAIN, "a", width=99)), sf.errors.WorkloadError),
+    ("weight 0", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": 0})), sf.errors.WorkloadError),
+    ("weight nan", "R", _asked(lambda: sf.stack(x=WORK, weights={"x": float("nan")})), sf.errors.WorkloadError),
+    ("weight of no part", "R", _asked(lambda: sf.stack(x=WORK, weights={"y": 1})), sf.errors.WorkloadError),
+    ("two domains", "R", _asked(lambda: sf.stack(WORK, EYE)), sf.errors.WorkloadError),
+    ("sums of categories", "R", _asked(lambda: sf.sums(DOMAIN, "b")), sf.errors.WorkloadError),
+    (
+        "a product with itself",
+        "R",
+        _asked(lambda: sf.identity(DOMAIN, "a") * sf.prefix(DOMAIN, "a")),
+        sf.errors.WorkloadError,
+    ),
+    ("too many cells for any table", "R", lambda place: _wide(place), sf.errors.PlanError),
 ]
 
 
@@ -219,55 +232,63 @@ def _wide(place: Place) -> object:
 
 NAMES = ["", " a", "a ", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a\nb", "a\x00", "x" * 129, "a\u202eb", "e\u0301"]
 FILES: list[Case] = [
-    *((f"name {n!r}", "R", lambda place, n=n: place.release(name=n), sf.InvalidInput) for n in [*NAMES, None, 3, b"a"]),
     *(
-        (f"snapshot {n!r}", "R", lambda p, n=n: p.release(snapshot=n), sf.InvalidInput)
+        (f"name {n!r}", "R", lambda place, n=n: place.release(name=n), sf.errors.InvalidInput)
+        for n in [*NAMES, None, 3, b"a"]
+    ),
+    *(
+        (f"snapshot {n!r}", "R", lambda p, n=n: p.release(snapshot=n), sf.errors.InvalidInput)
         for n in ("", 7, "a\x00", "x" * 999)
     ),
-    ("out is a file", "R", _out(lambda f: f / "file"), sf.InvalidInput),
-    ("out is full", "R", _out(lambda f: f / "full"), sf.InvalidInput),
-    ("out is a link", "R", _out(lambda f: f / "link"), sf.InvalidInput),
-    ("out is a broken link", "R", _out(lambda f: f / "broken"), sf.InvalidInput),
-    ("out climbs", "R", _out(lambda f: f / "a/../../b"), sf.InvalidInput),
-    ("out under a file", "R", _out(lambda f: f / "file/new"), sf.InvalidInput),
-    ("out with a NUL", "R", _out(lambda f: str(f / "a\0b")), sf.InvalidInput),
-    ("out too long", "R", _out(lambda f: f / ("x" * 300)), sf.InvalidInput),
-    ("out too long below", "R", _out(lambda f: f / "new" / ("x" * 300)), sf.InvalidInput),
-    ("out is the root", "R", _out(lambda f: "/"), sf.InvalidInput),
-    ("out is a number", "R", _out(lambda f: 7), sf.InvalidInput),
-    ("out is empty", "R", _out(lambda f: ""), sf.InvalidInput),
-    ("out cannot be written", "R", _out(lambda f: "/proc/new"), sf.InvalidInput),
-    ("ledger is a folder", "X", lambda p: p.release(ledger=p.folder), sf.LedgerError),
-    ("ledger is missing", "X", lambda p: p.release(ledger=p.folder / "none.db"), sf.LedgerError),
-    ("ledger is no ledger", "X", lambda p: p.release(ledger=p.folder / "file"), sf.LedgerError),
-    ("plan is missing", "R", lambda p: sf.load_plan(p.folder / "none"), sf.InvalidInput),
-    ("plan is a folder", "R", lambda p: sf.load_plan(p.folder), sf.InvalidInput),
-    ("plan is a pipe", "R", lambda p: sf.load_plan(p.folder / "pipe"), sf.InvalidInput),
-    ("plan is a device", "R", lambda _: sf.load_plan("/dev/zero"), sf.InvalidInput),
-    ("plan is a number", "R", lambda _: sf.load_plan(7), sf.InvalidInput),  # type: ignore[arg-type]
-    ("plan is empty", "R", _stored_badly(b""), sf.InvalidInput),
-    ("plan is a pickle", "R", _stored_badly(pickle.dumps({"a": 1})), sf.InvalidInput),
-    ("plan is JSON", "R", _stored_badly(b"{}"), sf.InvalidInput),
-    ("plan without a document", "R", _zipped(a0_npy=b"x"), sf.InvalidInput),
-    ("plan with a foreign part", "R", _zipped(document_json=b"{}", run_py=b"print()"), sf.InvalidInput),
+    ("out is a file", "R", _out(lambda f: f / "file"), sf.errors.InvalidInput),
+    ("out is full", "R", _out(lambda f: f / "full"), sf.errors.InvalidInput),
+    ("out is a link", "R", _out(lambda f: f / "link"), sf.errors.InvalidInput),
+    ("out is a broken link", "R", _out(lambda f: f / "broken"), sf.errors.InvalidInput),
+    ("out climbs", "R", _out(lambda f: f / "a/../../b"), sf.errors.InvalidInput),
+    ("out under a file", "R", _out(lambda f: f / "file/new"), sf.errors.InvalidInput),
+    ("out with a NUL", "R", _out(lambda f: str(f / "a\0b")), sf.errors.InvalidInput),
+    ("out too long", "R", _out(lambda f: f / ("x" * 300)), sf.errors.InvalidInput),
+    ("out too long below", "R", _out(lambda f: f / "new" / ("x" * 300)), sf.errors.InvalidInput),
+    ("out is the root", "R", _out(lambda f: "/"), sf.errors.InvalidInput),
+    ("out is a number", "R", _out(lambda f: 7), sf.errors.InvalidInput),
+    ("out is empty", "R", _out(lambda f: ""), sf.errors.InvalidInput),
+    ("out cannot be written", "R", _out(lambda f: "/proc/new"), sf.errors.InvalidInput),
+    ("ledger is a folder", "X", lambda p: p.release(ledger=p.folder), sf.errors.LedgerError),
+    ("ledger is missing", "X", lambda p: p.release(ledger=p.folder / "none.db"), sf.errors.LedgerError),
+    ("ledger is no ledger", "X", lambda p: p.release(ledger=p.folder / "file"), sf.errors.LedgerError),
+    ("plan is missing", "R", lambda p: sf.load(p.folder / "none"), sf.errors.InvalidInput),
+    ("plan is a folder", "R", lambda p: sf.load(p.folder), sf.errors.InvalidInput),
+    ("plan is a pipe", "R", lambda p: sf.load(p.folder / "pipe"), sf.errors.InvalidInput),
+    ("plan is a device", "R", lambda _: sf.load("/dev/zero"), sf.errors.InvalidInput),
+    ("plan is a number", "R", lambda _: sf.load(7), sf.errors.InvalidInput),  # type: ignore[arg-type]
+    ("plan is empty", "R", _stored_badly(b""), sf.errors.InvalidInput),
+    ("plan is a pickle", "R", _stored_badly(pickle.dumps({"a": 1})), sf.errors.InvalidInput),
+    ("plan is JSON", "R", _stored_badly(b"{}"), sf.errors.InvalidInput),
+    ("plan without a document", "R", _zipped(a0_npy=b"x"), sf.errors.InvalidInput),
+    ("plan with a foreign part", "R", _zipped(document_json=b"{}", run_py=b"print()"), sf.errors.InvalidInput),
     (
         "plan with an array of objects",
         "R",
         _zipped(document_json=b'{"~array": "a0"}', a0_npy=_objects()),
-        sf.InvalidInput,
+        sf.errors.InvalidInput,
     ),
-    ("plan of another class", "R", _zipped(document_json=b'{"~class": "Identity", "n": 4}'), sf.InvalidInput),
-    ("plan of a foreign class", "R", _zipped(document_json=b'{"~class": "Popen", "args": "ls"}'), sf.InvalidInput),
-    ("plan nested without end", "R", _zipped(document_json=b"[" * 10**5 + b"]" * 10**5), sf.InvalidInput),
-    ("plan with NaN", "R", _zipped(document_json=b"[NaN]"), sf.InvalidInput),
-    ("plan that is a bomb", "R", _zipped(document_json=b" " * (300 * 2**20)), sf.InvalidInput),
-    ("release is missing", "R", lambda p: sf.load_release(p.folder / "none"), sf.InvalidInput),
-    ("release is a number", "R", lambda _: sf.load_release(7), sf.InvalidInput),  # type: ignore[arg-type]
+    ("plan of another class", "R", _zipped(document_json=b'{"~class": "Identity", "n": 4}'), sf.errors.InvalidInput),
+    (
+        "plan of a foreign class",
+        "R",
+        _zipped(document_json=b'{"~class": "Popen", "args": "ls"}'),
+        sf.errors.InvalidInput,
+    ),
+    ("plan nested without end", "R", _zipped(document_json=b"[" * 10**5 + b"]" * 10**5), sf.errors.InvalidInput),
+    ("plan with NaN", "R", _zipped(document_json=b"[NaN]"), sf.errors.InvalidInput),
+    ("plan that is a bomb", "R", _zipped(document_json=b" " * (300 * 2**20)), sf.errors.InvalidInput),
+    ("release is missing", "R", lambda p: sf.load(p.folder / "none"), sf.errors.InvalidInput),
+    ("release is a number", "R", lambda _: sf.load(7), sf.errors.InvalidInput),  # type: ignore[arg-type]
 ]
 
 TEXTS = ["people.txt", "postgresql://h/d?table=t", b"t.csv"]
 SOURCES: list[Case] = [
-    (f"source {s!r}"[:40], "R", lambda place, s=s: place.release(source=s), sf.InvalidInput)
+    (f"source {s!r}"[:40], "R", lambda place, s=s: place.release(source=s), sf.errors.InvalidInput)
     for s in [*TEXTS, 7, [1, 2], np.ones(15), sf.Histogram([1, 2]), sf.Histogram]
 ]
 
@@ -295,7 +316,7 @@ def test_it_is_refused_and_leaves_no_trace(
     with pytest.raises(expected) as refusal:
         act(place)
     if kind == "R" and expected is not TypeError:
-        assert isinstance(refusal.value, (sf.InvalidInput, sf.NotAnswerable))
+        assert isinstance(refusal.value, (sf.errors.InvalidInput, sf.NotAnswerable))
     assert 10 < len(str(refusal.value)) < 1500
     assert (sorted(place.folder.rglob("*")), (place.folder / "l.db").read_bytes()) == before
 
@@ -305,7 +326,7 @@ def test_a_mounted_folder_cannot_take_a_name(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "volume").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda self: self.name == "volume")
     ledger = sf.Ledger.in_memory(sf.gdp(9))
-    with pytest.raises(sf.InvalidInput, match="mounted"):
+    with pytest.raises(sf.errors.InvalidInput, match="mounted"):
         sf.release(plan(), Untouchable(), ledger=ledger, out=tmp_path / "volume")
     assert ledger.entries() == ()
 

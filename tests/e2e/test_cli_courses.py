@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.ledger import Ledger
+from sfumato.releases import ModelRelease
 from support.typed import SPEC, Run, refused, release
 
 MORE = '\n[plan]\nmechanism = "mwem"\nrecords = 500\nrounds = 2\n'
@@ -32,9 +33,9 @@ def test_the_whole_road(spec: Run) -> None:
     done = release(spec)
     assert (done.code, done.err) == (0, "")
     assert "no standard errors" in done.out
-    stored = sf.load_release("out/first")
-    assert isinstance(stored, sf.ModelRelease)
-    assert stored.plan.fingerprint == sf.load_plan("spec.plan").fingerprint
+    stored = sf.load("out/first")
+    assert isinstance(stored, ModelRelease)
+    assert stored.plan.fingerprint == sf.load("spec.plan").fingerprint
     assert Ledger("budget.db").unreleased() == ()
     again = release(spec)
     assert "Nothing was measured or spent" in again.out
@@ -65,7 +66,7 @@ def test_what_it_does_not_do_is_refused(spec: Run) -> None:
     refused(spec("project", "out/first", "-o", "out/second"), "nothing to project")
     refused(spec("ask", "out/first", "height > 3"), "height")
     refused(spec("plan", "spec.toml", "--margin", "50"), "several looks")
-    for line, words in (("rounds = 0", "at least 1"), ("rounds = 'two'", "rounds"), ("rounds = 2000", "1,000")):
+    for line, words in (("rounds = 0", "from 1 to 1,000"), ("rounds = 'two'", "rounds"), ("rounds = 2000", "1,000")):
         Path("bad.toml").write_text(SPEC + MORE.replace("rounds = 2", line), encoding="utf-8")
         refused(spec("plan", "bad.toml"), words)
     Path("bad.toml").write_text(SPEC + '\n[plan]\nmechanism = "mwem"\n', encoding="utf-8")

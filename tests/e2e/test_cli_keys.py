@@ -38,12 +38,9 @@ def test_a_stored_session_is_asked_for_keys(kind: str, tmp_path: Path) -> None:
         tmp_path / "t.csv", index=False
     )
     sf.Ledger.create(tmp_path / "l.db", total=sf.pure(1))
-    made = sf.session(
+    made = sf.open(
+        sf.plan(sf.Keys("item", kind), sf.pure(1), neighbours="add-remove", mechanism="histogram"),
         tmp_path / "t.csv",
-        sf.Keys("item", kind),
-        sf.pure(1),
-        neighbours="add-remove",
-        mechanism="histogram",
         ledger=tmp_path / "l.db",
         store=tmp_path / "s.db",
     )

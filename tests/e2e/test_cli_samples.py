@@ -44,7 +44,7 @@ def test_every_mock_row_lies_in_a_declared_cell(tmp_path: Path) -> None:
         assert placed.inside == 3000
         assert placed.used == DOMAIN[placed.attribute].declared_size
     for rows, seed in ((0, 0), (10**7, 0), (5, -1)):
-        with pytest.raises(sf.DomainError):
+        with pytest.raises(sf.errors.DomainError):
             mock_columns(DOMAIN, rows, seed)
 
 

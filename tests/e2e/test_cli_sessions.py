@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato.sessions import session_status
 from support.typed import Run, refused
 
 OPEN = (
@@ -92,14 +93,14 @@ def test_a_histogram_is_a_folder_that_answers_all(run: Run) -> None:
 @pytest.mark.parametrize("updates", [4])
 def test_many_askers_never_get_more_than_was_paid(run: Run, updates: int) -> None:
     assert run(*OPEN, "--updates", updates, "--threshold", 1).code == 0
-    sessions = [sf.resume_session("desk.session", "budget.db") for _ in range(4)]
+    sessions = [sf.load("desk.session", ledger="budget.db") for _ in range(4)]
 
     def ask(i: int) -> str:
         return sessions[i % 4].ask(f"age >= {10 * (i % 10)}").how
 
     with ThreadPoolExecutor(4) as pool:
         hows = list(pool.map(ask, range(60)))
-    state = sf.session_status("desk.session")
+    state = session_status("desk.session")
     assert hows.count("measured") == state["hard"] <= updates
     assert state["questions"] == 60 - hows.count("exhausted")
     beliefs = {s.hypothesis.tobytes() for s in sessions}  # type: ignore[attr-defined]

@@ -124,7 +124,7 @@ def test_compare(run: Run) -> None:
     (one,) = table(run("compare", "out/second", "out/first", "--part", "old", "--csv"))
     assert one["label"] == "age >= 70 and sex == 'female'"
     refused(run("compare", "out/second", "out/first", "--part", "new"), "main, old")
-    with pytest.raises(sf.PlanError):
+    with pytest.raises(sf.errors.PlanError):
         new.compare("out/first")  # type: ignore[arg-type]
 
 

@@ -76,17 +76,17 @@ def opening(terms: Any, price: Event) -> Callable[[Curator], Any]:
 ONE = PureEvent(Fraction(1))
 REFUSED: dict[str, tuple[Callable[[Curator], Any], type[Exception]]] = {
     "above the budget": (chosen(price=BoundedRangeEvent(Fraction(90))), sf.BudgetExceeded),
-    "another kind of price": (chosen(price=ONE), sf.PlanError),
-    "no candidates": (chosen(A), sf.PlanError),
-    "not of this table": (chosen(candidates(Block((("z",),), (Identity(5),)))), sf.WorkloadError),
-    "no name": (chosen(name=""), sf.InvalidInput),
+    "another kind of price": (chosen(price=ONE), sf.errors.PlanError),
+    "no candidates": (chosen(A), sf.errors.PlanError),
+    "not of this table": (chosen(candidates(Block((("z",),), (Identity(5),)))), sf.errors.WorkloadError),
+    "no name": (chosen(name=""), sf.errors.InvalidInput),
     "a session above the budget": (
         opening(Terms(Epochs(2001, Fraction(1))), ZcdpEvent(Fraction(2001, 2))),
         sf.BudgetExceeded,
     ),
-    "a session below its price": (opening(BITS, ZcdpEvent(Fraction(999, 1000))), sf.PlanError),
-    "the price of one epoch": (opening(BITS, ONE), sf.PlanError),
-    "no session": (opening(ONE, ONE), sf.PlanError),
+    "a session below its price": (opening(BITS, ZcdpEvent(Fraction(999, 1000))), sf.errors.PlanError),
+    "the price of one epoch": (opening(BITS, ONE), sf.errors.PlanError),
+    "no session": (opening(ONE, ONE), sf.errors.PlanError),
 }
 
 
@@ -115,7 +115,7 @@ def test_candidates_altered_after_their_birth_are_refused() -> None:
     """Mutant: candidates not built anew."""
     given = candidates(A)
     object.__setattr__(given, "weights", np.array([1, 1, 1, 1, 0], dtype=np.int64))
-    with pytest.raises(sf.PlanError):
+    with pytest.raises(sf.errors.PlanError):
         select(curator(source=Untouchable()), given, BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
 
 
@@ -143,7 +143,7 @@ def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyP
         select(opened, candidates(PREFIX, weight=7), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
         assert rates.pop() == Fraction(1, 2 * 7 * moves)
     total = candidates(question().blocks[0])
-    with pytest.raises(sf.PlanError, match="depends on any"):
+    with pytest.raises(sf.errors.PlanError, match="depends on any"):
         select(
             curator(unit=PrivacyUnit(Neighbours.REPLACE_ONE)),
             total,
@@ -168,11 +168,11 @@ def test_a_debit_stands_before_the_look_and_failures_say_nothing(
     ledger = sf.Ledger.create(tmp_path / "l.db", total=RHO)
     opened = curator(ledger)
     if door == "select":
-        with pytest.raises(sf.NotWritten) as failure:
+        with pytest.raises(sf.errors.NotWritten) as failure:
             select(opened, candidates(A), BoundedRangeEvent(Fraction(2)), name="n", plan_hash=HASH)
     else:
         session, _ = converse(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
-        with pytest.raises(sf.NotWritten) as failure:
+        with pytest.raises(sf.errors.NotWritten) as failure:
             session.ask(lambda _: question())
         assert session.remaining == 0
         with pytest.raises(sf.BudgetExceeded):
@@ -222,7 +222,7 @@ def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(m
 
     monkeypatch.setattr(selecting.Candidates, "scores", look)
     for bad in (question(weight=2), candidates(A), A):
-        with pytest.raises(sf.PlanError):
+        with pytest.raises(sf.errors.PlanError):
             session.ask(lambda _, bad=bad: bad)
     assert not looks
     assert session.remaining == 2
@@ -232,13 +232,13 @@ def test_a_session_has_no_twin() -> None:
     """Mutants: a copy or a forked child that answers with the same noise."""
     session, _ = converse(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(sf.BudgetError):
+        with pytest.raises(sf.errors.BudgetError):
             twin(session)
     child = os.fork()
     if child == 0:  # no test framework in the child
         try:
             session.ask(lambda _: question())
-        except sf.BudgetError:
+        except sf.errors.BudgetError:
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

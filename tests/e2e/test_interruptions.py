@@ -45,9 +45,9 @@ def test_a_stored_release_is_read_back_free_and_without_the_table(ledger: sf.Led
     assert again.provenance == first.provenance
     assert ledger.entries() == lines
     for other, out in ((plan(sf.gdp("0.5")), tmp_path / "r"), (plan(), None), (plan(), tmp_path / "elsewhere")):
-        with pytest.raises(sf.NameTaken):
+        with pytest.raises(sf.errors.NameTaken):
             sf.release(other, Untouchable(), ledger=ledger, name="n", out=out)
-    with pytest.raises(sf.NameTaken, match="snapshot None"):
+    with pytest.raises(sf.errors.NameTaken, match="snapshot None"):
         sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r", snapshot="2027")
     assert ledger.entries() == lines
 
@@ -61,7 +61,7 @@ def test_another_release_of_the_same_plan_is_not_taken_for_the_stored_one(ledger
     other = sf.Ledger.create(tmp_path / "other.db", total=sf.gdp(100))
     sf.release(found, TABLE, ledger=other, name="n", out=tmp_path / "foreign")
     for folder in ("forked", "foreign"):
-        with pytest.raises(sf.InvalidInput, match="another release"):
+        with pytest.raises(sf.errors.InvalidInput, match="another release"):
             sf.release(found, Untouchable(), ledger=ledger, name="n", out=tmp_path / folder)
 
 
@@ -81,7 +81,7 @@ def test_interrupted_before_it_is_stored(ledger: sf.Ledger, tmp_path: Path, monk
     assert unreleased(tmp_path) == ["n"]
     assert ledger.spent == 1
     assert names(tmp_path) == {"l.db"}
-    with pytest.raises(sf.NameTaken, match="never stored"):
+    with pytest.raises(sf.errors.NameTaken, match="never stored"):
         sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "new/r")
 
 
@@ -92,7 +92,7 @@ def test_interrupted_before_it_is_recorded(ledger: sf.Ledger, tmp_path: Path, mo
         with pytest.raises(KeyboardInterrupt):
             sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
     assert unreleased(tmp_path) == ["n"]
-    stored = sf.load_release(tmp_path / "r")
+    stored = sf.load(tmp_path / "r")
     again = sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r")
     assert (again.answers == stored.answers).all()
     assert unreleased(tmp_path) == []
@@ -130,16 +130,16 @@ def test_a_place_that_turns_bad_after_the_debit(
         real(result, place)
 
     monkeypatch.setattr(files, "write_release", swapped)
-    with pytest.raises(sf.NotWritten, match=r"entry 1.*unreleased") as failure:
+    with pytest.raises(sf.errors.NotWritten, match=r"entry 1.*unreleased") as failure:
         sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
-    assert not isinstance(failure.value, sf.InvalidInput)
+    assert not isinstance(failure.value, sf.errors.InvalidInput)
     assert unreleased(tmp_path) == ["n"]
     if swap is _name_is_taken:
         assert names(tmp_path / "r") == {"release.json"}
     assert not any(name.endswith(".partial") for name in names(tmp_path)) or swap is _file_in_its_place
 
 
-@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError(), sf.LedgerError("the disk is full")])
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError(), sf.errors.LedgerError("the disk is full")])
 def test_whatever_fails_after_the_debit_is_not_written(
     error: Exception, ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_whatever_fails_after_the_debit_is_not_written(
         raise error
 
     monkeypatch.setattr(sf.Ledger, "mark_released", fail)
-    with pytest.raises(sf.NotWritten):
+    with pytest.raises(sf.errors.NotWritten):
         sf.release(plan(), TABLE, ledger=ledger)
     assert unreleased(tmp_path) == ["release"]
 
@@ -207,7 +207,7 @@ def test_processes_that_release_under_one_name_pay_once(tmp_path: Path) -> None:
     shown = {json.loads(out)["ledger"]["anchor"] for (out, _), code in zip(outputs, codes, strict=True) if code == 0}
     assert len(shown) == 1
     assert [e.kind for e in ledger.entries()] == ["spend", "released"]
-    assert sf.load_release(tmp_path / "r").provenance.anchor in shown
+    assert sf.load(tmp_path / "r").provenance.anchor in shown
     assert names(tmp_path) == {"p.plan", "l.db", "t.csv", "r"}
 
 
@@ -229,8 +229,8 @@ def test_threads_that_share_a_folder_do_not_mix(ledger: sf.Ledger, tmp_path: Pat
         thread.join()
     made = [name for name, result in results.items() if isinstance(result, sf.Release)]
     assert len(made) == 1
-    assert {type(results[n]) for n in results if n not in made} <= {sf.NotWritten, sf.InvalidInput}
-    assert sf.load_release(tmp_path / "r").provenance.name == made[0]
+    assert {type(results[n]) for n in results if n not in made} <= {sf.errors.NotWritten, sf.errors.InvalidInput}
+    assert sf.load(tmp_path / "r").provenance.name == made[0]
     spent = {e.name for e in ledger.entries() if e.kind == "spend"}
     assert {e.name for e in ledger.unreleased()} == spent - set(made)
-    assert len(WORK.answer(COUNTS)) == len(sf.load_release(tmp_path / "r").answers)
+    assert len(WORK.answer(COUNTS)) == len(sf.load(tmp_path / "r").answers)

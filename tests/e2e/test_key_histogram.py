@@ -68,7 +68,7 @@ TOO_CHEAP: list[tuple[NoiseLaw, Event, PrivacyUnit]] = [
 def test_what_costs_more_is_refused_before_the_table(noise: NoiseLaw, price: Event, unit: PrivacyUnit) -> None:
     """Mutants: the price believed; replace-one priced as add-remove; rows of a person left out; another law."""
     account = sf.Ledger.in_memory(sf.zcdp(100))
-    with pytest.raises(sf.PlanError, match="costs more"):
+    with pytest.raises(sf.errors.PlanError, match="costs more"):
         curator(account, Untouchable(), unit).histogram(noise, price, name="n", plan_hash="h")
     assert account.entries() == ()
 
@@ -113,7 +113,7 @@ def test_the_whole_price_is_debited_before_a_look(
     assert steps == ["fits", "expect", "open_keys", "debit"]
     in_memory.counts(words(5))
     assert steps[4:] == ["counts_of", "sample"]
-    with pytest.raises(sf.NameTaken):
+    with pytest.raises(sf.errors.NameTaken):
         curator(ledger, Untouchable()).histogram(LAW, PRICE, name="n", plan_hash="h", store=tmp_path / "t.db")
     with pytest.raises(sf.BudgetExceeded):
         curator(ledger, Untouchable()).histogram(LAW, PureEvent(2), name="m", plan_hash="h", store=tmp_path / "t.db")
@@ -124,9 +124,9 @@ def test_what_cannot_be_kept_is_refused_before_it_is_paid(ledger: sf.Ledger, tmp
     """Mutants: the file made after the debit; a file written over; a store under a ledger in memory."""
     (tmp_path / "s.db").write_text("here")
     for path in (tmp_path / "s.db", tmp_path, tmp_path / "no" / "s.db"):
-        with pytest.raises((sf.LedgerError, sf.InvalidInput)):
+        with pytest.raises((sf.errors.LedgerError, sf.errors.InvalidInput)):
             curator(ledger).histogram(LAW, PRICE, name="n", plan_hash="h", store=path)
-    with pytest.raises(sf.PlanError, match="kept in one"):
+    with pytest.raises(sf.errors.PlanError, match="kept in one"):
         curator(sf.Ledger.in_memory(sf.pure(1))).histogram(LAW, PRICE, name="n", plan_hash="h", store=tmp_path / "t.db")
     assert ledger.entries() == ()
     assert {p.name for p in tmp_path.iterdir()} == {"l.db", "s.db"}
@@ -159,7 +159,7 @@ def test_only_the_same_data_under_the_same_ledger_go_on(ledger: sf.Ledger, tmp_p
     path = tmp_path / "s.db"
     assert curator(ledger, same).resume_histogram(path).shown[0].tolist() == [5]
     for counts in ([100_000, 200_000, 4], [100_001, 200_000, 3], [200_000, 100_000, 3]):
-        with pytest.raises(sf.SourceError, match="not the one") as failure:
+        with pytest.raises(sf.errors.SourceError, match="not the one") as failure:
             curator(ledger, sf.KeyCounts([5, 2**59, 77], counts)).resume_histogram(path)
         assert not any(text in str(failure.value) for text in ("77", "200000", "100000"))
     for wrong in (
@@ -167,11 +167,11 @@ def test_only_the_same_data_under_the_same_ledger_go_on(ledger: sf.Ledger, tmp_p
         curator(ledger, Untouchable(), keys=sf.Keys("other")),
         curator(sf.Ledger.create(tmp_path / "m.db", total=sf.pure(2)), Untouchable()),
     ):
-        with pytest.raises((sf.PlanError, sf.LedgerError), match=r"same|did not pay"):
+        with pytest.raises((sf.errors.PlanError, sf.errors.LedgerError), match=r"same|did not pay"):
             wrong.resume_histogram(path)
     cheap = sf.Ledger.create(tmp_path / "c.db", total=sf.pure(2))
     cheap.debit("n", "h", PureEvent("0.01"), ADD)
-    with pytest.raises(sf.LedgerError, match="did not pay"):
+    with pytest.raises(sf.errors.LedgerError, match="did not pay"):
         curator(cheap, Untouchable()).resume_histogram(path)
 
 
@@ -199,13 +199,13 @@ def test_a_file_that_was_changed_is_refused(how: str, ledger: sf.Ledger, tmp_pat
             connection.execute(EDITS[how])
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
-    with pytest.raises(sf.LedgerCorrupted, match="triggers"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match="triggers"):
         made.counts(words(10))
     assert connection.execute(EDITS[how]).rowcount > 0
     for _, text in triggers:
         connection.execute(text)
     connection.close()
-    with pytest.raises(sf.LedgerCorrupted):
+    with pytest.raises(sf.errors.LedgerCorrupted):
         curator(ledger, Untouchable()).resume_histogram(tmp_path / "s.db")
 
 
@@ -218,14 +218,14 @@ def test_a_file_that_was_put_back_is_found(ledger: sf.Ledger, tmp_path: Path) ->
     anchor = KeyStore(path).anchor
     curator(ledger).resume_histogram(path, anchor)
     path.write_bytes(before)
-    with pytest.raises(sf.LedgerCorrupted, match=r"put back|rolled back"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match=r"put back|rolled back"):
         made.counts(words(7))
-    with pytest.raises(sf.LedgerCorrupted, match=r"put back|rolled back"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match=r"put back|rolled back"):
         curator(ledger, Untouchable()).resume_histogram(path, anchor)
-    with pytest.raises(sf.InvalidInput, match="anchor"):
+    with pytest.raises(sf.errors.InvalidInput, match="anchor"):
         curator(ledger, Untouchable()).resume_histogram(path, "2")
     for other in (tmp_path / "l.db", tmp_path, tmp_path / "none"):
-        with pytest.raises(sf.LedgerError):
+        with pytest.raises(sf.errors.LedgerError):
             curator(ledger, Untouchable()).resume_histogram(other)
 
 
@@ -234,14 +234,14 @@ def test_a_file_serves_the_debit_that_names_it_alone(ledger: sf.Ledger, tmp_path
     opening = KeyStore(opened(ledger, tmp_path)._cache._chain.path).opening
     for salt in (opening.salt, "other"):
         KeyStore.create(tmp_path / "t.db", replace(opening, salt=salt, about=1))
-        with pytest.raises(sf.LedgerError, match="did not pay"):
+        with pytest.raises(sf.errors.LedgerError, match="did not pay"):
             curator(ledger, Untouchable()).resume_histogram(tmp_path / "t.db")
         (tmp_path / "t.db").unlink()
     # a debit of this very file, but too small
     cheap = sf.Ledger.create(tmp_path / "c.db", total=PURE)
     forged = KeyStore.create(tmp_path / "t.db", replace(opening, ledger_id=cheap.ledger_id))
     cheap.debit("n", forged.plan_hash, PureEvent("0.01"), ADD)
-    with pytest.raises(sf.LedgerError, match="did not pay"):
+    with pytest.raises(sf.errors.LedgerError, match="did not pay"):
         curator(cheap, Untouchable()).resume_histogram(tmp_path / "t.db")
 
 
@@ -251,7 +251,7 @@ def test_a_file_goes_where_its_debit_is_refused(
     """Mutant: the file left behind. Another process may have taken the name meanwhile."""
     monkeypatch.setattr(sf.Ledger, "expect", lambda *_: None)
     ledger.debit("n", "other", PureEvent("0.5"), ADD)
-    with pytest.raises(sf.NameTaken):
+    with pytest.raises(sf.errors.NameTaken):
         opened(ledger, tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {"l.db"}
 
@@ -278,12 +278,12 @@ def test_what_could_not_be_stored_was_not_shown(
 
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "_connect", full)
-        with pytest.raises(sf.LedgerError):
+        with pytest.raises(sf.errors.LedgerError):
             made.counts(words(5, 6))
     assert made.shown[0].size == 0
     with monkeypatch.context() as patched:
         patched.setattr(KeyTable, "counts_of", lambda *_: 1 / 0)
-        with pytest.raises(sf.NotWritten, match="nothing was shown") as failure:
+        with pytest.raises(sf.errors.NotWritten, match="nothing was shown") as failure:
             made.counts(words(5, 6))
         assert failure.value.__context__ is None
     values = made.counts(words(5, 6)).tolist()
@@ -294,14 +294,14 @@ def test_a_copy_does_not_go_on(ledger: sf.Ledger, tmp_path: Path) -> None:
     """Mutants: a fork that draws beside its parent; a pickled histogram."""
     for made in (opened(ledger, tmp_path), curator(ledger).histogram(LAW, PRICE, name="m", plan_hash="h")[0]):
         made.counts(words(5))
-        with pytest.raises(sf.BudgetError, match="copied"):
+        with pytest.raises(sf.errors.BudgetError, match="copied"):
             pickle.dumps(made)
         pid = os.fork()
         if not pid:
             status = 1
             try:
                 made.counts(words(6))
-            except sf.BudgetError:
+            except sf.errors.BudgetError:
                 status = 0
             finally:
                 os._exit(status)
@@ -311,7 +311,7 @@ def test_a_copy_does_not_go_on(ledger: sf.Ledger, tmp_path: Path) -> None:
 def test_a_question_is_field_elements(ledger: sf.Ledger, tmp_path: Path) -> None:
     made = opened(ledger, tmp_path)
     for bad in (words(2**61), np.zeros((1, 1), dtype=np.uint64)):
-        with pytest.raises(sf.WorkloadError, match="field elements"):
+        with pytest.raises(sf.errors.WorkloadError, match="field elements"):
             made.counts(bad)
     assert made.counts(words()).size == 0
     assert repr(made) == "<LazyHistogram: 0 keys shown>"

@@ -22,11 +22,12 @@ from sfumato.privacy.keyed import KeyQuestion
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.sessions import opening
+from sfumato.sessions import opening, session_status
 from sfumato.sessions.keyplans import plan_sparse
 from sfumato.sketches import Listed
 from sfumato.wall.keys import KeyCurator
 from support.wall import Untouchable
+from support.words import open_with, plan_with
 
 KEYS = sf.Keys()
 PURE = sf.pure(1)
@@ -40,7 +41,7 @@ def session(
     mechanism: str, *, source: Any = DATA, keys: sf.Keys = KEYS, budget: sf.Budget = PURE, **options: Any
 ) -> Any:
     common: dict[str, Any] = {"neighbours": "add-remove", "ledger": None, "mechanism": mechanism}
-    return sf.session(source, keys, budget, **(common | options))
+    return open_with(source, keys, budget, **(common | options))
 
 
 def words(*keys: int) -> Any:
@@ -95,7 +96,13 @@ def test_noise_follows_the_budget_the_neighbours_and_the_ledger() -> None:
     assert plans["zcdp"].noise.sigma == 1
     assert "drawn once" in str(plans["add"])
     for kept, budget in (("add", PURE), ("gauss", sf.approx(1, "1e-6"))):
-        planned = sf.session_plan(KEYS, budget, neighbours="add-remove", ledger=sf.Ledger.in_memory(budget))
+        planned = plan_with(
+            KEYS,
+            budget,
+            neighbours="add-remove",
+            mechanism="histogram",
+            currency=sf.Ledger.in_memory(budget).currency.value,
+        )
         assert (planned.noise, planned.price) == (plans[kept].noise, plans[kept].price)
     several = session("histogram", source=_table(), person="who", rows_per_person=3)
     assert several.plan.noise == DiscreteLaplace(3)
@@ -124,37 +131,37 @@ def test_a_stored_session_goes_on_and_can_be_published(tmp_path: Path) -> None:
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.pure(2))
     options: dict[str, Any] = {"source": tmp_path / "t.csv", "ledger": tmp_path / "l.db", "store": tmp_path / "s.db"}
     first = session("histogram", **options)
-    with pytest.raises(sf.WorkloadError, match="no key"):
+    with pytest.raises(sf.errors.WorkloadError, match="no key"):
         first.release()
     answers = [first.ask([5]), first.ask([5, 8]), first.ask([8, 10])]
-    again = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db")
+    again = sf.load(tmp_path / "s.db", ledger=tmp_path / "l.db")
     assert [again.ask([5]), again.ask([5, 8]), again.ask([8, 10])] == answers
     assert again.ask([9]).value == pytest.approx(20, abs=40)
-    status = sf.session_status(tmp_path / "s.db")
+    status = session_status(tmp_path / "s.db")
     assert (status["mechanism"], status["keys"], status["name"]) == ("histogram", 4, "session")
     assert json.dumps(status)
     before = (tmp_path / "s.db").read_bytes()
     again.ask([77])
-    anchor = sf.session_status(tmp_path / "s.db")["anchor"]
+    anchor = session_status(tmp_path / "s.db")["anchor"]
     (tmp_path / "s.db").write_bytes(before)
-    with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
-        sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", anchor=anchor)
-    again = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", anchor=status["anchor"])
+    with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):
+        sf.load(tmp_path / "s.db", ledger=tmp_path / "l.db", anchor=anchor)
+    again = sf.load(tmp_path / "s.db", ledger=tmp_path / "l.db", anchor=status["anchor"])
     assert again.anchor == status["anchor"]
     assert session("histogram").anchor is None
     assert (ledger.spent, ledger.unreleased()) == (1, ())
     released = again.release()
     released.save(tmp_path / "r")
-    found = sf.load_sketch(tmp_path / "r")
+    found = sf.load(tmp_path / "r")
     assert found.ask([5, 8]).value == answers[1].value
     assert found.ask([5, 8]).standard_error == answers[1].standard_error
     assert isinstance(found.measurement.map, Listed)
     assert found.measurement.map.elements.tolist() == [5, 8, 9, 10]
-    with pytest.raises(sf.WorkloadError, match="not among"):
+    with pytest.raises(sf.errors.WorkloadError, match="not among"):
         found.ask([11])
     pd.DataFrame({"key": np.repeat([5, 9], [3000, 21])}).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(sf.SourceError, match="not the one"):
-        sf.resume_session(tmp_path / "s.db", tmp_path / "l.db")
+    with pytest.raises(sf.errors.SourceError, match="not the one"):
+        sf.load(tmp_path / "s.db", ledger=tmp_path / "l.db")
 
 
 @pytest.mark.parametrize(("mechanism", "options"), [("histogram", {}), ("sparse-mw", {"records": 10**5, "size": 4})])
@@ -188,7 +195,7 @@ def test_a_file_put_back_while_it_is_resumed_is_found(
     made.ask([5])
     old, before = store.read_bytes(), made.anchor
     made.ask([6])
-    assert made.anchor == sf.session_status(store)["anchor"] != before
+    assert made.anchor == session_status(store)["anchor"] != before
     read = opening.histogram_minutes if mechanism == "histogram" else opening.minutes
 
     def late(*given: Any) -> Any:
@@ -197,9 +204,9 @@ def test_a_file_put_back_while_it_is_resumed_is_found(
         return found
 
     monkeypatch.setattr(opening, read.__name__, late)
-    with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
-        sf.resume_session(store, ledger, DATA, anchor=made.anchor)
-    assert sf.resume_session(store, ledger, DATA, anchor=before).anchor == before
+    with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):
+        sf.load(store, ledger=ledger, source=DATA, anchor=made.anchor)
+    assert sf.load(store, ledger=ledger, source=DATA, anchor=before).anchor == before
 
 
 # ---- sparse multiplicative weights -----------------------------------------------------------------------------------
@@ -218,10 +225,10 @@ def test_a_question_of_keys_moves_by_one_record() -> None:
                 assert abs(one - other) <= 1
     assert KeyQuestion(words(0, 2), 4, 3).scores([9, 1]) == [2, 0]
     for bad in (words(2, 1), words(1, 1), words(), np.array([1, 2]), words(2**61)):
-        with pytest.raises(sf.PlanError):
+        with pytest.raises(sf.errors.PlanError):
             KeyQuestion(bad, 0, 0)
     for numbers in ((0.5, 0), (0, True)):
-        with pytest.raises(sf.PlanError):
+        with pytest.raises(sf.errors.PlanError):
             KeyQuestion(words(1), *numbers)  # type: ignore[arg-type]
 
 
@@ -241,13 +248,13 @@ def test_a_conversation_about_keys_is_paid_for_its_persons() -> None:
         made, _ = curator.converse(terms, terms.cost(PureEvent), name="n", plan_hash="h")
         if fits:
             assert made.ask(lambda steps: question).question.elements.tolist() == [5]
-            with pytest.raises(sf.PlanError, match="library's own"):
+            with pytest.raises(sf.errors.PlanError, match="library's own"):
                 made.ask(lambda steps: Modest(words(5), 0, 0))
             continue
-        with pytest.raises(sf.PlanError, match="move by up to 2"):
+        with pytest.raises(sf.errors.PlanError, match="move by up to 2"):
             made.ask(lambda steps: question)
     cheap = KeyCurator(Untouchable(), KEYS, ADD, sf.Ledger.in_memory(sf.zcdp(1000)))
-    with pytest.raises(sf.PlanError, match="costs more"):
+    with pytest.raises(sf.errors.PlanError, match="costs more"):
         cheap.converse(Terms(epochs, DiscreteLaplace(1)), PureEvent(9), name="n", plan_hash="h")
 
 
@@ -264,7 +271,7 @@ def test_sparse_weights_answer_within_what_they_promise(tmp_path: Path) -> None:
         keys = np.unique([heavy[i % 3], *draws.choice(COUNTED, 8), *draws.integers(0, 2**60, 8)])[:20]
         truth = int(COUNTS[np.isin(COUNTED, keys)].sum())
         if i == 30:
-            made = sf.resume_session(tmp_path / "s.db", tmp_path / "l.db", DATA)
+            made = sf.load(tmp_path / "s.db", ledger=tmp_path / "l.db", source=DATA)
         answer = made.ask(keys)
         asked.append(answer)
         assert answer.guaranteed
@@ -275,7 +282,7 @@ def test_sparse_weights_answer_within_what_they_promise(tmp_path: Path) -> None:
     assert {*kinds} == {"hypothesis", "measured"}
     assert (status["hard"], status["easy"]) == (kinds.count("measured"), kinds.count("hypothesis"))
     assert status["updates_left"] == plan.updates - kinds.count("measured")
-    assert sf.session_status(tmp_path / "s.db")["hard"] == status["hard"]
+    assert session_status(tmp_path / "s.db")["hard"] == status["hard"]
 
 
 def test_weights_learn_what_was_measured_and_end() -> None:
@@ -313,7 +320,12 @@ def test_the_plan_says_that_a_histogram_errs_less() -> None:
         made = plan_sparse(KEYS, sf.approx(1, "1e-6"), ADD, records=records, size=64)
         assert "errs less" in str(made)
         assert made.slots == 64 * made.updates
-    assert sf.session_plan(KEYS, PURE, neighbours="add-remove", records=10**4, size=64).mechanism == "sparse-mw"
+    assert (
+        sf.plan(
+            KEYS, PURE, neighbours="add-remove", records=10**4, mechanism=sf.mechanisms.sparse_mw(size=64)
+        ).mechanism
+        == "sparse-mw"
+    )
     tiny = plan_sparse(KEYS, PURE, ADD, records=10**4, size=2**20, updates=1, threshold=1, questions=1)
     assert "would err" in tiny.advice
 
@@ -326,14 +338,14 @@ def test_what_is_no_question_is_refused_and_costs_nothing() -> None:
         limits: dict[str, Any] = {} if mechanism == "histogram" else {"records": 10, "size": 3}
         made = session(mechanism, **limits)
         for bad in ([1, 1], [-1], [2**60], ["a"], 5, [0.5]):
-            with pytest.raises(sf.WorkloadError):
+            with pytest.raises(sf.errors.WorkloadError):
                 made.ask(bad)
-        with pytest.raises(sf.WorkloadError):
+        with pytest.raises(sf.errors.WorkloadError):
             made.ask([1, 2], [1])
         assert made.status().get("keys", 0) == made.status()["questions"] or made.status()["questions"] is None
-    with pytest.raises(sf.WorkloadError, match="weight 1"):
+    with pytest.raises(sf.errors.WorkloadError, match="weight 1"):
         made.ask([1], [2])
-    with pytest.raises(sf.WorkloadError, match="1 to 3 keys"):
+    with pytest.raises(sf.errors.WorkloadError, match="1 to 3 keys"):
         made.ask([1, 2, 3, 4])
     assert made.status()["questions"] == 0
 
@@ -357,6 +369,6 @@ def test_what_is_no_session_is_refused_before_anything_is_read(
     mechanism: str, options: dict[str, Any], text: str
 ) -> None:
     account = sf.Ledger.in_memory(PURE)
-    with pytest.raises(sf.InvalidInput, match=text):
+    with pytest.raises(sf.errors.InvalidInput, match=text):
         session(mechanism, source="no-such-file.csv", ledger=account, **options)
     assert account.entries() == ()

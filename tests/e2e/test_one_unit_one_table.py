@@ -30,6 +30,7 @@ from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS
 from support.typed import SPEC, Run
 from support.wall import DOMAIN, Untouchable
+from support.words import open_with
 
 ADD = PrivacyUnit(Neighbours.ADD_REMOVE)
 RECORDS = pd.DataFrame({"a": [0, 1, 2, 3, 0], "b": list("xyxyx"), "item": [5, 5, 9, 7, 5], "who": [1, 2, 3, 4, 5]})
@@ -88,7 +89,7 @@ def test_every_door_is_held_to_the_first_spend(door: str, held: str, ledger: Led
     """Mutants: units not compared; tables not compared; a door that names no table; a door that does not ask first."""
     unit, table, other, another = HELD[held]
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), unit, table)
-    with pytest.raises(sf.LedgerMismatch, match="Nothing was spent"):
+    with pytest.raises(sf.errors.LedgerMismatch, match="Nothing was spent"):
         knock(door, Untouchable(), other, ledger, another, path.with_name("s.db"))
     assert [e.name for e in ledger.entries()] == ["first"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -107,7 +108,7 @@ def test_the_debit_refuses_what_came_in_between(
     unit, table, other, another = HELD[held]
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), unit, table)
     monkeypatch.setattr(Ledger, "expect", lambda *_: None)
-    with pytest.raises(sf.LedgerMismatch):
+    with pytest.raises(sf.errors.LedgerMismatch):
         knock(door, RECORDS, other, ledger, another, path.with_name("s.db"))
     assert [e.name for e in ledger.entries()] == ["first"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -116,12 +117,12 @@ def test_the_debit_refuses_what_came_in_between(
 def test_what_a_refusal_says(ledger: Ledger) -> None:
     """What the ledger holds, what was given, what to do."""
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), PERSON, "people")
-    with pytest.raises(sf.LedgerMismatch) as refusal:
+    with pytest.raises(sf.errors.LedgerMismatch) as refusal:
         ledger.expect("n", HASH, ZcdpEvent(Fraction(0)), ADD, "people")
     for text in ("column 'who'", "at most 2 rows", "one record added or removed", "neighbours=", "its own"):
         assert text in str(refusal.value)
     for table, texts in (("visits", ("'people'", "'visits'")), (None, ("'people'", "names no table", "--table"))):
-        with pytest.raises(sf.LedgerMismatch) as refusal:
+        with pytest.raises(sf.errors.LedgerMismatch) as refusal:
             ledger.expect("n", HASH, ZcdpEvent(Fraction(0)), PERSON, table)
         assert all(text in str(refusal.value) for text in texts)
 
@@ -129,14 +130,14 @@ def test_what_a_refusal_says(ledger: Ledger) -> None:
 def test_a_ledger_that_was_used_unnamed_is_named_once(ledger: Ledger, path: Path) -> None:
     """Mutants: a name given by the first spend that has one; a name that changes; a name for later spends alone."""
     ledger.debit("first", HASH, ZcdpEvent(Fraction(1)), ADD)
-    with pytest.raises(sf.LedgerMismatch, match="sfumato ledger name"):
+    with pytest.raises(sf.errors.LedgerMismatch, match="sfumato ledger name"):
         ledger.debit("second", HASH, ZcdpEvent(Fraction(1)), ADD, "people")
     anchor = ledger.anchor
     ledger.name("people")
     ledger.name("people")
-    with pytest.raises(sf.LedgerMismatch, match="stays for good"):
+    with pytest.raises(sf.errors.LedgerMismatch, match="stays for good"):
         ledger.name("visits")
-    with pytest.raises(sf.LedgerMismatch, match="names no table"):
+    with pytest.raises(sf.errors.LedgerMismatch, match="names no table"):
         ledger.debit("second", HASH, ZcdpEvent(Fraction(1)), ADD)
     ledger.debit("second", HASH, ZcdpEvent(Fraction(1)), ADD, "people")
     again = Ledger(path)
@@ -156,7 +157,7 @@ def test_a_ledger_is_made_for_one_table(path: Path) -> None:
     """Mutant: the name of the opening not held against the first spend."""
     ledger = Ledger.create(path, total=sf.zcdp(1), table="people")
     for wrong in (None, "visits"):
-        with pytest.raises(sf.LedgerMismatch, match="'people'"):
+        with pytest.raises(sf.errors.LedgerMismatch, match="'people'"):
             ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), ADD, wrong)
     ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), PERSON, "people")
     assert (Ledger(path).unit, Ledger(path).table) == (PERSON, "people")
@@ -200,7 +201,7 @@ def test_a_place_is_no_name_of_a_table(table: Any, path: Path, ledger: Ledger) -
         lambda: ledger.name(table),
         lambda: Curator(Untouchable(), DOMAIN, ADD, ledger, table=table).prepaid(ZcdpEvent(Fraction(1)), **NAMED),
     ):
-        with pytest.raises(sf.InvalidInput):
+        with pytest.raises(sf.errors.InvalidInput):
             use()
     assert ledger.entries() == ()
     assert not path.with_name("m.db").exists()
@@ -209,10 +210,10 @@ def test_a_place_is_no_name_of_a_table(table: Any, path: Path, ledger: Ledger) -
 def test_names_and_units_are_the_librarys_own(ledger: Ledger) -> None:
     """Mutants: a text that compares as it likes; a unit of a foreign class."""
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), ADD, "people")
-    with pytest.raises(sf.LedgerMismatch):
+    with pytest.raises(sf.errors.LedgerMismatch):
         ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), ADD, Same("visits"))
     for unit in (None, "add-remove", type("Unit", (PrivacyUnit,), {})(Neighbours.ADD_REMOVE)):
-        with pytest.raises(sf.PlanError, match="PrivacyUnit"):
+        with pytest.raises(sf.errors.PlanError, match="PrivacyUnit"):
             ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), unit, "people")  # type: ignore[arg-type]
 
 
@@ -223,7 +224,9 @@ SMALL = sf.Domain({"a": sf.Integers(0, 3, outside="other", missing="other")})
 
 
 def course(neighbours: str) -> Any:
-    return sf.plan(sf.prefix(SMALL, "a"), sf.zcdp("0.1"), neighbours=neighbours, mechanism="mwem", records=5, rounds=2)
+    return sf.plan(
+        sf.prefix(SMALL, "a"), sf.zcdp("0.1"), neighbours=neighbours, mechanism=sf.mechanisms.mwem(rounds=2), records=5
+    )
 
 
 ROADS: dict[str, Callable[[Any, Path, str, str | None], object]] = {
@@ -233,19 +236,22 @@ ROADS: dict[str, Callable[[Any, Path, str, str | None], object]] = {
     "course": lambda source, ledger, neighbours, table: sf.release(
         course(neighbours), source, ledger=ledger, name="n", table=table
     ),
-    "sketch": lambda source, ledger, neighbours, table: sf.sketch(
-        sf.plan_keys(sf.Keys("item"), BUDGET, neighbours=neighbours, records=5), source, ledger=ledger, table=table
+    "sketch": lambda source, ledger, neighbours, table: sf.release(
+        sf.plan(sf.Keys("item"), BUDGET, neighbours=neighbours, records=5), source, ledger=ledger, table=table
     ),
     **{
-        f"session of {mechanism}": lambda source, ledger, neighbours, table, mechanism=mechanism: sf.session(
+        f"session of {mechanism}": lambda source, ledger, neighbours, table, mechanism=mechanism: open_with(
             source, SMALL, BUDGET, neighbours=neighbours, ledger=ledger, records=5, mechanism=mechanism, table=table
         )
         for mechanism in ("pmw", "histogram")
     },
-    "keys": lambda source, ledger, neighbours, table: sf.session(
-        source, sf.Keys("item"), BUDGET, neighbours=neighbours, ledger=ledger, mechanism="histogram", table=table
+    "keys": lambda source, ledger, neighbours, table: sf.open(
+        sf.plan(sf.Keys("item"), BUDGET, neighbours=neighbours, mechanism="histogram"),
+        source,
+        ledger=ledger,
+        table=table,
     ),
-    "sparse keys": lambda source, ledger, neighbours, table: sf.session(
+    "sparse keys": lambda source, ledger, neighbours, table: open_with(
         *(source, sf.Keys("item"), BUDGET),
         neighbours=neighbours,
         ledger=ledger,
@@ -266,7 +272,7 @@ def test_every_road_says_unit_and_table(road: str, ledger: Ledger, path: Path) -
     assert {e.table for e in ledger.entries() if e.kind == "spend"} == {"people"}
     before = ledger.anchor
     for neighbours, table in (("add-remove", "people"), ("replace-one", "visits"), ("replace-one", None)):
-        with pytest.raises(sf.LedgerMismatch):
+        with pytest.raises(sf.errors.LedgerMismatch):
             ROADS[road]("nowhere.csv", path, neighbours, table)
     assert ledger.anchor == before
 
@@ -282,7 +288,7 @@ def test_a_stored_release_is_not_read_back_for_another_table(ledger: Ledger, tmp
     given: dict[str, Any] = {"ledger": ledger, "name": "n", "out": tmp_path / "out"}
     first = sf.release(plan, RECORDS, **given, table="people")
     assert np.array_equal(sf.release(plan, Untouchable(), **given, table="people").answers, first.answers)
-    with pytest.raises(sf.LedgerMismatch, match="'visits'"):
+    with pytest.raises(sf.errors.LedgerMismatch, match="'visits'"):
         sf.release(plan, Untouchable(), **given, table="visits")
 
 

@@ -62,11 +62,11 @@ def paying(price: Any, name: str = "n") -> Callable[[Curator], Any]:
 
 REFUSED: dict[str, tuple[Callable[[Curator], Any], type[Exception]]] = {
     "above the budget": (paying(ZcdpEvent(4 + Fraction(1, 10**30))), sf.BudgetExceeded),
-    "bounded ranges do not add up": (paying(BoundedRangeEvent(Fraction(1))), sf.BudgetError),
-    "a delta of its own": (paying(ApproxEvent(Fraction(1), Fraction(1, 10))), sf.BudgetError),
-    "no price": (paying(sf.zcdp(1)), sf.BudgetError),
-    "no price of the library": (paying(1), sf.BudgetError),
-    "no name": (paying(ONE, ""), sf.InvalidInput),
+    "bounded ranges do not add up": (paying(BoundedRangeEvent(Fraction(1))), sf.errors.BudgetError),
+    "a delta of its own": (paying(ApproxEvent(Fraction(1), Fraction(1, 10))), sf.errors.BudgetError),
+    "no price": (paying(sf.zcdp(1)), sf.errors.BudgetError),
+    "no price of the library": (paying(1), sf.errors.BudgetError),
+    "no name": (paying(ONE, ""), sf.errors.InvalidInput),
 }
 
 
@@ -101,7 +101,7 @@ def test_the_whole_price_is_on_record_before_any_look(monkeypatch: pytest.Monkey
     assert (receipt.price, ledger.spent) == (1, 1)
     monkeypatch.setattr(counting.TensorCounts, "_tables", explode)
     for knock in (lambda: select(paid, Fraction(1)), lambda: measure(paid, GaussianEvent(Fraction(1)))):
-        with pytest.raises(sf.NotWritten) as failure:
+        with pytest.raises(sf.errors.NotWritten) as failure:
             knock()
         assert "4321" not in str(failure.value)
     assert seen == [["n"], ["n"]]
@@ -159,14 +159,14 @@ def knock(paid: Curator, event: Event) -> None:
 def test_a_knock_that_costs_more_than_it_says_is_refused_as_ever() -> None:
     """Mutant: prices believed where they are paid already."""
     paid, _ = curator(sf.Ledger.in_memory(RHO)).prepaid(ONE, name="n", plan_hash=HASH)
-    with pytest.raises(sf.PlanError, match="costs more"):
+    with pytest.raises(sf.errors.PlanError, match="costs more"):
         measure(paid, GaussianEvent(Fraction(1, 2)))
     measure(paid, GaussianEvent(Fraction(2)))
 
 
 def test_a_knock_of_another_kind_has_no_price_there() -> None:
     paid, _ = curator(sf.Ledger.in_memory(sf.pure(9))).prepaid(PureEvent(Fraction(1)), name="n", plan_hash=HASH)
-    with pytest.raises(sf.BudgetError, match="no price"):
+    with pytest.raises(sf.errors.BudgetError, match="no price"):
         measure(paid, GaussianEvent(Fraction(1)))
 
 
@@ -208,13 +208,13 @@ def test_no_copy_and_no_child_spends_twice() -> None:
     twin = copy.copy(paid)
     select(twin, Fraction(2))
     for double in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(sf.BudgetError, match="copied"):
+        with pytest.raises(sf.errors.BudgetError, match="copied"):
             double(paid)
     child = os.fork()
     if child == 0:  # no test framework in the child
         try:
             select(paid, Fraction(1))
-        except sf.BudgetError:
+        except sf.errors.BudgetError:
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
@@ -230,7 +230,7 @@ def test_a_durable_conversation_is_not_paid_from_memory(tmp_path: Path) -> None:
 
     paid, _ = curator(sf.Ledger.create(tmp_path / "l.db", total=RHO)).prepaid(ONE, name="n", plan_hash=HASH)
     terms = Terms(Epochs(1, Fraction(1)), None)
-    with pytest.raises(sf.PlanError, match="kept in"):
+    with pytest.raises(sf.errors.PlanError, match="kept in"):
         converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH, store=tmp_path / "c")
     talk, _ = converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH)
     assert talk.remaining == 1

@@ -46,7 +46,7 @@ HALF, THIRD, TWO_THIRDS = Fraction(1, 2), Fraction(1, 3), Fraction(2, 3)
     ],
 )
 def test_what_cannot_be_promised_is_refused(bad: Callable[[], object]) -> None:
-    with pytest.raises(sf.PlanError):
+    with pytest.raises(sf.errors.PlanError):
         bad()
 
 
@@ -222,7 +222,7 @@ def test_epochs_and_answers_add_up_to_the_price_exactly(count: int, noise: str) 
         costs = {**costs, "mu^2": cost_in(PureEvent(Fraction(10, 7)), Currency.MU_SQUARED)}
     for kind, currency in KINDS:
         if law is not None and str(currency) not in costs:
-            with pytest.raises(sf.PlanError, match="no price"):
+            with pytest.raises(sf.errors.PlanError, match="no price"):
                 terms.fits(kind(Fraction(10**6)))  # type: ignore[call-arg]
             continue
         event = terms.cost(kind)
@@ -237,5 +237,5 @@ def test_epochs_and_answers_add_up_to_the_price_exactly(count: int, noise: str) 
         assert terms.fits(event)
         for dearer in (Terms(Epochs(count + 1, Fraction(3, 7), 3), law, 5), Terms(epochs, law, 6)):
             assert dearer.fits(event) == (law is None and dearer.epochs.count == count)
-    with pytest.raises(sf.PlanError, match="is priced as"):
+    with pytest.raises(sf.errors.PlanError, match="is priced as"):
         terms.fits(BoundedRangeEvent(Fraction(100)))

@@ -12,11 +12,11 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.design import Problem
 from sfumato.designs.product import Product
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms.choose import plan
 from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator, Prefix, Total
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.recipes.choose import plan
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import reconstruction
 from support.unions import SIZES, matrix_of, problem_of

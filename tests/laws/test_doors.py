@@ -114,7 +114,7 @@ def test_what_is_behind_the_best_is_exact_for_any_public_numbers() -> None:
     ],
 )
 def test_what_is_no_candidate_and_no_selection_is_refused(bad: Callable[[], object]) -> None:
-    with pytest.raises(sf.PlanError):
+    with pytest.raises(sf.errors.PlanError):
         bad()
 
 

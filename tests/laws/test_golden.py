@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms.choose import MECHANISMS
-from sfumato.mechanisms.keyed import KEY_MECHANISMS
+from sfumato.local.planning import REPORTERS
+from sfumato.mechanisms import MECHANISMS
 from support.golden.cases import BUDGETS, CASES, RELATIONS
 from support.golden.file import FILE, differences, read, where
 from support.golden.said import Unknown, maps, say, tell
@@ -41,7 +41,7 @@ def test_the_file_holds_every_case_and_every_kind() -> None:
     assert FILE.stat().st_size < MOST_BYTES
     exact = [p["exact"] for p in PLANS.values()]
     found = {e.get("mechanism", e.get("reporter")) for e in exact} | {n.partition(":")[0] for n in PLANS}
-    assert found >= {*MECHANISMS, *KEY_MECHANISMS, "pmw", "sparse-mw", "lazy histogram"}
+    assert found >= {*MECHANISMS, *REPORTERS, "lazy histogram"} - {"local"}
     assert {e["objective"] for e in exact if "objective" in e} == {"tables", "cells", "max"}
     for kind in (*BUDGETS, *RELATIONS):
         assert sum(f" {kind}" in n or n.endswith(kind) for n in PLANS) >= 10, kind

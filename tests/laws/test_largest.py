@@ -19,9 +19,9 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.swap import swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
-from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.factorize import factorization
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
+from sfumato.recipes.factorize import factorization
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
 UNIT = Budget.gdp(1)

@@ -20,11 +20,11 @@ from sfumato.designs.dense.rows import Queries
 from sfumato.designs.dense.swap import swap_optimum
 from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.factorize import factorization
 from sfumato.operators import AllRange, Dense, Prefix, Window
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
+from sfumato.recipes.factorize import factorization
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
 
 UNIT = Budget.gdp(1)

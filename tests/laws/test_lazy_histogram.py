@@ -128,7 +128,7 @@ def test_its_privacy_is_what_was_paid_and_no_less_would_do(swap: bool) -> None:
             if fits:
                 curator.histogram(DiscreteLaplace(scale), price, name="n", plan_hash="h")
                 continue
-            with pytest.raises(sf.PlanError, match="costs more"):
+            with pytest.raises(sf.errors.PlanError, match="costs more"):
                 curator.histogram(DiscreteLaplace(scale), price, name="n", plan_hash="h")
 
 

@@ -17,6 +17,7 @@ import pytest
 import sfumato as sf
 from sfumato.local.bound import centred_optimum
 from sfumato.local.collecting import collect, report_cells
+from sfumato.local.plans import LocalPlan
 from sfumato.local.questions import SLOTS, Questions, Reading, truth_share
 from sfumato.privacy.certified import exp_bounds
 from sfumato.privacy.local import lie_digits, randomized_response
@@ -28,16 +29,16 @@ Linear = tuple[Fraction, Fraction]
 """a E + b, E = e^epsilon; probabilities are over the common E + g - 1."""
 
 
-def small_plan(labels: int, epsilon: Fraction) -> sf.LocalPlan:
+def small_plan(labels: int, epsilon: Fraction) -> LocalPlan:
     """Five cells, unlike questions with unlike probabilities."""
     table = np.array([[0, 1, 1, 0, 1], [1, 0, 1, 1, 0], [0, 0, 1, 1, 1], [1, 1, 0, 1, 0], [0, 1, 0, 0, 0]])
     if labels > 2:
         table = (table + np.array([[0, 1, 2, 0, 1]]) * np.array([[0], [1], [1], [2], [1]])) % labels
     questions = Questions.of(table, labels, np.array([0.3, 0.2, 0.2, 0.17, 0.13]))
-    return sf.LocalPlan(sf.identity(sf.Domain({"a": 5}), "a"), epsilon, 100, "designed", questions)
+    return LocalPlan(sf.identity(sf.Domain({"a": 5}), "a"), epsilon, 100, "designed", questions)
 
 
-def law(plan: sf.LocalPlan, cell: int) -> dict[int, Linear]:
+def law(plan: LocalPlan, cell: int) -> dict[int, Linear]:
     """The probability of every report: all words of the question at once, each outcome of the coin, each other label.
 
     How the words of the coin fall is `test_the_coin`'s matter.
@@ -214,9 +215,9 @@ def test_the_bound_is_near_for_cells_and_below_for_one_bit() -> None:
     top = math.exp(1.0)
     found = centred_optimum(np.diag([1.0, 0.0]))
     assert found.bound(1.0) == pytest.approx(top / (top - 1) ** 2 - 1 / 4, rel=1e-3)
-    plan = sf.plan_local(sf.identity(sf.Domain({"a": 2}), "a"), 1, records=1)
+    plan = sf.plan(sf.identity(sf.Domain({"a": 2}), "a"), sf.pure(1), trust="local", records=1)
     assert plan.rmse**2 == pytest.approx(top / (top - 1) ** 2, rel=1e-9)
-    cells = sf.plan_local(sf.identity(sf.Domain({"a": 30}), "a"), 1, records=1)
+    cells = sf.plan(sf.identity(sf.Domain({"a": 30}), "a"), sf.pure(1), trust="local", records=1)
     assert cells.lower_bound is not None
     assert cells.lower_bound < cells.rmse < 1.05 * cells.lower_bound
 
@@ -236,7 +237,13 @@ def test_hadamard_and_hashing_are_what_the_books_say() -> None:
     """Variance of a cell that nobody is in: (E + g - 1)^2 / ((E - 1)^2 (g - 1)), times 1 - 1/m as n is known."""
     top = math.exp(1.0)
     for reporter, g, m in (("hadamard", 2, 64), ("hashing", 3, 81)):
-        plan = sf.plan_local(sf.identity(sf.Domain({"a": m}), "a"), 1, records=1, reporter=reporter)
+        plan = sf.plan(
+            sf.identity(sf.Domain({"a": m}), "a"),
+            sf.pure(1),
+            trust="local",
+            records=1,
+            mechanism=sf.mechanisms.local(reporter=reporter),
+        )
         assert plan.questions.labels == g
         assert truth_share(1.0, g) == pytest.approx((top - 1) / (top + g - 1))
         constant = (top + g - 1) ** 2 / ((top - 1) ** 2 * (g - 1))
@@ -247,7 +254,7 @@ def test_hadamard_and_hashing_are_what_the_books_say() -> None:
 def test_marginals_find_their_parities() -> None:
     """3-way tables of five bits: two labels reach the factorization norm itself, by parities of degree up to 3."""
     work = sf.marginals(sf.Domain({f"b{i}": 2 for i in range(5)}), order=3)
-    plan: Any = sf.plan_local(work, 1, records=1, reporter="designed")
+    plan: Any = sf.plan(work, sf.pure(1), trust="local", records=1, mechanism=sf.mechanisms.local(reporter="designed"))
     two = next(c for c in plan.considered if c.labels == 2)
     gram = plan.reading.queries.T @ plan.reading.queries
     best = centred_optimum(gram).lower ** 2 / math.tanh(0.5) ** 2 / len(work)

@@ -124,7 +124,7 @@ def test_draws_have_the_distribution_of_boosting() -> None:
     ],
 )
 def test_what_is_no_miss_is_refused(bad: Callable[[], object]) -> None:
-    with pytest.raises(sf.PlanError):
+    with pytest.raises(sf.errors.PlanError):
         bad()
 
 

@@ -145,7 +145,7 @@ def test_what_is_proved_of_mwem() -> None:
         off = float(bound.group(1).replace(",", ""))
         assert off >= least / 100 * n
         assert n > 1_000 or off == pytest.approx(few, abs=0.5)
-    alpha = sf.pmw_min_alpha(256, len(work), 10**6, sf.zcdp("0.1"))
+    alpha = sf.mechanisms.pmw.least_alpha(256, len(work), 10**6, sf.zcdp("0.1"))
     assert 100 * alpha == pytest.approx(promised, abs=0.05)
 
 
@@ -157,7 +157,7 @@ def test_each_question_by_itself_beside_a_session() -> None:
     assert len(rows) == 6
     for cells, records, shown in rows:
         domain, n = sf.Domain({"t": 10 ** int(cells)}), 10 ** int(records)
-        plan = sf.session_plan(domain, sf.approx(1, "1e-6"), neighbours="replace-one", records=n)
+        plan = sf.plan(domain, sf.approx(1, "1e-6"), neighbours="replace-one", records=n, mechanism="pmw")
         asks = re.search(r"errs by T = ([\d,]+);", str(plan))
         easy = re.search(r"easy answers within ([\d,]+) records", str(plan))
         assert asks is not None

@@ -18,7 +18,9 @@ import sfumato as sf
 from sfumato.designs.ordered.canonical import Canonical
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Padded, Prefix, Tree, Window
+from sfumato.recipes.choose import compared
 from support.reconstructions import check_covariances, reconstruction
+from support.words import plan_with
 
 TREES = [Tree(n, b, root) for n in (1, 2, 3, 7, 8, 9, 13, 33) for b in (2, 3, 4, 16) for root in (True, False)]
 
@@ -64,9 +66,9 @@ def test_all_ranges_together_are_as_one_by_one(tree: Tree, monkeypatch: pytest.M
 
 def test_ranges_that_are_too_many_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = sf.Domain({"t": 100})
-    listed = sf.plan(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
+    listed = plan_with(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
     monkeypatch.setattr("sfumato.designs.ordered.canonical._LISTED", 10)
-    summed = sf.plan(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
+    summed = plan_with(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
     assert summed.rmse == pytest.approx(listed.rmse, rel=1e-12)
     assert summed.max_standard_error == pytest.approx(listed.max_standard_error, rel=1e-12)
     with pytest.raises(PlanError, match="too many"):
@@ -122,10 +124,10 @@ COLUMNS: list[dict[str, Any]] = [
 def test_published_constants_of_prefixes_and_ranges(n: int) -> None:
     domain = sf.Domain({"t": n})
     for options, expected in zip(COLUMNS, PREFIX[n], strict=True):
-        made = sf.plan(sf.prefix(domain, "t"), sf.gdp(1), neighbours="add-remove", **options)
+        made = plan_with(sf.prefix(domain, "t"), sf.gdp(1), neighbours="add-remove", **options)
         assert made.rmse == pytest.approx(expected, rel=6e-4), options
     for options, expected in zip((COLUMNS[3], COLUMNS[-1]), RANGES[n], strict=True):
-        made = sf.plan(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", **options)
+        made = plan_with(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", **options)
         assert made.rmse == pytest.approx(expected, rel=6e-4), options
 
 
@@ -150,7 +152,7 @@ PLAIN: dict[str, Any] = {"strategy": "cells", **CANONICAL}
 def test_a_public_total_is_not_measured() -> None:
     """Under replace-one the tree has no root: the last prefix is the sum of both halves."""
     work = sf.prefix(sf.Domain({"t": 8}), "t")
-    made = sf.plan(work, sf.gdp(1), neighbours="replace-one", strategy="tree", **CANONICAL)
+    made = plan_with(work, sf.gdp(1), neighbours="replace-one", strategy="tree", **CANONICAL)
     assert sum(b.rows for b in made.strategy.blocks) == 14
     # 6 nodes differ between two records of different halves, which takes the root of 6 for one node
     np.testing.assert_allclose(made.standard_errors() ** 2 / 6, [1, 1, 2, 1, 2, 2, 3, 2], rtol=1e-6)
@@ -166,7 +168,7 @@ def test_what_is_predicted_is_what_is_seen(options: dict[str, Any], relation: st
     repetitions, domain = 1_500, sf.Domain({"t": 11})
     work = sf.stack(cdf=sf.prefix(domain, "t"), ranges=sf.windows(domain, "t", 3), weights={"cdf": 2})
     budget = sf.gdp(1) if "square" in options["strategy"] else sf.zcdp("0.4")
-    found = sf.plan(work, budget, neighbours=relation, **options)
+    found = plan_with(work, budget, neighbours=relation, **options)
     seen = sf.simulate(found, np.arange(11) * 5, repetitions=repetitions, rng=np.random.default_rng())
     errors = found.standard_errors()
     noisy = errors > 1e-6
@@ -178,14 +180,14 @@ def test_what_is_predicted_is_what_is_seen(options: dict[str, Any], relation: st
 
 def test_a_binary_tree_is_released_stored_and_asked(tmp_path: Path) -> None:
     domain = sf.Domain({"t": 40, "u": 2})
-    made = sf.plan(sf.prefix(domain, "t"), sf.pure(1), neighbours="replace-one", strategy="tree", **CANONICAL)
+    made = plan_with(sf.prefix(domain, "t"), sf.pure(1), neighbours="replace-one", strategy="tree", **CANONICAL)
     made.save(tmp_path / "a.plan")
-    assert sf.load_plan(tmp_path / "a.plan").fingerprint == made.fingerprint
+    assert sf.load(tmp_path / "a.plan").fingerprint == made.fingerprint
     counts = np.arange(80).reshape(40, 2)
     done = sf.release(made, sf.Histogram(counts), ledger=None, out=tmp_path / "out")
     error = done.answers - counts.sum(axis=1).cumsum()
     assert (np.abs(error) < 30 * made.standard_errors()).all()
-    assert (sf.load_release(tmp_path / "out").answers == done.answers).all()
+    assert (sf.load(tmp_path / "out").answers == done.answers).all()
     with pytest.raises(sf.SfumatoError):
         done.ask("u == 1")
 
@@ -209,7 +211,7 @@ def test_names_that_do_not_fit_are_refused() -> None:
     ]
     for asked_, options, words in cases:
         with pytest.raises(sf.SfumatoError, match=words):
-            sf.plan(asked_, sf.gdp(1), neighbours="add-remove", **options)
+            plan_with(asked_, sf.gdp(1), neighbours="add-remove", **options)
     known = {("t",): [1] * 8}
     with pytest.raises(PlanError, match="public"):
         sf.plan(work, sf.gdp(1), neighbours="add-remove", strategy="tree", public=known)
@@ -221,7 +223,7 @@ def test_names_that_do_not_fit_are_refused() -> None:
 def test_every_mechanism_is_compared_and_the_choice_stays() -> None:
     work = sf.prefix(sf.Domain({"t": 16}), "t")
     plain = sf.plan(work, sf.gdp(1), neighbours="replace-one")
-    made = sf.plan(work, sf.gdp(1), neighbours="replace-one", compare=True)
+    made = compared(work, sf.gdp(1), neighbours="replace-one")
     assert made.fingerprint == plain.fingerprint
     assert made.lower_bound == plain.lower_bound
     refused = made.candidates.rows()[-1]
@@ -234,13 +236,13 @@ def test_every_mechanism_is_compared_and_the_choice_stays() -> None:
     assert by_note["noise on every cell of t"] == "errs 1.27 times as much"
     listed = {r["strategy"]: r["rmse"] for r in lines}
     for options in [*COLUMNS[:7], PLAIN]:
-        one = sf.plan(work, sf.gdp(1), neighbours="replace-one", **options)
+        one = plan_with(work, sf.gdp(1), neighbours="replace-one", **options)
         assert listed[one.strategy.summary] == one.rmse
 
 
 def test_a_comparison_with_one_mechanism_asked_for_shows_the_others() -> None:
     work = sf.prefix(sf.Domain({"t": 16}), "t")
-    made = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="tree", compare=True)
+    made = compared(work, sf.gdp(1), neighbours="add-remove", mechanism="tree")
     assert made.mechanism == "tree"
     notes = {r["note"] for r in made.candidates.rows() if r["mechanism"] == "factorization"}
     assert notes == {"errs less, but was not asked for"}
@@ -249,7 +251,7 @@ def test_a_comparison_with_one_mechanism_asked_for_shows_the_others() -> None:
 
 def test_a_biased_mechanism_is_compared_where_the_records_are_stated() -> None:
     work = sf.disjunctions(3)
-    few = sf.plan(work, sf.approx(1, "1e-6"), neighbours="add-remove", records=20, compare=True)
+    few = compared(work, sf.approx(1, "1e-6"), neighbours="add-remove", records=20)
     assert few.mechanism == "factorization"
     notes = {r["mechanism"]: r["note"] for r in few.candidates.rows()}
     assert notes["approximate"] == "errs less, but was not asked for"
@@ -257,15 +259,15 @@ def test_a_biased_mechanism_is_compared_where_the_records_are_stated() -> None:
 
 def test_what_does_not_apply_is_listed_with_its_reason() -> None:
     domain = sf.Domain({"a": 3, "b": 4})
-    made = sf.plan(sf.marginals(domain, upto=2), sf.pure(1), neighbours="add-remove", compare=True)
+    made = compared(sf.marginals(domain, upto=2), sf.pure(1), neighbours="add-remove")
     reasons = {r["mechanism"]: r["note"] for r in made.candidates.rows() if r["rmse"] is None}
     assert set(reasons) >= {"tree", "tree-4", "tree-16", "tree (canonical)", "square-root"}
     assert "none is asked" in reasons["tree-4"]
     many = sf.marginals(sf.Domain({f"a{i}": 2 for i in range(24)}), upto=3)
-    made = sf.plan(many, sf.gdp(1), neighbours="add-remove", compare=True)
+    made = compared(many, sf.gdp(1), neighbours="add-remove")
     reasons = {r["mechanism"]: r["note"] for r in made.candidates.rows() if r["rmse"] is None}
     assert "2,000 tables" in reasons["queries"]
-    wide = sf.plan(sf.prefix(sf.Domain({"t": 5_000}), "t"), sf.pure(1), neighbours="add-remove", compare=True)
+    wide = compared(sf.prefix(sf.Domain({"t": 5_000}), "t"), sf.pure(1), neighbours="add-remove")
     reasons = {r["mechanism"]: r["note"] for r in wide.candidates.rows() if r["rmse"] is None}
     assert set(reasons) == {"factorization", "approximate", "square-root", "normalised-square-root"}
     assert "limit" in reasons["factorization"]

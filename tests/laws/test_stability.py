@@ -127,6 +127,8 @@ def test_a_record_or_a_person_moves_the_counts_of_keys_by_itself(name: str, pers
 
         try:
             count([])
-        except sf.SourceError:  # numbers are not read from a column that is declared to hold dates or truth values
+        except (
+            sf.errors.SourceError
+        ):  # numbers are not read from a column that is declared to hold dates or truth values
             keys = sf.Keys("c", "text", 12345)
         cube(rng, items, most, count)

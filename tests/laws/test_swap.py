@@ -22,11 +22,11 @@ from sfumato.designs.dense.swap import PairBlock, SwapOptimum, swap_optimum
 from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
-from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.factorize import factorization
-from sfumato.mechanisms.simulate import simulate
 from sfumato.plans.plan import Plan, load_plan
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
+from sfumato.recipes.factorize import factorization
+from sfumato.recipes.simulate import simulate
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, total
 
 UNIT = Budget.gdp(1)

@@ -10,8 +10,8 @@ import pytest
 from sfumato.designs.dense import replace_one as swap_mechanism
 from sfumato.designs.dense.swap import swap_near, swap_optimum
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms.choose import plan
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
 from sfumato.workloads import Workload, prefix, ranges
 
 

@@ -20,12 +20,12 @@ from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import decode, encode, fingerprint
-from sfumato.mechanisms.choose import plan
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.recipes.choose import plan
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 

@@ -18,12 +18,12 @@ from sfumato.designs.unions.strategy import Orbits
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import decode, encode
-from sfumato.mechanisms.choose import plan
 from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.sensitivity import sensitivity
+from sfumato.recipes.choose import plan
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import SIZES, UNIT, dense, factor_of, matrix_of, named, problem_of, random_products

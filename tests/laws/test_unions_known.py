@@ -14,12 +14,12 @@ from sfumato.designs.unions.reduced import Product, solve_union
 from sfumato.designs.unions.strategy import Orbits
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.simulate import simulate
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Sparse, Stack, Total
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.recipes.choose import plan
+from sfumato.recipes.simulate import simulate
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import dense, matrix_of, named, problem_of, random_products

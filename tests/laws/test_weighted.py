@@ -22,6 +22,7 @@ from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
+from support.words import plan_with
 
 SIZES = {"a": 4, "b": 3, "c": 2}
 TREE = np.array([[3, 0, 0, 0], [0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 2, 2, 4]])
@@ -192,7 +193,7 @@ def test_no_table_deserves_another_share(neighbours: str, lattice: str) -> None:
         QueryBlock("b", Block((("b",),), (Identity(5),)), weight=Fraction(2)),
     )
     given = {"neighbours": neighbours, "mechanism": "marginals", "lattice": lattice, "objective": "cells"}
-    plan = sf.plan(Workload(domain, blocks), sf.pure(1), **given)
+    plan = plan_with(Workload(domain, blocks), sf.pure(1), **given)
     found = plan.strategy
     assert isinstance(found, WeightedTables)
     assert len(found.sets) > 1
@@ -272,7 +273,8 @@ def test_marginals_err_less_than_published(sizes: list[int], orders: tuple[int, 
 def test_the_optimum_of_gaussian_noise_is_shown_as_a_bound(neighbours: str) -> None:
     work = sf.marginals(sf.Domain({f"bit{i}": 2 for i in range(8)}), 3)
     plans = [
-        sf.plan(work, sf.pure(2), neighbours=neighbours, mechanism="marginals", lattice=x) for x in ("fine", "unit")
+        sf.plan(work, sf.pure(2), neighbours=neighbours, mechanism=sf.mechanisms.marginals(lattice=x))
+        for x in ("fine", "unit")
     ]
     (note,) = plans[0].notes
     proved = float(note.split("errs less than ")[1].split(" ")[0])

@@ -210,7 +210,7 @@ def _left(place: Path) -> Figures:
     try:
         usable = resume(curator(place), place / "c.db").remaining == 2
         return {"usable": usable, "wrong": int(spent != 1)}
-    except sf.LedgerError as error:
+    except sf.errors.LedgerError as error:
         said = str(error)
     if not spent:
         return {"unpaid": 1, "wrong": int("refund" in said)}

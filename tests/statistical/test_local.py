@@ -9,22 +9,35 @@ import pytest
 
 import sfumato as sf
 from sfumato.local.collecting import collect, report_cells
+from sfumato.local.plans import LocalPlan
 
 RUNS, PERSONS = 2_000, 60
 Z = 7.13  # two-sided, 1e-12
 
 
-def plans() -> list[sf.LocalPlan]:
+def plans() -> list[LocalPlan]:
     line, pair = sf.Domain({"a": 9}), sf.Domain({"a": 3, "b": 4})
     return [
-        sf.plan_local(sf.prefix(line, "a"), 1, records=PERSONS),
-        sf.plan_local(sf.marginals(pair, order=1), "0.7", records=PERSONS),
-        sf.plan_local(sf.identity(line, "a"), 3, records=PERSONS, reporter="randomized-response"),
-        sf.plan_local(sf.identity(line, "a"), 1, records=PERSONS, reporter="hadamard"),
+        sf.plan(sf.prefix(line, "a"), sf.pure(1), trust="local", records=PERSONS),
+        sf.plan(sf.marginals(pair, order=1), sf.pure("0.7"), trust="local", records=PERSONS),
+        sf.plan(
+            sf.identity(line, "a"),
+            sf.pure(3),
+            trust="local",
+            records=PERSONS,
+            mechanism=sf.mechanisms.local(reporter="randomized-response"),
+        ),
+        sf.plan(
+            sf.identity(line, "a"),
+            sf.pure(1),
+            trust="local",
+            records=PERSONS,
+            mechanism=sf.mechanisms.local(reporter="hadamard"),
+        ),
     ]
 
 
-def observed(plan: sf.LocalPlan, counts: np.ndarray) -> np.ndarray:
+def observed(plan: LocalPlan, counts: np.ndarray) -> np.ndarray:
     """(RUNS, k) answers of RUNS independent tables of reports."""
     cells = np.tile(np.repeat(np.arange(len(counts)), counts), RUNS).astype(np.int64)
     reports = report_cells(plan, cells).reshape(RUNS, -1)
@@ -70,7 +83,7 @@ def test_intervals_hold_at_least_as_often_as_they_say() -> None:
 
 
 def test_reports_come_as_often_as_the_law_says() -> None:
-    plan = sf.plan_local(sf.prefix(sf.Domain({"a": 4}), "a"), Fraction(3, 2), records=1)
+    plan = sf.plan(sf.prefix(sf.Domain({"a": 4}), "a"), sf.pure(Fraction(3, 2)), trust="local", records=1)
     q = plan.questions
     seen = np.bincount(report_cells(plan, np.zeros(200_000, dtype=np.int64)), minlength=plan.outcomes)
     top = float(np.exp(1.5))

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms import carry_out, plan, simulate
+from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
+from sfumato.recipes.simulate import simulate
 from sfumato.wall import Histogram
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 import sfumato as sf
+from sfumato.sessions import SessionAnswer
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
 from sfumato.wall import Curator
 from sfumato.wall.talk import converse
+from support.words import plan_with
 
 SESSIONS, BETA, ALARM = 200, 0.2, 1e-10
 CELLS, ASKED = 32, 20
@@ -42,9 +44,10 @@ def _smooth(records: int) -> Table:
 @cache
 def _plan(neighbours: str, records: int, *, promised: bool) -> SessionPlan:
     options = {"alpha": "least"} if promised else {"updates": 6, "threshold": 90}
-    return sf.session_plan(
+    return plan_with(
         DOMAIN,
         sf.gdp(1),
+        mechanism="pmw",
         neighbours=neighbours,
         records=records,
         questions=ASKED,
@@ -65,7 +68,7 @@ def _gaps(asked: OnlineSession, table: Table) -> NDArray[np.float64]:
     return np.triu(below[None, 1:] - below[:-1, None])
 
 
-def _ask(asked: OnlineSession, a: int, b: int) -> sf.SessionAnswer:
+def _ask(asked: OnlineSession, a: int, b: int) -> SessionAnswer:
     return asked.ask(f"x >= {a} and x <= {b}")
 
 
@@ -125,8 +128,10 @@ def test_hard_answers_err_as_their_noise_law_predicts() -> None:
     table, noise = _smooth(3000), None
     errors: list[float] = []
     for _ in range(20):
-        asked = sf.session(
-            sf.Histogram(table), DOMAIN, sf.gdp(1), neighbours="replace-one", ledger=None, updates=20, threshold=1
+        asked = sf.open(
+            sf.plan(DOMAIN, sf.gdp(1), neighbours="replace-one", mechanism=sf.mechanisms.pmw(updates=20, threshold=1)),
+            sf.Histogram(table),
+            ledger=None,
         )
         assert isinstance(asked, OnlineSession)
         noise, cell = asked.plan.answer_noise, 0

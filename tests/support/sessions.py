@@ -12,6 +12,7 @@ from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
 from sfumato.wall import Curator
 from sfumato.wall.talk import Conversation, converse
+from support.words import open_with
 
 DOMAIN = sf.Domain({"x": sf.Integers(0, 15), "y": sf.Categories(["a", "b", "c"])})
 RECORDS = 100_000
@@ -23,7 +24,7 @@ SURE = 1e-11  # the probability with which a bound may fail in a test
 
 def opened(neighbours: str = "replace-one", budget: sf.Budget = GENEROUS, **options: Any) -> OnlineSession:
     given: dict[str, Any] = {"ledger": None, "questions": 200, "records": RECORDS, **options}
-    found = sf.session(sf.Histogram(TABLE), DOMAIN, budget, neighbours=neighbours, **given)
+    found = open_with(sf.Histogram(TABLE), DOMAIN, budget, neighbours=neighbours, **given)
     assert isinstance(found, OnlineSession)
     return found
 

@@ -32,7 +32,7 @@ def test_the_diagonal_holds_the_variances(mechanism: str, neighbours: str) -> No
     """Mutants: the variance of the noise twice, or its deviation."""
     try:
         plan = _plan(MIXED, mechanism, neighbours)
-    except sf.PlanError:
+    except sf.errors.PlanError:
         assert mechanism == "tree"
         plan = _plan(MIXED.parts["cdf"], mechanism, neighbours)
     covariance = plan.covariance(plan.workload)
@@ -114,7 +114,7 @@ def test_the_compact_form_of_a_table_too_large_to_list() -> None:
     frame = plan.table_covariances(names, names)
     assert len(frame) == 8
     assert frame["covariance"][0] == pytest.approx(plan.max_standard_error**2)
-    with pytest.raises(sf.PlanError, match="table_covariances"):
+    with pytest.raises(sf.errors.PlanError, match="table_covariances"):
         plan.covariance(names)
 
 
@@ -122,9 +122,9 @@ def test_groups_of_cells_are_not_alike() -> None:
     """Mutant: a level's groups taken for the cells of its attribute."""
     domain = sf.Domain({"age": sf.Integers(0, 5, levels={"half": [0, 2, 6]}), "sex": sf.Categories(["f", "m"])})
     plan = _plan(sf.marginals(domain, upto=2))
-    with pytest.raises(sf.PlanError, match="take covariance"):
+    with pytest.raises(sf.errors.PlanError, match="take covariance"):
         plan.table_covariances(("half",), ("age",))
-    with pytest.raises(sf.PlanError, match="take covariance"):
+    with pytest.raises(sf.errors.PlanError, match="take covariance"):
         plan.table_covariances(("sex",), ("half", "sex"))
     cells = plan.covariance(("age",))
     sums = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
@@ -140,19 +140,19 @@ def test_refusals() -> None:
         plan.covariance(("age",), ("age", "sex", "pay"))
     with pytest.raises(sf.NotAnswerable, match="age, pay, sex"):
         plan.table_covariances(("age",), ("age", "sex", "pay"))
-    with pytest.raises(sf.DomainError, match="height"):
+    with pytest.raises(sf.errors.DomainError, match="height"):
         plan.covariance(("height",))
-    with pytest.raises(sf.WorkloadError):
+    with pytest.raises(sf.errors.WorkloadError):
         plan.covariance("age")
-    with pytest.raises(sf.PlanError, match="not 3"):
+    with pytest.raises(sf.errors.PlanError, match="not 3"):
         plan.covariance(3)  # type: ignore[arg-type]
-    with pytest.raises(sf.PlanError, match="not 'age'"):
+    with pytest.raises(sf.errors.PlanError, match="not 'age'"):
         plan.table_covariances("age", "sex")
     other = sf.Domain({"age": sf.Integers(0, 8)})
-    with pytest.raises(sf.PlanError, match="another domain: age"):
+    with pytest.raises(sf.errors.PlanError, match="another domain: age"):
         plan.covariance(sf.prefix(other, "age"))
     tilted = _plan(MIXED)
     assert "tilted" in tilted.strategy.summary
-    with pytest.raises(sf.PlanError, match="take covariance"):
+    with pytest.raises(sf.errors.PlanError, match="take covariance"):
         tilted.table_covariances(("age", "sex"), ("age",))
     assert len(tilted.table_covariances(("pay", "sex"), ("place", "sex"))) == 2

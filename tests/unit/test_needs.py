@@ -80,8 +80,8 @@ def test_sessions_need_what_their_promise_says(neighbours: str) -> None:
     work = sf.queries(np.random.default_rng(2).integers(0, 2, size=(50, 64)))
     options = {"neighbours": neighbours, "kind": "max", "mechanism": "pmw"}
     n = sf.records_for(work, BUDGET, error=0.4, beta=0.01, **options)  # type: ignore[arg-type]
-    assert sf.pmw_min_alpha(64, 50, n, BUDGET, 0.01, neighbours) <= 0.4
-    assert sf.pmw_min_alpha(64, 50, int(0.99 * n), BUDGET, 0.01, neighbours) > 0.4
+    assert sf.mechanisms.pmw.least_alpha(64, 50, n, BUDGET, 0.01, neighbours) <= 0.4
+    assert sf.mechanisms.pmw.least_alpha(64, 50, int(0.99 * n), BUDGET, 0.01, neighbours) > 0.4
     if neighbours == "replace-one":
         signed = sf.queries(2 * np.random.default_rng(2).integers(0, 2, size=(50, 64)) - 1)
         assert sf.records_for(signed, BUDGET, error=0.4, beta=0.01, **options) > 1.5 * n  # type: ignore[arg-type]
@@ -96,8 +96,8 @@ def test_biased_answers_and_reports_without_a_curator() -> None:
     assert n <= sf.records_for(few, BUDGET, **options)  # type: ignore[arg-type]
     line = sf.prefix(sf.Domain({"a": 8}), "a")
     lone = sf.records_for(line, sf.pure(1), mechanism="local", **options)  # type: ignore[arg-type]
-    assert sf.plan_local(line, 1, records=lone).rmse <= 0.15 * lone
-    assert sf.plan_local(line, 1, records=lone - 1).rmse > 0.15 * (lone - 1)
+    assert sf.plan(line, sf.pure(1), trust="local", records=lone).rmse <= 0.15 * lone
+    assert sf.plan(line, sf.pure(1), trust="local", records=lone - 1).rmse > 0.15 * (lone - 1)
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
@@ -109,8 +109,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"workload": 3}, "needs a workload"),
     ({"workload": sf.sums(AGES, "age")}, "share of the records"),
     ({"records": 10}, "leave out records="),
-    ({"compare": True}, "leave out compare="),
-    ({"mechanism": "rounding"}, "auto.*projection.*pmw, local"),
+    ({"mechanism": "rounding"}, "auto.*projection.*pmw.*local"),
     ({"mechanism": "mwem"}, "another model.*mechanism='pmw'"),
     ({"mechanism": "boosting"}, "mechanism='pmw'"),
     ({"mechanism": "adaptive"}, "not proved"),
@@ -119,7 +118,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"mechanism": "pmw"}, "kind='max'"),
     ({"mechanism": "pmw", "kind": "max", "strategy": "cells"}, "none of strategy"),
     ({"mechanism": "local"}, "pure epsilon"),
-    ({"mechanism": "local", "budget": sf.pure(1), "noise": "laplace"}, "none of noise"),
+    ({"mechanism": "local", "budget": sf.pure(1), "strategy": "cells"}, "none of strategy"),
     ({"mechanism": "tree", "strategy": "cells"}, "would be dropped"),
 ]
 

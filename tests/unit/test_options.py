@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
+from sfumato.mechanisms.sketched import automatic
+from sfumato.recipes.choose import compared, request
+from support.words import open_with, plan_with
 
 APPROX, PURE = sf.approx(1, "1e-6"), sf.pure(1)
 LINE = sf.Domain({"a": sf.Integers(0, 7), "b": 2})
@@ -19,12 +23,12 @@ KEYS = sf.Keys("k")
 
 
 def _plan(work: sf.Workload = WORK, budget: sf.Budget = APPROX, **options: Any) -> Any:
-    return sf.plan(work, budget, **({"neighbours": "add-remove"} | options))
+    return plan_with(work, budget, **({"neighbours": "add-remove"} | options))
 
 
 def _session(domain: Any = LINE, **options: Any) -> Any:
     source = sf.KeyCounts([1, 2, 2]) if domain is KEYS else sf.Histogram(np.ones((8, 2), dtype=int))
-    return sf.session(source, domain, PURE, **({"neighbours": "add-remove", "ledger": None} | options))
+    return open_with(source, domain, PURE, **({"neighbours": "add-remove", "ledger": None} | options))
 
 
 def _sum_of(work: sf.Workload) -> dict[str, Any]:
@@ -62,19 +66,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: _plan(strategy=np.eye(16) * 0.37, lattice="unit"),
         "need the fine lattice",
     ),
-    "compare under mwem": (lambda: _plan(mechanism="mwem", records=9, compare=True), "compare= lists"),
-    "compare under boosting": (lambda: _plan(mechanism="boosting", compare=True), "compare= lists"),
-    "noise under mwem": (lambda: _plan(mechanism="mwem", records=9, noise="gaussian"), "leave out noise="),
-    "rounds under tree": (lambda: _plan(mechanism="tree", rounds=3), "several looks"),
-    "rounds under a strategy": (lambda: _plan(strategy="cells", rounds=3), "several looks"),
+    "compare under mwem": (
+        lambda: compared(WORK, APPROX, neighbours="add-remove", mechanism="mwem", records=9),
+        "plans of one look are compared",
+    ),
+    "compare under boosting": (
+        lambda: compared(WORK, APPROX, neighbours="add-remove", mechanism="boosting"),
+        "plans of one look are compared",
+    ),
+    "noise under mwem": (lambda: _plan(mechanism="mwem", records=9, noise="gaussian"), "noise= belongs to"),
+    "rounds under tree": (lambda: _plan(mechanism="tree", rounds=3), "rounds= belongs to mwem, boosting"),
+    "rounds under a strategy": (lambda: _plan(strategy="cells", rounds=3), "rounds= belongs to mwem, boosting"),
     # the inverse
     "delta of pure": (
         lambda: sf.budget_for(WORK, margin=9, kind="pure", delta="1e-6", neighbours="add-remove"),
         "belongs to kind='approx'",
-    ),
-    "compare in budget_for": (
-        lambda: sf.budget_for(WORK, margin=9, kind="pure", neighbours="add-remove", compare=True),
-        "make it with sf.plan",
     ),
     "rmse of projection": (
         lambda: sf.budget_for(
@@ -90,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "measurements without any": (lambda: sf.project(**_sum_of(PAIRS), space="measurements"), "give covariance="),
     # sessions
-    "size over a domain": (lambda: _session(size=3, records=16), "over sf.Keys"),
+    "size over a domain": (lambda: _session(size=3, records=16), "size= belongs to sparse-mw"),
     **{
         f"{name} of a histogram": (lambda name=name, v=v: _session(mechanism="histogram", **{name: v}), name)
         for name, v in [("updates", 3), ("threshold", 3), ("alpha", 0.1), ("size", 3), ("questions", 9), ("span", 2)]
@@ -102,27 +108,30 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         )
         for name, v in [("questions", 9), ("span", 2), ("records", 9), ("beta", 0.1), ("size", 3), ("alpha", 0.1)]
     },
-    "span over keys": (lambda: _session(KEYS, mechanism="sparse-mw", size=2, records=3, span=2), "over a domain"),
+    "span over keys": (
+        lambda: _session(KEYS, mechanism="sparse-mw", size=2, records=3, span=2),
+        "span= belongs to pmw",
+    ),
     "size of a domain's plan": (
-        lambda: sf.session_plan(LINE, PURE, neighbours="add-remove", records=9, size=3),
-        "over sf.Keys",
+        lambda: plan_with(LINE, PURE, neighbours="add-remove", records=9, mechanism="pmw", size=3),
+        "size= belongs to sparse-mw",
     ),
     "updates of a key histogram's plan": (
-        lambda: sf.session_plan(KEYS, PURE, neighbours="add-remove", updates=3),
-        "planned with size=",
+        lambda: plan_with(KEYS, PURE, neighbours="add-remove", mechanism="histogram", updates=3),
+        "updates= belongs to pmw, sparse-mw",
     ),
     "beta of a key histogram's plan": (
-        lambda: sf.session_plan(KEYS, PURE, neighbours="add-remove", beta=0.1),
-        "planned with size=",
+        lambda: plan_with(KEYS, PURE, neighbours="add-remove", mechanism="histogram", beta=0.1),
+        "beta= belongs to pmw, sparse-mw",
     ),
     # keys
     "records of a histogram of keys": (
-        lambda: sf.plan_keys(KEYS, PURE, neighbours="add-remove", mechanism="histogram", queries=[[1, 2]], records=10),
+        lambda: sf.plan(KEYS.queries([[1, 2]]), PURE, neighbours="add-remove", mechanism="histogram", records=10),
         "does not depend on it",
     ),
     **{
         f"{name} of {m}": (
-            lambda name=name, v=v, m=m: sf.plan_keys(
+            lambda name=name, v=v, m=m: plan_with(
                 KEYS, APPROX, neighbours="add-remove", mechanism=m, queries=[[1, 2]], **{name: v}
             ),
             f"{name}= belongs to",
@@ -156,7 +165,7 @@ def test_noise_and_projection_go_with_a_strategy() -> None:
 
 def test_compare_lists_all_beside_a_given_strategy() -> None:
     """Mutant: compare= dropped where a strategy is given."""
-    alone, beside = _plan(strategy="tree"), _plan(strategy="tree", compare=True)
+    alone, beside = _plan(strategy="tree"), compared(WORK, APPROX, neighbours="add-remove", strategy="tree")
     assert len(alone.candidates["mechanism"]) == 0
     assert {"factorization", "tree"} <= set(beside.candidates["mechanism"])
     assert "chosen" in beside.candidates["note"]
@@ -205,10 +214,10 @@ def test_direct_noise_is_shared_by_the_largest_error() -> None:
 
 def test_key_options_leave_those_alone_that_they_belong_to() -> None:
     """Mutant: auto takes a histogram, and the width is gone."""
-    known = {"neighbours": "add-remove", "queries": [[1, 2]]}
-    assert sf.plan_keys(KEYS, APPROX, **known).mechanism == "histogram"  # type: ignore[arg-type]
-    made = sf.plan_keys(KEYS, APPROX, width=2**11, records=100, **known)  # type: ignore[arg-type]
+    asked = request(KEYS.queries([[1, 2]]), APPROX, neighbours="add-remove", records=100)
+    assert automatic(asked).mechanism == "histogram"
+    made = automatic(asked, width=2**11)
     assert made.mechanism in ("hybrid", "count-sketch")
     assert made.map.rows == 2**11
-    signs = sf.plan_keys(KEYS, APPROX, dimension=77, **known)  # type: ignore[arg-type]
+    signs = automatic(replace(asked, records=None), dimension=77)
     assert (signs.mechanism, signs.map.rows) == ("sparse-project", 77)

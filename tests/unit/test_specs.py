@@ -63,7 +63,7 @@ def test_the_least_spec(read, tmp_path):
     assert spec.domain.shape == (21, 3, 3)
     assert spec.budget == Budget.approx("0.1", "1e-6")
     assert (spec.neighbours, spec.person, spec.rows_per_person) == (Neighbours.ADD_REMOVE, None, 1)
-    assert (spec.mechanism, spec.objective, spec.records, spec.source) == ("auto", "tables", None, None)
+    assert (spec.mechanism.name, spec.objective, spec.records, spec.source) == ("auto", "tables", None, None)
     assert spec.path == tmp_path / "spec.toml"
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.records = 5
@@ -80,7 +80,7 @@ def test_everything_that_a_spec_may_say(read, tmp_path):
     assert spec.source == str(tmp_path / "data" / "people.csv")
     assert spec.budget == Budget.zcdp("0.5")
     assert (spec.neighbours, spec.person, spec.rows_per_person) == (Neighbours.REPLACE_ONE, "person_id", 4)
-    assert (spec.mechanism, spec.objective, spec.records) == ("marginals", "max", 1000)
+    assert (spec.mechanism.name, spec.objective, spec.records) == ("marginals", "max", 1000)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def plan(
     Example:
       sfumato keys plan --column item --neighbours add-remove --epsilon 1 --delta 1e-6 -o items.plan
     """
-    from sfumato.mechanisms.keyed import plan_keys
+    from sfumato.recipes.choose import plan as decide
 
-    found = plan_keys(
+    found = decide(
         _universe(column, text),
         _budget(epsilon, delta, rho),
         neighbours=neighbours,
@@ -84,11 +84,12 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
-    from sfumato.mechanisms.run import sketch as carry_out
-    from sfumato.plans.keys import load_key_plan
+    from sfumato.plans.keys import KeyPlan
+    from sfumato.recipes.loading import read
+    from sfumato.releasing import release
 
     with busy("sketching"):
-        done = carry_out(load_key_plan(plan), table, ledger=ledger, name=name, out=out, table=named)
+        done = release(read(plan, KeyPlan), table, ledger=ledger, name=name, out=out, table=named)
     typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {out} KEY [KEY ...]")
 
 
@@ -106,9 +107,10 @@ def ask(
       sfumato keys ask items.sketch 5 17 4711
     """
     from sfumato.ground.frames import Frame
-    from sfumato.releases.sketched import load_sketch
+    from sfumato.recipes.loading import read
+    from sfumato.releases.sketched import SketchRelease
 
-    found = load_sketch(file)
+    found = read(file, SketchRelease)
     answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
     facts: dict[str, Any] = {"answer": answer.value, "standard_error": answer.standard_error}
     facts |= {"low": answer.low, "high": answer.high}
@@ -141,19 +143,25 @@ def open_(
       sfumato keys open items.csv --column item --neighbours add-remove --epsilon 1 --ledger l.db --name desk -o desk.db
       sfumato session ask desk.db --key 5 --key 17 --ledger l.db
     """
-    from sfumato.sessions import session
+    from sfumato.mechanisms.registry import made
+    from sfumato.privacy.ledger import Ledger
+    from sfumato.recipes.opening import plan_and_open
 
+    if out.exists():
+        raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")
     with busy("opening"):
-        opened = session(
+        account = Ledger(ledger)
+        opened = plan_and_open(
             table,
             _universe(column, text),
             _budget(epsilon, delta, rho),
-            neighbours=neighbours,
-            mechanism="histogram",
-            ledger=ledger,
+            mechanism=made("histogram", currency=account.currency.value),
+            records=None,
+            ledger=account,
             table=named,
             name=name,
             store=out,
+            neighbours=neighbours,
             person=person,
             rows_per_person=rows_per_person,
         )

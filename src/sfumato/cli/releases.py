@@ -255,13 +255,10 @@ def report(
     Example:
       sfumato report releases/2026-11
     """
-    from sfumato.plans.plan import load_plan
-    from sfumato.releases import load_release
+    from sfumato.recipes.loading import load
     from sfumato.releasing import REPORT
     from sfumato.report import write_report
 
-    found, place = (
-        (load_release(thing), thing / REPORT) if thing.is_dir() else (load_plan(thing), Path(f"{thing}.html"))
-    )
+    found, place = load(thing), thing / REPORT if thing.is_dir() else Path(f"{thing}.html")
     with writing(out or place):
         typer.echo(f"Written to {write_report(found, out or place)}")

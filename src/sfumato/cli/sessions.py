@@ -32,7 +32,7 @@ def open_(
     updates: Annotated[int | None, typer.Option(help="Hard questions to pay for; default: by size and budget.")] = None,
     threshold: Annotated[int | None, typer.Option(help="Records by which the hypothesis may err.")] = None,
     alpha: Annotated[str | None, typer.Option(help="A promise in fractions of the records, or least.")] = None,
-    beta: Annotated[float, typer.Option(help="The probability that a bound fails.")] = 0.05,
+    beta: Annotated[float | None, typer.Option(help="The probability that a bound fails; default: 0.05.")] = None,
     questions: Annotated[int | None, typer.Option(help="How many questions the bounds are for.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -43,32 +43,34 @@ def open_(
       sfumato session open people.toml --ledger budget.db --name desk -o desk.session
       sfumato session ask desk.session "age >= 65 and sex == 'female'" --ledger budget.db
     """
-    from sfumato.sessions import session
+    from sfumato.mechanisms.registry import made
+    from sfumato.privacy.ledger import Ledger
+    from sfumato.recipes.opening import plan_and_open
     from sfumato.specs import read_spec
 
     found = read_spec(spec)
     data = source or found.source
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
+    given = {"updates": updates, "threshold": threshold, "alpha": _alpha(alpha), "beta": beta, "questions": questions}
+    if out.is_file():
+        raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")
     with busy("opening"):
-        opened = session(
+        account = Ledger(ledger)
+        options = {name: value for name, value in given.items() if value is not None}
+        opened = plan_and_open(
             data,
             found.domain,
             found.budget,
-            neighbours=found.neighbours,
-            ledger=ledger,
+            mechanism=made(mechanism, **options, currency=account.currency.value),
             records=found.records if records is None else records,
-            mechanism=mechanism,
+            ledger=account,
             table=table or found.table,
             name=name,
             store=out,
+            neighbours=found.neighbours,
             person=found.person,
             rows_per_person=found.rows_per_person,
-            updates=updates,
-            threshold=threshold,
-            alpha=_alpha(alpha),
-            beta=beta,
-            questions=questions,
         )
     if as_json:
         print_json(opened.status() | {"store": str(out)})

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,8 @@ T = TypeVar("T", bound=type)
 Arrays = dict[str, NDArray[Any]]
 
 _CLASSES: dict[str, type] = {}
+elsewhere: dict[str, str] = {}
+"""The modules of storable classes that are imported when a file first names them, by class."""
 _MAX_DEPTH = 64
 _MAX_HEX_DIGITS = 2**14  # sums of spends have 8,192 bits at most; arithmetic on millions would not end
 _HASHED = 2**23
@@ -142,7 +145,10 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
         if len(dict(pairs)) != len(pairs):
             raise InvalidInput("what was stored holds a key twice")
         return dict(pairs)
-    cls = _CLASSES.get(tree.get("~class", ""))
+    name = tree.get("~class", "")
+    if name not in _CLASSES and name in elsewhere:
+        import_module(elsewhere[name])
+    cls = _CLASSES.get(name)
     if cls is None:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")
     body = {key: _decode(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}

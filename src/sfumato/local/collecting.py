@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.documents import read_document
-from sfumato.local.plans import LocalPlan
 from sfumato.local.records import cell_of
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
@@ -25,6 +24,9 @@ from sfumato.privacy.amounts import exact, readable
 from sfumato.privacy.local import draw_questions, randomized_response
 from sfumato.privacy.sampling import BitSource
 from sfumato.releases.released import Released
+
+if TYPE_CHECKING:
+    from sfumato.local.plans import LocalPlan
 
 __all__ = ["LocalRelease", "collect", "load_local_release", "report_cells", "respond"]
 
@@ -70,7 +72,7 @@ def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRele
         given, whole = np.zeros(0), False
     if not whole or int(given.min()) < 0 or int(given.max()) >= plan.outcomes:
         raise InvalidInput(
-            f"reports are a list of whole numbers from 0 to {plan.outcomes - 1:,}, as sf.respond makes them"
+            f"reports are a list of whole numbers from 0 to {plan.outcomes - 1:,}, as plan.respond makes them"
         )
     tally = np.bincount(given.astype(np.int64), minlength=plan.outcomes).reshape(-1, plan.questions.labels)
     return LocalRelease(plan, tally.astype(np.int64))

@@ -138,6 +138,18 @@ class LocalPlan(Planned):
         """Bytes that a report needs."""
         return -(-(self.outcomes - 1).bit_length() // 8)
 
+    def respond(self, record: Any, *, most: Any = None) -> int:
+        """One person's report, made on the person's device: see `sfumato.local.collecting.respond`."""
+        from sfumato.local.collecting import respond  # noqa: PLC0415  (its release holds a plan)
+
+        return respond(self, record, most=most)
+
+    def collect(self, reports: Any) -> Any:
+        """Answers from all reports: see `sfumato.local.collecting.collect`."""
+        from sfumato.local.collecting import collect  # noqa: PLC0415  (its release holds a plan)
+
+        return collect(self, reports)
+
     # ---- words and files ----
 
     decides = ("workload", "epsilon", "questions")

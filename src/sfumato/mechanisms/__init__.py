@@ -1,21 +1,63 @@
-"""Recipes: each plans without data and runs through the curator's doors."""
+"""Mechanisms as values: `sf.mechanisms.pmw(alpha="least")`. Each has its options; a name stands for its defaults."""
 
-from sfumato.mechanisms.choose import MECHANISMS, plan
-from sfumato.mechanisms.courses import COURSES
-from sfumato.mechanisms.factorize import Factorization, factorization
-from sfumato.mechanisms.inverse import budget_for, plan_for
-from sfumato.mechanisms.run import carry_out
-from sfumato.mechanisms.simulate import Simulation, simulate
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sfumato.mechanisms.registry import MECHANISMS, made, named, serving
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.additive import Gaussian as gaussian
+    from sfumato.mechanisms.additive import Laplace as laplace
+    from sfumato.mechanisms.automatic import Auto as auto
+    from sfumato.mechanisms.biased import Approximate as approximate
+    from sfumato.mechanisms.boosted import Boosting as boosting
+    from sfumato.mechanisms.buckets import CountSketch as count_sketch
+    from sfumato.mechanisms.counted import Histogram as histogram
+    from sfumato.mechanisms.denoised import Adaptive as adaptive
+    from sfumato.mechanisms.factored import Factorization as factorization
+    from sfumato.mechanisms.heavy import Hybrid as hybrid
+    from sfumato.mechanisms.online import Pmw as pmw
+    from sfumato.mechanisms.projected import Projection as projection
+    from sfumato.mechanisms.reported import Local as local
+    from sfumato.mechanisms.residual import Marginals as marginals
+    from sfumato.mechanisms.selecting import Mwem as mwem
+    from sfumato.mechanisms.signed import SparseProject as sparse_project
+    from sfumato.mechanisms.sparse import SparseMw as sparse_mw
+    from sfumato.mechanisms.trees import Tree as tree
 
 __all__ = [
-    "COURSES",
     "MECHANISMS",
-    "Factorization",
-    "Simulation",
-    "budget_for",
-    "carry_out",
+    "adaptive",
+    "approximate",
+    "auto",
+    "boosting",
+    "count_sketch",
     "factorization",
-    "plan",
-    "plan_for",
-    "simulate",
+    "gaussian",
+    "histogram",
+    "hybrid",
+    "laplace",
+    "local",
+    "made",
+    "marginals",
+    "mwem",
+    "named",
+    "pmw",
+    "projection",
+    "serving",
+    "sparse_mw",
+    "sparse_project",
+    "tree",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The mechanisms by name, each imported when it is first asked for (PEP 562)."""
+    if name.replace("_", "-") not in MECHANISMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; mechanisms are {', '.join(MECHANISMS)}")
+    return named(name.replace("_", "-"))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

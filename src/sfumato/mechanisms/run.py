@@ -21,17 +21,16 @@ from sfumato.plans.keys import KeyPlan
 from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
-from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent, ZcdpEvent
-from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
+from sfumato.releases.accounts import one_shot, opened
 from sfumato.releases.files import Draft, File, check_file
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator
 
-__all__ = ["carry_out", "one_shot", "opened", "projected_release", "sketch"]
+__all__ = ["carry_out", "projected_release"]
 
 Place = str | os.PathLike[str]
 Made = Callable[[Provenance], Any]
@@ -88,7 +87,7 @@ class _Kind:
     check: Callable[[Any], None] = Planned.check
     what: str = "release"
     place: str = "folder"
-    reader: str = "sf.load_release"
+    reader: str = "sf.load"
     draft: Callable[[Place], Draft | File] = Draft
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
@@ -101,7 +100,7 @@ _KINDS: dict[type[Planned], _Kind] = {
         _look_at_keys,
         what="sketch",
         place="file",
-        reader="sf.load_sketch",
+        reader="sf.load",
         draft=File,
         load=load_sketch,
         holds=lambda out: check_file(out).exists(),
@@ -138,7 +137,10 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     """
     kind = _KINDS.get(type(plan))
     if kind is None:
-        raise PlanError("release needs a plan, made by sf.plan or read by sf.load_plan")
+        raise PlanError(
+            "release needs a plan, made by sf.plan or read by sf.load; one for questions to come is opened by sf.open, "
+            "and one of the local model collects reports by plan.collect"
+        )
     if snapshot is not None:
         check_text(snapshot, "snapshot")
     _check(plan, kind)
@@ -167,34 +169,6 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         return result
 
 
-def sketch(
-    plan: KeyPlan,
-    source: Any,
-    *,
-    ledger: Place | Ledger | None,
-    name: str = "sketch",
-    out: Place | None = None,
-    table: str | None = None,
-    snapshot: str | None = None,
-) -> SketchRelease:
-    """Pay for a plan of keys, measure once, and return what answers later queries; with `out` it is in that file first.
-
-    `source` is sf.KeyCounts, or a table with the plan's column as for sf.release: a path, a DuckDB URL or relation, a
-    pandas, polars or arrow frame. `ledger` is required; None is an explicit one-shot account, and the release says so.
-    The same name with the same plan and `out` returns the stored sketch, free; otherwise a taken name raises NameTaken.
-    `table` is the public name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
-
-    Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is debited durably
-    before noise is drawn or the records are looked at.
-
-    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten (spent, but the
-    sketch could not be stored).
-    """
-    if type(plan) is not KeyPlan:
-        raise PlanError("sketch needs a plan of keys, made by sf.plan_keys or read by sf.load_key_plan")
-    return carry_out(plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot)
-
-
 def _check(plan: Planned, kind: _Kind) -> None:
     """Try without data all that could fail without data.
 
@@ -221,28 +195,6 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
     except (SfumatoError, ArithmeticError, MemoryError, ValueError):
         # what was paid for is kept as it is; it can be projected at any time
         return result
-
-
-def opened(ledger: object) -> Ledger | None:
-    """The ledger that is meant; None for an explicit one-shot account. Raises InvalidInput for anything else."""
-    if ledger is None or isinstance(ledger, Ledger):
-        return ledger
-    if isinstance(ledger, (str, os.PathLike)):
-        return Ledger(ledger)
-    raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
-
-
-def one_shot(price: Event, budget: Budget) -> Ledger:
-    """An account in memory whose total a price just fits, in the price's own currency."""
-    match price:
-        case ApproxEvent():
-            return Ledger.in_memory(budget, "epsilon")
-        case PureEvent(epsilon=epsilon):
-            return Ledger.in_memory(Budget.pure(epsilon))
-        case ZcdpEvent(rho=rho):
-            return Ledger.in_memory(Budget.zcdp(rho))
-        case _:
-            return Ledger.in_memory(budget)
 
 
 def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place | None) -> Any:

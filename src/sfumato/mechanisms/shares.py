@@ -15,7 +15,7 @@ __all__ = ["UNPROMISED", "free", "measured_at", "noise_at", "selections_at", "sp
 
 UNPROMISED = (
     "no usable promise: of boosting nothing is proved, and of mwem never less than .17 of the records at any size that "
-    "was tried; one for the largest error has sf.session with mechanism='pmw' and alpha='least', and all errors are "
+    "was tried; one for the largest error has mechanism=sf.mechanisms.pmw(alpha='least'), and all errors are "
     "known with mechanism='auto'"
 )
 """What plans of several looks say of their errors."""

@@ -116,7 +116,7 @@ def _next_step() -> dict[str, Any]:
     """How a plan is released."""
     code = (
         "import sfumato as sf\n\n"
-        'plan = sf.load_plan("PLAN")\n'
+        'plan = sf.load("PLAN")\n'
         'release = sf.release(plan, "TABLE.csv", ledger="budget.db", name="first", out="releases/first")'
     )
     shell = "sfumato release PLAN --source TABLE.csv --ledger budget.db --name first -o releases/first"
@@ -130,7 +130,7 @@ def _next_step() -> dict[str, Any]:
 def _more(release: WorkloadRelease) -> dict[str, Any]:
     """How to ask further questions, with an example where errors say which can be answered."""
     domain = release.plan.workload.domain
-    lines = ["import sfumato as sf", "", 'release = sf.load_release("FOLDER")']
+    lines = ["import sfumato as sf", "", 'release = sf.load("FOLDER")']
     shell, source = "sfumato show FOLDER", "the model"
     if isinstance(release, Release):
         lines.append("release.answers, release.intervals(0.95)")

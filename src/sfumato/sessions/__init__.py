@@ -2,7 +2,7 @@
 
 from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.core import KeySession, Session
-from sfumato.sessions.opening import resume_session, session, session_plan, session_status
+from sfumato.sessions.opening import resume_session, session_status
 from sfumato.sessions.parameters import pmw_min_alpha
 from sfumato.sessions.plans import SessionPlan
 
@@ -13,7 +13,5 @@ __all__ = [
     "SessionPlan",
     "pmw_min_alpha",
     "resume_session",
-    "session",
-    "session_plan",
     "session_status",
 ]

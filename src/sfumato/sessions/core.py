@@ -31,7 +31,7 @@ _MOST_ROWS = 100_000
 class Session(Told):
     """Questions one by one under one budget, paid in full when the session was opened. Also a context manager.
 
-    Leaving the `with` block ends nothing: a session that is kept in a store goes on with `sf.resume_session`.
+    Leaving the `with` block ends nothing: a session that is kept in a store goes on by the same call of `sf.open`.
     """
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class Session(Told):
 
     @property
     def anchor(self) -> str | None:
-        """How the store stands, in short: kept elsewhere and given to `sf.resume_session`, it finds one put back.
+        """How the store stands, in short: kept elsewhere and given to `sf.open` or `sf.load`, it finds one put back.
 
         None where nothing that changes is kept.
         """

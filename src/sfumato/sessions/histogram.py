@@ -7,54 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.designs.spending import price_of
 from sfumato.domain import Domain
-from sfumato.errors import PlanError
-from sfumato.mechanisms import plan as make
 from sfumato.operators import Block
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accountant import price
-from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger import Ledger
-from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Release
 from sfumato.sessions.answers import SessionAnswer
 from sfumato.sessions.core import QuerySession
-from sfumato.workloads import identity
 
-__all__ = ["HistogramSession", "histogram_plan"]
-
-
-def histogram_plan(
-    domain: Domain, budget: Budget, unit: PrivacyUnit, ledger: Ledger | None, records: int | None
-) -> Plan:
-    """The plan of less variance that measures every cell: Laplace or Gaussian noise, if the ledger can pay for both."""
-    plans: list[Plan] = []
-    for mechanism in ("laplace",) if budget.kind == "pure" else ("laplace", "gaussian"):
-        found = make(
-            identity(domain),
-            budget,
-            neighbours=unit.neighbours,
-            person=unit.person,
-            rows_per_person=unit.rows_per_person,
-            mechanism=mechanism,
-            records=records,
-        )
-        if ledger is None or price(found.price, ledger.currency) <= _most(budget, ledger):
-            plans.append(found)
-    if not plans:
-        raise PlanError(f"this ledger adds up {ledger and ledger.currency}, in which {budget} pays for no histogram")
-    return min(plans, key=lambda p: p.noise.variance)
-
-
-def _most(budget: Budget, ledger: Ledger) -> Any:
-    """The budget in the ledger's currency: a histogram must not cost more than it there."""
-    return price(price_of(budget, ledger.currency), ledger.currency)
+__all__ = ["HistogramSession"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistogramSession(QuerySession):
-    """A session whose cells were all measured at its opening. Made by `sf.session`.
+    """A session whose cells were all measured at its opening. Made by `sf.open`.
 
     `release` holds them. Every interval is of its own: it holds with probability 1 - beta for any one question.
     """

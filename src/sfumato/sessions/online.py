@@ -32,7 +32,7 @@ class _Known(Exception):
 
 
 class OnlineSession(ConversingSession, QuerySession):
-    """A session of private multiplicative weights. Made by `sf.session` and `sf.resume_session`."""
+    """A session of private multiplicative weights. Made by `sf.open`."""
 
     __slots__ = ("_belief",)
     _plan: SessionPlan

@@ -15,7 +15,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.names import check_text
 from sfumato.sketches.field import PRIME, Words, hash_texts
 
-__all__ = ["MAX_TEXT", "UNIVERSE", "Keys"]
+__all__ = ["MAX_TEXT", "UNIVERSE", "KeyQueries", "Keys"]
 
 UNIVERSE = 2**60
 """Keys that are numbers are below this."""
@@ -108,10 +108,39 @@ class Keys:
             raise WorkloadError("a query names a key twice; give each key once, with the sum of its weights")
         return elements, w
 
+    def queries(self, lists: Iterable[ArrayLike | Iterable[str]]) -> KeyQueries:
+        """Queries that are known now, each a list of its keys: what `sf.plan` plans for. Raises WorkloadError."""
+        if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
+            raise WorkloadError("queries is a list of queries, each a list of its keys")
+        supports: list[Words] = []
+        for keys in lists:
+            if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+                raise WorkloadError("queries is a list of queries, each a list of its keys")
+            supports.append(self.query(keys, None)[0])
+        return KeyQueries(self, tuple(supports))
+
     def describe(self) -> str:
         """One line for people."""
         what = "whole numbers from 0 to 2^60 - 1" if self.kind == "integer" else f"texts of 1 to {MAX_TEXT:,} bytes"
         return f"column {self.column!r}, {what}; records with any other key are not counted"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyQueries:
+    """Queries about keys that are known now: for each the field elements of its keys. Made by `Keys.queries`."""
+
+    keys: Keys
+    supports: tuple[Words, ...]
+
+    def __post_init__(self) -> None:
+        if not any(map(len, self.supports)):
+            raise WorkloadError("the queries name no keys; plan sf.Keys where queries are not known yet")
+
+    def __len__(self) -> int:
+        return len(self.supports)
+
+    def __repr__(self) -> str:
+        return f"<KeyQueries: {len(self):,} over {self.keys.describe()}>"
 
 
 def _numbers(weights: ArrayLike, size: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
+from support.words import plan_with
 
 __all__ = ["CASES"]
 
@@ -38,7 +39,7 @@ CONJUNCTIONS = ["a >= 2 and b == 'p'", "c", "a < 3 or b == 'q'", "not (b == 'r' 
 
 
 def _plan(work: sf.Workload, budget: str, relation: str, **options: Any) -> Any:
-    return sf.plan(work, BUDGETS[budget], **RELATIONS[relation], **options)
+    return plan_with(work, BUDGETS[budget], **RELATIONS[relation], **options)
 
 
 def _both() -> sf.Workload:
@@ -188,7 +189,8 @@ def _courses() -> None:
 def _keys(budget: str, relation: str, kind: str = "integer", **options: Any) -> Any:
     """A plan over keys with coefficients of its hash that stay, in place of those that were drawn."""
     keys = sf.Keys() if kind == "integer" else sf.Keys(kind=kind, point=2**40 + 7)
-    made = sf.plan_keys(keys, BUDGETS[budget], **RELATIONS[relation], **options)
+    options = {name: value for name, value in options.items() if value is not None}
+    made = plan_with(keys, BUDGETS[budget], **RELATIONS[relation], **options)
     hashed = getattr(made.map, "coefficients", None)
     if hashed is None:
         return made
@@ -220,7 +222,9 @@ def _keyed() -> None:
 
 
 def _session(what: Any, budget: str, relation: str, **options: Any) -> Any:
-    return sf.session_plan(what, BUDGETS[budget], **RELATIONS[relation], **options)
+    mechanism = "sparse-mw" if "size" in options else "histogram" if isinstance(what, sf.Keys) else "pmw"
+    options |= {"currency": "any"} if mechanism == "histogram" else {}
+    return plan_with(what, BUDGETS[budget], mechanism=mechanism, **RELATIONS[relation], **options)
 
 
 def _sessions() -> None:
@@ -239,7 +243,9 @@ def _sessions() -> None:
 
 
 def _local(work: str, epsilon: object, reporter: str) -> Any:
-    return sf.plan_local(WORKS[work], epsilon, records=10_000, reporter=reporter)
+    return sf.plan(
+        WORKS[work], sf.pure(epsilon), trust="local", records=10_000, mechanism=sf.mechanisms.local(reporter=reporter)
+    )
 
 
 def _locals() -> None:

@@ -19,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.local.plans import LocalPlan
 from sfumato.operators import Block, Family
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.sessions import SessionPlan
 from support.insecure_bits import InsecureTestBits
 
 __all__ = ["Unknown", "maps", "noise", "say", "tell"]
@@ -152,12 +156,14 @@ def _session(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
 
 _WORDS: dict[Any, Any] = {
     sf.Plan: _plan,
-    sf.CoursePlan: _course,
-    sf.KeyPlan: _keyed,
-    sf.LocalPlan: _local,
-    sf.SessionPlan: _session,
-    type(sf.session_plan(sf.Keys(), sf.pure(1), neighbours="add-remove")): _session,
-    type(sf.session_plan(sf.Keys(), sf.pure(1), neighbours="add-remove", records=9, size=2)): _session,
+    CoursePlan: _course,
+    KeyPlan: _keyed,
+    LocalPlan: _local,
+    SessionPlan: _session,
+    type(sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")): _session,
+    type(
+        sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", records=9, mechanism=sf.mechanisms.sparse_mw(size=2))
+    ): _session,
 }
 
 

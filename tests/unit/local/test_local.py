@@ -13,6 +13,7 @@ from sfumato.errors import PlanError
 from sfumato.local.bound import centred_optimum
 from sfumato.local.design import design, distinct, largest, projected, simplex_code, weigh
 from sfumato.local.planning import ball_constant, effort
+from sfumato.local.plans import LocalPlan
 from sfumato.local.questions import Questions, contrasts, features, inverse
 from sfumato.local.records import cell_of
 from support import reading
@@ -28,8 +29,8 @@ DOMAIN = sf.Domain(
 
 
 @pytest.fixture(scope="module")
-def plan() -> sf.LocalPlan:
-    return sf.plan_local(sf.marginals(DOMAIN, sets=[("age", "sex")]), 1, records=1_000)
+def plan() -> LocalPlan:
+    return sf.plan(sf.marginals(DOMAIN, sets=[("age", "sex")]), sf.pure(1), trust="local", records=1_000)
 
 
 ATTRIBUTES = {
@@ -76,7 +77,7 @@ def test_a_value_lands_where_the_curator_counts_it(name: str) -> None:
     for text in TEXTS:
         expected = reading.cell(attribute, text)
         if expected is None:
-            with pytest.raises(sf.InvalidInput, match="record has no cell"):
+            with pytest.raises(sf.errors.InvalidInput, match="record has no cell"):
                 cell_of(domain, domain.names, {name: text})
         else:
             assert cell_of(domain, domain.names, {name: text}) == expected, text
@@ -96,19 +97,19 @@ def test_values_need_not_be_texts() -> None:
     "record", [{}, 3, {"age": 1, "sex": 1, "wages": 2}, {"age": 1, "sex": 1, "wages": 2, "vote": None}]
 )
 def test_a_record_without_a_cell_is_refused(record: Any) -> None:
-    with pytest.raises(sf.InvalidInput, match="record"):
+    with pytest.raises(sf.errors.InvalidInput, match="record"):
         cell_of(DOMAIN, DOMAIN.names, record)
 
 
-def test_the_road(plan: sf.LocalPlan, tmp_path: Path) -> None:
+def test_the_road(plan: LocalPlan, tmp_path: Path) -> None:
     plan.save(tmp_path / "plan")
-    device = sf.load_local_plan(tmp_path / "plan")
+    device = sf.load(tmp_path / "plan")
     assert device.fingerprint == plan.fingerprint
-    reports = [sf.respond(device, {"age": i % 20, "sex": 1 + i % 2}) for i in range(300)]
+    reports = [device.respond({"age": i % 20, "sex": 1 + i % 2}) for i in range(300)]
     assert all(type(r) is int and 0 <= r < plan.outcomes <= 256**plan.report_bytes for r in reports)
-    release = sf.collect(plan, reports)
+    release = plan.collect(reports)
     release.save(tmp_path / "release")
-    again = sf.load_local_release(tmp_path / "release")
+    again = sf.load(tmp_path / "release")
     np.testing.assert_array_equal(again.answers, release.answers)
     assert again.reports == 300
     low, high = release.intervals(simultaneous=True)
@@ -123,28 +124,30 @@ def test_the_road(plan: sf.LocalPlan, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [[], [-1], [10**9], [0.5], ["1"], [2**70], [[1]], [None], [True]])
-def test_reports_that_are_none_are_refused(plan: sf.LocalPlan, bad: Any) -> None:
-    with pytest.raises(sf.InvalidInput, match="whole numbers"):
-        sf.collect(plan, bad)
+def test_reports_that_are_none_are_refused(plan: LocalPlan, bad: Any) -> None:
+    with pytest.raises(sf.errors.InvalidInput, match="whole numbers"):
+        plan.collect(bad)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", 65, True, None, "1/2000"])
 def test_an_epsilon_that_no_report_has_is_refused(epsilon: Any) -> None:
     with pytest.raises(sf.SfumatoError):
-        sf.plan_local(sf.identity(sf.Domain({"a": 4}), "a"), epsilon, records=10)
+        sf.plan(sf.identity(sf.Domain({"a": 4}), "a"), sf.pure(epsilon), trust="local", records=10)
 
 
 def test_plans_that_are_not_offered_are_refused() -> None:
     work = sf.identity(sf.Domain({"a": 4}), "a")
-    for options in ({"reporter": "prio"}, {"records": 0}, {"records": 1.5}):
+    with pytest.raises(PlanError):
+        sf.mechanisms.local(reporter="prio")
+    for records in (0, 1.5, None):
         with pytest.raises(PlanError):
-            sf.plan_local(work, 1, **{"records": 10, **options})  # type: ignore[arg-type]
+            sf.plan(work, sf.pure(1), trust="local", records=records)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="2,048 cells"):
-        sf.plan_local(sf.identity(sf.Domain({"a": 3_000}), "a"), 1, records=10)
+        sf.plan(sf.identity(sf.Domain({"a": 3_000}), "a"), sf.pure(1), trust="local", records=10)
     with pytest.raises(PlanError, match="as many labels as cells"):
-        sf.plan_local(work, 3, records=10, reporter="hashing")
+        sf.plan(work, sf.pure(3), trust="local", records=10, mechanism=sf.mechanisms.local(reporter="hashing"))
     with pytest.raises(PlanError, match="a workload"):
-        sf.plan_local(np.eye(3), 1, records=10)  # type: ignore[arg-type]
+        sf.plan(np.eye(3), sf.pure(1), trust="local", records=10)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_questions_refuse_at_birth(bad: dict[str, Any]) -> None:
 def test_questions_about_other_cells_are_refused() -> None:
     questions = Questions(np.array([[0, 1]], dtype=np.uint16), 2, np.array([2**16]))
     with pytest.raises(PlanError, match="cells"):
-        sf.LocalPlan(sf.identity(sf.Domain({"a": 3}), "a"), 1, 10, "designed", questions)  # type: ignore[arg-type]
+        LocalPlan(sf.identity(sf.Domain({"a": 3}), "a"), 1, 10, "designed", questions)  # type: ignore[arg-type]
 
 
 def test_probabilities_are_parts_of_a_power_of_two() -> None:
@@ -254,13 +257,13 @@ def test_the_ball_reporter_in_one_dimension_is_randomized_response() -> None:
     assert ball_constant(1.0, 10_000) == pytest.approx(np.pi / 2 / np.tanh(0.5) ** 2, rel=1e-3)
 
 
-def test_a_device_refuses_a_plan_dearer_than_was_agreed_to(plan: sf.LocalPlan) -> None:
+def test_a_device_refuses_a_plan_dearer_than_was_agreed_to(plan: LocalPlan) -> None:
     """Before the record is looked at. Mutants: no comparison; one that refuses the very epsilon agreed to."""
     record = {"age": 3, "sex": "1"}
-    assert 0 <= sf.respond(plan, record, most=1) < plan.outcomes
-    assert 0 <= sf.respond(plan, record, most="1.5") < plan.outcomes
+    assert 0 <= plan.respond(record, most=1) < plan.outcomes
+    assert 0 <= plan.respond(record, most="1.5") < plan.outcomes
     for given in (record, None):
         with pytest.raises(PlanError, match=r"above the 0\.999 agreed to"):
-            sf.respond(plan, given, most="0.999")
-    with pytest.raises(sf.BudgetError):
-        sf.respond(plan, record, most="much")
+            plan.respond(given, most="0.999")
+    with pytest.raises(sf.errors.BudgetError):
+        plan.respond(record, most="much")

@@ -20,6 +20,7 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting
 from sfumato.report import write_report
+from support.words import plan_with
 
 BUDGET = sf.zcdp("0.02")
 SIZES = {"a": 6, "b": 5, "c": 4, "one": 1, "d": 3}
@@ -46,7 +47,7 @@ def chain(records: int = 5_000) -> NDArray[np.int64]:
 
 def planned(work: sf.Workload = TRIPLES, neighbours: str = "add-remove", **more: Any) -> sf.Plan:
     given: dict[str, Any] = {"records": 5_000, **more}
-    plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism="adaptive", **given)
+    plan = plan_with(work, BUDGET, neighbours=neighbours, mechanism="adaptive", **given)
     assert isinstance(plan, sf.Plan)
     return plan
 
@@ -206,7 +207,7 @@ def test_denoising_helps_where_attributes_hang_together() -> None:
 
 def test_a_stored_release_answers_alike(release: sf.Release, tmp_path: Path) -> None:
     release.save(tmp_path / "r")
-    again = sf.load_release(tmp_path / "r")
+    again = sf.load(tmp_path / "r")
     assert isinstance(again, sf.Release)
     np.testing.assert_array_equal(again.answers, release.answers)
     np.testing.assert_array_equal(again.table("b", "c", "d").values, release.table("b", "c", "d").values)

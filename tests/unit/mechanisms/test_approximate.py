@@ -15,7 +15,9 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import margins, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.recipes.inverse import plan_for
 from sfumato.report import write_report
+from support.words import plan_with
 
 BUDGET = sf.approx(1, "1e-6")
 RELATIONS = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
@@ -90,7 +92,7 @@ def test_plan_and_release_state_the_bias(relation: str, tmp_path: Path) -> None:
     assert plan.errors()["bias"] == plan.errors_by_order()["bias"] == [plan.bias_bounds().max()]
     assert plan.errors()["rmse"] == pytest.approx([plan.rmse])
     plan.save(tmp_path / "plan")
-    again = sf.load_plan(tmp_path / "plan")
+    again = sf.load(tmp_path / "plan")
     assert (again.rmse, again.fingerprint) == (plan.rmse, plan.fingerprint)
     table = np.array([20, 0, 0, 0, 0, 0, 0, 0])
     release = sf.release(again, sf.Histogram(table), ledger=None, out=tmp_path / "out", snapshot="s")
@@ -101,7 +103,7 @@ def test_plan_and_release_state_the_bias(relation: str, tmp_path: Path) -> None:
     for page in ((tmp_path / "out" / "report.html").read_text(), write_report_text(plan, tmp_path)):
         assert "tables of at most 20 records" in page
         assert "unbiased linear" not in page
-    ends = sf.load_release(tmp_path / "out").intervals(0.9)
+    ends = sf.load(tmp_path / "out").intervals(0.9)
     assert ends.high - ends.low == pytest.approx(2 * plan.half_widths(0.9))
     assert "at most 20 records" in release.explain()
     assert ("here they do not" in release.explain()) is False
@@ -161,10 +163,10 @@ def test_what_is_not_offered_is_said(options: dict[str, object], message: str) -
     given: dict[str, object] = {"workload": sf.disjunctions(3), "budget": BUDGET, "neighbours": "add-remove"}
     given |= {"records": 10, "mechanism": "approximate"} | options
     with pytest.raises(PlanError, match=message):
-        sf.plan(given.pop("workload"), given.pop("budget"), **given)  # type: ignore[arg-type]
+        plan_with(given.pop("workload"), given.pop("budget"), **given)  # type: ignore[arg-type]
 
 
 def test_margins_are_not_bought_with_biased_answers() -> None:
-    for ask in (sf.budget_for, sf.plan_for):
+    for ask in (sf.budget_for, plan_for):
         with pytest.raises(PlanError, match="biased"):
             ask(sf.disjunctions(3), margin=5, neighbours="add-remove", delta="1e-6", mechanism="approximate", records=9)

@@ -12,17 +12,19 @@ import pytest
 import sfumato as sf
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import boosting
+from sfumato.mechanisms import boosted as boosting
+from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency
+from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
 TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]) * 10
 WORK = sf.marginals(DOMAIN, order=2)
 
 
-def planned(budget: sf.Budget, neighbours: str = "replace-one", **options: Any) -> sf.CoursePlan:
-    return sf.plan(WORK, budget, neighbours=neighbours, mechanism="boosting", **options)  # type: ignore[call-overload]
+def planned(budget: sf.Budget, neighbours: str = "replace-one", **options: Any) -> CoursePlan:
+    return plan_with(WORK, budget, neighbours=neighbours, mechanism="boosting", **options)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -101,13 +103,13 @@ def test_medians_are_of_answers() -> None:
     [({"strategy": "queries"}, "strategy="), ({"noise": "gaussian"}, "noise="), ({"rounds": 1.5}, "rounds must")],
 )
 def test_what_it_does_not_take_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(sf.PlanError, match=words):
+    with pytest.raises(sf.errors.PlanError, match=words):
         planned(sf.zcdp(1), **options)
 
 
 def test_sizes_beyond_explicit_cells_are_refused() -> None:
     big = sf.marginals(sf.Domain({f"a{i}": sf.Integers(0, 9) for i in range(5)}), order=1)
-    with pytest.raises(sf.PlanError, match="100,000"):
+    with pytest.raises(sf.errors.PlanError, match="100,000"):
         sf.plan(big, sf.zcdp(1), neighbours="add-remove", mechanism="boosting")
-    with pytest.raises(sf.PlanError, match="depends on any one record"):
+    with pytest.raises(sf.errors.PlanError, match="depends on any one record"):
         sf.plan(sf.total(DOMAIN), sf.zcdp(1), neighbours="replace-one", mechanism="boosting")

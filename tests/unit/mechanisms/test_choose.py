@@ -10,12 +10,17 @@ import pytest
 
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import BudgetError, NotInRowSpace, PlanError
-from sfumato.mechanisms import budget_for
-from sfumato.mechanisms.choose import MECHANISMS, plan
-from sfumato.mechanisms.factorize import factorization
+from sfumato.mechanisms import serving
+from sfumato.mechanisms.additive import Gaussian, Laplace
+from sfumato.mechanisms.automatic import Auto
+from sfumato.mechanisms.trees import Tree
 from sfumato.plans.plan import load_plan
 from sfumato.privacy.budget import Budget
+from sfumato.recipes.choose import plan
+from sfumato.recipes.factorize import factorization
+from sfumato.recipes.inverse import budget_for
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, sums, total, windows
+from support.words import plan_with
 
 UNIT = Budget.gdp(1)
 
@@ -148,7 +153,7 @@ def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:
 
 
 # "adaptive" takes tables over several attributes alone: test_adaptive.py
-@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m not in ("laplace", "adaptive")])
+@pytest.mark.parametrize("mechanism", [c.name for c in serving("tables") if c.name not in ("laplace", "adaptive")])
 def test_every_mechanism_by_name(mechanism: str) -> None:
     found = plan(prefix(line(16), "cell"), UNIT, neighbours="add-remove", mechanism=mechanism, records=100)
     assert mechanism in ("auto", found.mechanism)
@@ -286,11 +291,11 @@ def test_refusals_say_what_is_allowed() -> None:
     ]
     for options, message in cases:
         with pytest.raises(PlanError, match=message):
-            plan(work, UNIT, **({"neighbours": "add-remove"} | options))  # type: ignore[arg-type]
+            plan_with(work, UNIT, **({"neighbours": "add-remove"} | options))  # type: ignore[arg-type]
     with pytest.raises(BudgetError):
         plan(work, Budget.pure(1), neighbours="add-remove", mechanism="gaussian")
     with pytest.raises(BudgetError):
-        plan(work, UNIT, neighbours="add-remove", noise="discrete-gaussian")
+        plan(work, UNIT, neighbours="add-remove", mechanism=Auto(noise="discrete-gaussian"))
 
 
 def test_replace_one_refuses_dropped_rows() -> None:
@@ -310,11 +315,11 @@ def test_several_rows_a_person_scale_the_sensitivity() -> None:
 
 
 def test_the_unit_lattice_measures_plain_counts() -> None:
-    found = plan(identity(line(4)), Budget.pure(1), neighbours="add-remove", lattice="unit", mechanism="laplace")
+    found = plan(identity(line(4)), Budget.pure(1), neighbours="add-remove", mechanism=Laplace(lattice="unit"))
     assert found.sensitivity.value == 1
     assert found.noise.scale == Fraction(1)  # type: ignore[attr-defined]
     assert found.rmse == pytest.approx(math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1)), rel=1e-9)
-    wide = plan(identity(line(4)), UNIT, neighbours="add-remove", lattice="unit", mechanism="gaussian")
+    wide = plan(identity(line(4)), UNIT, neighbours="add-remove", mechanism=Gaussian(lattice="unit"))
     assert wide.lower_bound is None
 
 
@@ -342,14 +347,12 @@ def test_a_plan_says_where_pure_epsilon_errs_less(n: int) -> None:
     found = plan(work, budget, neighbours="add-remove")
     (note,) = found.notes
     told = float(note.split("at most ")[1].split(")")[0])
-    asked = [plan(work, b, neighbours="add-remove", noise="laplace") for b in (budget, Budget.pure(1))]
+    asked = [plan(work, b, neighbours="add-remove", mechanism=Auto(noise="laplace")) for b in (budget, Budget.pure(1))]
     assert note.startswith(HINT)
     assert note in found.explain()
     assert asked[0].rmse == asked[1].rmse <= told < found.rmse
     assert told == pytest.approx(
-        min(
-            plan(work, budget, neighbours="add-remove", noise="laplace", mechanism=m).rmse for m in ("laplace", "tree")
-        ),
+        min(plan(work, budget, neighbours="add-remove", mechanism=m).rmse for m in (Laplace(), Tree(noise="laplace"))),
         rel=1e-4,
     )
 
@@ -368,6 +371,5 @@ def test_a_plan_says_where_pure_epsilon_errs_less(n: int) -> None:
 def test_a_plan_says_so_only_where_it_is_so_and_soon_known(
     work: Workload, budget: Budget, options: dict[str, str]
 ) -> None:
-    asked = {"noise": None, "mechanism": "auto"} | options
-    found = plan(work, budget, neighbours="add-remove", mechanism=str(asked["mechanism"]), noise=asked["noise"])
+    found = plan_with(work, budget, neighbours="add-remove", **options)
     assert not any(n.startswith(HINT) for n in found.notes)

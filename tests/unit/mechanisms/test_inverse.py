@@ -7,6 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
+from sfumato.recipes.inverse import plan_for
 
 DOMAIN = sf.Domain({"a": 4, "b": 3, "c": 6})
 PAIRS = sf.marginals(DOMAIN, order=2)
@@ -22,7 +23,7 @@ def _margins(plan: sf.Plan) -> dict[str, float]:
 @pytest.mark.parametrize("kind", ["zcdp", "pure"])
 def test_margins_of_single_tables_are_kept(relation: str, kind: str) -> None:
     """Mutants: weights 1 / margin; a set's margin lost behind its order's; the order of the queries changed."""
-    plan = sf.plan_for(PAIRS, margin=MARGIN, kind=kind, neighbours=relation, mechanism="marginals")
+    plan = plan_for(PAIRS, margin=MARGIN, kind=kind, neighbours=relation, mechanism="marginals")
     found = _margins(plan)
     assert list(found) == ["a, b", "a, c", "b, c"]
     wanted = {"a, b": 10.0, "a, c": 40.0, "b, c": 20.0}
@@ -36,18 +37,18 @@ def test_margins_of_single_tables_are_kept(relation: str, kind: str) -> None:
 
 def test_the_plan_for_margins_is_certified() -> None:
     """Every margin is met with equality where it binds, and the budget is the least: the proved bound meets it."""
-    plan = sf.plan_for(PAIRS, margin=MARGIN, kind="gdp", neighbours="add-remove", mechanism="marginals")
+    plan = plan_for(PAIRS, margin=MARGIN, kind="gdp", neighbours="add-remove", mechanism="marginals")
     assert plan.lower_bound is not None
     assert plan.objective_value / plan.lower_bound < 1.001
 
 
 def test_tables_without_a_margin_are_answered_without_one() -> None:
-    plan = sf.plan_for(PAIRS, margin={("a", "b"): 10}, kind="zcdp", neighbours="add-remove")
+    plan = plan_for(PAIRS, margin={("a", "b"): 10}, kind="zcdp", neighbours="add-remove")
     found = _margins(plan)
     assert 9.99 < found["a, b"] <= 10
     assert 10 < found["b, c"] < 200
     assert any("20 times the widest" in n for n in plan.notes)
-    fixed = sf.plan_for(PAIRS, margin={("a", "b"): 10, 2: 200}, kind="zcdp", neighbours="add-remove")
+    fixed = plan_for(PAIRS, margin={("a", "b"): 10, 2: 200}, kind="zcdp", neighbours="add-remove")
     assert plan.budget == fixed.budget
     assert not fixed.notes
 
@@ -55,7 +56,7 @@ def test_tables_without_a_margin_are_answered_without_one() -> None:
 def test_margins_of_levels() -> None:
     domain = sf.Domain({"age": sf.Integers(0, 19, levels={"decade": 10}), "sex": 2})
     work = sf.marginals(domain, sets=[("decade", "sex"), ("age",)])
-    plan = sf.plan_for(work, margin={("decade", "sex"): 10, ("age",): 30}, kind="zcdp", neighbours="add-remove")
+    plan = plan_for(work, margin={("decade", "sex"): 10, ("age",): 30}, kind="zcdp", neighbours="add-remove")
     found = _margins(plan)
     assert found["decade, sex"] <= 10
     assert found["age"] <= 30
@@ -64,7 +65,7 @@ def test_margins_of_levels() -> None:
 def test_sums_have_margins_in_their_own_unit() -> None:
     domain = sf.Domain({"wage": sf.Bins([0, 100, 1000]), "sex": 2})
     work = sf.stack(sums=sf.sums(domain, "wage"), counts=sf.marginals(domain, order=1))
-    plan = sf.plan_for(work, margin={"sums": 5000, "counts": 30}, kind="zcdp", neighbours="add-remove")
+    plan = plan_for(work, margin={"sums": 5000, "counts": 30}, kind="zcdp", neighbours="add-remove")
     table = plan.errors()
     for part, unit, margin in zip(table["part"], table["unit"], table["margin"], strict=True):
         assert margin <= {"sums": 5000, "counts": 30}[part], unit
@@ -85,6 +86,6 @@ def test_sums_have_margins_in_their_own_unit() -> None:
 )
 def test_margins_that_mean_nothing_are_refused(margin: object, message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        sf.plan_for(PAIRS, margin=margin, kind="zcdp", neighbours="add-remove")
+        plan_for(PAIRS, margin=margin, kind="zcdp", neighbours="add-remove")
     with pytest.raises(PlanError, match=message):
         sf.budget_for(PAIRS, margin=margin, kind="zcdp", neighbours="add-remove")

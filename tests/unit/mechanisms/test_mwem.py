@@ -14,24 +14,27 @@ import pytest
 import sfumato as sf
 from sfumato.ground.codec import decode, encode
 from sfumato.measurements import Measurement, Selection
+from sfumato.mechanisms import made
+from sfumato.plans.courses import CoursePlan
+from sfumato.recipes.choose import compared
+from sfumato.releases import ModelRelease
+from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
 TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8])
 HUGE = sf.zcdp(10**6)
 
 
-def planned(
-    work: sf.Workload, budget: sf.Budget = HUGE, neighbours: str = "replace-one", **options: Any
-) -> sf.CoursePlan:
+def planned(work: sf.Workload, budget: sf.Budget = HUGE, neighbours: str = "replace-one", **options: Any) -> CoursePlan:
     options = {"records": 50} | options
-    return sf.plan(work, budget, neighbours=neighbours, mechanism="mwem", **options)  # type: ignore[call-overload]
+    return plan_with(work, budget, neighbours=neighbours, mechanism="mwem", **options)
 
 
-def released(plan: sf.CoursePlan, counts: np.ndarray = TABLE) -> sf.ModelRelease:
+def released(plan: CoursePlan, counts: np.ndarray = TABLE) -> ModelRelease:
     return sf.release(plan, sf.Histogram(counts), ledger=None)
 
 
-def chosen(release: sf.ModelRelease) -> list[int]:
+def chosen(release: ModelRelease) -> list[int]:
     return [m.chosen for m in release.measurement if isinstance(m, Selection)]
 
 
@@ -184,12 +187,12 @@ def test_a_bound_is_stated_of_what_it_holds_for() -> None:
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_what_a_file_says_of_the_number_of_records_is_checked_before_the_debit(mechanism: str, neighbours: str) -> None:
     """Mutant: a course believed about whether the total is public; it would spend the price and end in the middle."""
-    plan: Any = sf.plan(sf.marginals(DOMAIN, order=2), HUGE, neighbours=neighbours, mechanism=mechanism, rounds=2)  # type: ignore[call-overload]
+    plan: Any = sf.plan(sf.marginals(DOMAIN, order=2), HUGE, neighbours=neighbours, mechanism=made(mechanism, rounds=2))
     # looks that cost as much as those of the honest plan, so that the price alone does not tell
     free = type(plan.course.measurement)(0)
     forged = replace(plan.course, total_known=not plan.course.total_known, measurement=free)
     ledger = sf.Ledger.in_memory(HUGE)
-    with pytest.raises(sf.PlanError, match="whether the number of records is public"):
+    with pytest.raises(sf.errors.PlanError, match="whether the number of records is public"):
         sf.release(replace(plan, course=forged), sf.Histogram(TABLE), ledger=ledger)
     assert ledger.spent == 0
 
@@ -198,13 +201,13 @@ def test_a_bound_is_found_anew_and_never_read(tmp_path: Path) -> None:
     """Mutant: a bound among what is stored."""
     plan = planned(sf.marginals(DOMAIN, order=2), sf.zcdp(10**4), records=10**6, rounds=3)
     plan.save(tmp_path / "plan")
-    read = sf.load_plan(tmp_path / "plan")
-    assert isinstance(read, sf.CoursePlan)
+    read = sf.load(tmp_path / "plan")
+    assert isinstance(read, CoursePlan)
     assert read.bound == plan.bound is not None
     assert "1,000,000 records" in read.bounded()
     tree, arrays = encode(plan)
     assert "bound" not in tree
-    with pytest.raises(sf.InvalidInput):
+    with pytest.raises(sf.errors.InvalidInput):
         decode(tree | {"bound": None}, arrays)
 
 
@@ -226,21 +229,24 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: planned(sf.marginals(sf.Domain({f"a{i}": sf.Integers(0, 9) for i in range(8)}), order=1)),
         "100,000,000",
     ),
-    "rounds elsewhere": (lambda: sf.plan(WORK, HUGE, neighbours="add-remove", rounds=3), "rounds="),
+    "rounds elsewhere": (
+        lambda: plan_with(WORK, HUGE, neighbours="add-remove", rounds=3),
+        "rounds=",
+    ),
 }
 
 
 @pytest.mark.parametrize("how", REFUSED)
 def test_what_it_cannot_do_is_refused_in_words(how: str) -> None:
     make, words = REFUSED[how]
-    with pytest.raises(sf.PlanError, match=words):
+    with pytest.raises(sf.errors.PlanError, match=words):
         make()
 
 
 def test_it_is_compared_only_where_it_is_asked_for() -> None:
-    assert "mwem" not in set(sf.plan(WORK, HUGE, neighbours="add-remove", compare=True).candidates["mechanism"])
+    assert "mwem" not in set(compared(WORK, HUGE, neighbours="add-remove").candidates["mechanism"])
     assert planned(WORK).candidates["mechanism"] == ["mwem"]
-    with pytest.raises(sf.PlanError, match="several looks"):
+    with pytest.raises(sf.errors.PlanError, match="several looks"):
         sf.budget_for(WORK, margin=5, kind="zcdp", neighbours="add-remove", mechanism="mwem")
-    with pytest.raises(sf.PlanError, match="several looks"):
+    with pytest.raises(sf.errors.PlanError, match="several looks"):
         sf.simulate(planned(WORK), TABLE)  # type: ignore[arg-type]

@@ -170,7 +170,7 @@ def test_a_line_that_starves_is_named_with_the_weight_that_helps(tmp_path: Path)
     work = sf.stack(tables=sf.marginals(domain, upto=3), named=sf.predicates(domain, ["x0 in (1, 2)"]))
     made = sf.plan(work, _BUDGET, neighbours="add-remove", objective="cells")
     made.save(tmp_path / "plan")
-    text = str(sf.load_plan(tmp_path / "plan"))
+    text = str(sf.load(tmp_path / "plan"))
     assert "times what it would with the whole budget" in text
     assert "weights={" in text
     # what the sentence says of a weight of 16
@@ -234,12 +234,12 @@ def _asked() -> sf.Workload:
 
 
 def test_files_of_the_first_edition_load_and_say_their_objective() -> None:
-    stored = sf.load_plan(_STORED / "stored.plan")
+    stored = sf.load(_STORED / "stored.plan")
     assert isinstance(stored, sf.Plan)
     assert stored.objective == "cells"
     again = sf.plan(_asked(), sf.approx(1, "1e-6"), neighbours="add-remove", objective="cells")
     assert again.fingerprint == stored.fingerprint
-    done = sf.load_release(_STORED / "release")
+    done = sf.load(_STORED / "release")
     assert "objective  'cells'" in str(done)
     assert done["named"].answers.shape == (1,)
 
@@ -253,7 +253,7 @@ def test_a_release_of_the_first_edition_returns_under_its_name(tmp_path: Path) -
     before = ledger.remaining
     with pytest.warns(UserWarning, match="stored by sfumato 0.1.0, whose objective was 'cells'"):
         found = sf.release(made, folder / "people.csv", ledger=ledger, name="2026-11", out=folder / "release")
-    assert np.array_equal(found.answers, sf.load_release(_STORED / "release").answers)
+    assert np.array_equal(found.answers, sf.load(_STORED / "release").answers)
     assert ledger.remaining == before
     other = sf.plan(_asked(), sf.approx("1.5", "1e-6"), neighbours="add-remove")
     with pytest.raises(NameTaken, match="another plan"):

@@ -62,7 +62,7 @@ def test_all_ranges_are_planned_and_asked_without_listing_them(tmp_path: Path) -
     assert frame["rmse"] == [pytest.approx(plan.rmse)]
     assert frame["worst_standard_error"] == [pytest.approx(plan.max_standard_error)]
     plan.save(tmp_path / "p.plan")
-    assert sf.load_plan(tmp_path / "p.plan").fingerprint == plan.fingerprint
+    assert sf.load(tmp_path / "p.plan").fingerprint == plan.fingerprint
     made = sf.release(plan, sf.Histogram(x), ledger=None)
     found = made.ask("t >= 100 and t < 5000")
     assert abs(found.value - x[100:5000].sum()) < 6 * found.standard_error

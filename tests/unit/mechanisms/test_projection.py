@@ -8,8 +8,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.estimate import widths
-from sfumato.mechanisms import projection, run
+from sfumato.mechanisms import projected as projection
+from sfumato.mechanisms import run
 from sfumato.operators import Block
+from sfumato.recipes.choose import compared
 from sfumato.workloads.levels import table_block
 
 BUDGET = sf.approx(1, "1e-6")
@@ -127,12 +129,12 @@ def test_plans_are_stored_and_told_apart(tmp_path: Path) -> None:
     plain = replace(plan, body=None)
     assert plan.fingerprint != plain.fingerprint
     plan.save(tmp_path / "plan")
-    again = sf.load_plan(tmp_path / "plan")
+    again = sf.load(tmp_path / "plan")
     assert again.fingerprint == plan.fingerprint
     assert again.forecast == plan.forecast
     x = _point(32, 50, 2).reshape(CUBE.shape)
     made = sf.release(again, sf.Histogram(x), ledger=None, out=tmp_path / "release")
-    stored = sf.load_release(tmp_path / "release")
+    stored = sf.load(tmp_path / "release")
     assert stored.answers.tolist() == made.answers.tolist()
     assert stored.projection is not None
 
@@ -153,7 +155,7 @@ def test_queries_inside_large_tables_are_left_to_the_release() -> None:
     """Their tables can be made to agree, but in the tables' norm; nothing is proved of the queries then."""
     wide = sf.Domain({f"x{i}": sf.Integers(0, 9, outside="drop", missing="drop") for i in range(8)})
     work = sf.stack(*(sf.prefix(wide, f"x{i}", by=[f"x{(i + 1) % 8}"]) for i in range(8)))
-    with pytest.raises(sf.PlanError, match="mechanism='projection'"):
+    with pytest.raises(sf.errors.PlanError, match="mechanism='projection'"):
         sf.plan(work, BUDGET, neighbours="add-remove", mechanism="projection")
     plan = sf.plan(work, BUDGET, neighbours="add-remove")
     rows = np.random.default_rng(0).integers(0, 3, size=(200, 8))
@@ -231,9 +233,7 @@ def test_errors_drawn_from_their_covariance_are_those_of_releases(
 def test_the_projection_mechanism_as_taught_measures_the_queries() -> None:
     """strategy= under mechanism='projection' is what is measured. Mutant: it is dropped for the best plan."""
     work = sf.prefix(AGES, "age")
-    taught = sf.plan(
-        work, BUDGET, neighbours="replace-one", mechanism="projection", strategy="queries", records=60, compare=True
-    )
+    taught = compared(work, BUDGET, neighbours="replace-one", mechanism="projection", strategy="queries", records=60)
     plain = sf.plan(work, BUDGET, neighbours="replace-one", strategy="queries")
     best = sf.plan(work, BUDGET, neighbours="replace-one", mechanism="projection", records=60)
     assert (taught.mechanism, taught.body, taught.strategy.summary) == (

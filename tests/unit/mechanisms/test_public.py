@@ -81,7 +81,7 @@ def test_tables_inside_larger_ones_say_nothing_more() -> None:
 def test_a_plan_with_public_tables_is_stored(tmp_path) -> None:
     plan = _plan("tables", "add-remove", public=PUBLIC)
     plan.save(tmp_path / "plan")
-    assert sf.load_plan(tmp_path / "plan").fingerprint == plan.fingerprint
+    assert sf.load(tmp_path / "plan").fingerprint == plan.fingerprint
     assert plan.fingerprint != _plan("tables", "add-remove", public={("a",): PUBLIC["a",]}).fingerprint
 
 

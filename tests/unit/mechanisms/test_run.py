@@ -18,8 +18,8 @@ BUDGETS = [sf.pure(1), sf.approx(1, "1e-6"), sf.zcdp("0.5"), sf.gdp(1)]
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "discrete-gaussian"])
 def test_a_one_shot_account_pays_for_every_plan_it_was_made_for(budget: sf.Budget, noise: str) -> None:
     try:
-        plan = sf.plan(WORK, budget, neighbours="add-remove", noise=noise)
-    except sf.BudgetError:
+        plan = sf.plan(WORK, budget, neighbours="add-remove", mechanism=sf.mechanisms.auto(noise=noise))
+    except sf.errors.BudgetError:
         assert (budget.kind, noise) in {
             ("pure", "gaussian"),
             ("pure", "discrete-gaussian"),
@@ -35,7 +35,9 @@ def test_a_ledger_takes_several_kinds_of_plans_until_it_is_empty(tmp_path: Path)
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp("1.5"))
     gauss = sf.plan(WORK, sf.gdp(1), neighbours="add-remove")
     laplace = sf.plan(WORK, sf.pure(1), neighbours="add-remove")
-    discrete = sf.plan(WORK, sf.zcdp("0.5"), neighbours="add-remove", noise="discrete-gaussian")
+    discrete = sf.plan(
+        WORK, sf.zcdp("0.5"), neighbours="add-remove", mechanism=sf.mechanisms.auto(noise="discrete-gaussian")
+    )
     for i, plan in enumerate((gauss, laplace, discrete)):
         sf.release(plan, TABLE, ledger=ledger, name=f"r{i}")
     assert ledger.remaining == 0
@@ -49,7 +51,7 @@ def test_a_ledger_takes_several_kinds_of_plans_until_it_is_empty(tmp_path: Path)
 
 def test_gaussian_noise_cannot_be_paid_from_a_pure_ledger(tmp_path: Path) -> None:
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.pure(5))
-    with pytest.raises(sf.BudgetError):
+    with pytest.raises(sf.errors.BudgetError):
         sf.release(sf.plan(WORK, sf.gdp(1), neighbours="add-remove"), TABLE, ledger=ledger)
     assert ledger.remaining == 5
 
@@ -63,14 +65,14 @@ def test_a_name_belongs_to_one_plan(tmp_path: Path) -> None:
     again = sf.release(one, TABLE, ledger=ledger, name="n", out=tmp_path / "n")
     assert (again.answers == first.answers).all()
     assert ledger.spent == spent
-    with pytest.raises(sf.NameTaken, match="another plan"):
+    with pytest.raises(sf.errors.NameTaken, match="another plan"):
         sf.release(two, TABLE, ledger=ledger, name="n", out=tmp_path / "m")
-    with pytest.raises(sf.NameTaken, match="already paid"):
+    with pytest.raises(sf.errors.NameTaken, match="already paid"):
         sf.release(one, TABLE, ledger=ledger, name="n")
     assert ledger.spent == spent
 
 
 def test_what_is_public_needs_no_release() -> None:
     """Under replace-one the number of records is public: nothing is measured, so nothing may be charged."""
-    with pytest.raises(sf.PlanError, match="public"):
+    with pytest.raises(sf.errors.PlanError, match="public"):
         sf.plan(sf.total(DOMAIN), sf.gdp(1), neighbours="replace-one")

@@ -9,7 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.mechanisms.simulate import _draw
+from sfumato.recipes.inverse import plan_for
+from sfumato.recipes.simulate import _draw
 
 AGES = sf.Domain({"age": sf.Integers(0, 15), "sex": sf.Booleans()})
 WORK = sf.stack(tables=sf.marginals(AGES, order=1), cdf=sf.prefix(AGES, "age", by=["sex"]))
@@ -54,7 +55,7 @@ def test_the_least_budget_for_all_answers_together(kind: str, options: dict[str,
     assert budget.parameter > alone.parameter
     plan = sf.plan(WORK, budget, neighbours="add-remove")
     assert 29.99 < plan.half_widths(0.9, simultaneous=True).max() <= 30
-    planned = sf.plan_for(WORK, simultaneous=True, **wanted)  # type: ignore[arg-type]
+    planned = plan_for(WORK, simultaneous=True, **wanted)  # type: ignore[arg-type]
     assert 29.9 < planned.half_widths(0.9, simultaneous=True).max() <= 30
     with pytest.raises(PlanError, match="about the worst"):
         sf.budget_for(WORK, simultaneous=True, target="rmse", **wanted)  # type: ignore[arg-type]

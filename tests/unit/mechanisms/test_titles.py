@@ -16,6 +16,7 @@ from sfumato.designs.dense.dual import titled
 from sfumato.designs.dense.swap import swap_optimum
 from sfumato.designs.unions import planning as unions
 from sfumato.designs.unions.reduced import solve_union
+from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": 12, "b": 4, "c": 4})
 SINGLE = sf.queries(np.tril(np.ones((12, 12), dtype=np.int64)) * np.arange(1, 13) ** 2)
@@ -25,7 +26,7 @@ UNION = sf.stack(sf.prefix(DOMAIN, "a", by="b"), sf.marginals(DOMAIN, sets=[("a"
 def title(work: sf.Workload, **options: Any) -> str:
     given: dict[str, Any] = {"neighbours": "add-remove", "mechanism": "factorization"} | options
     budget = given.pop("budget", sf.gdp(1))
-    return str(sf.plan(work, budget, **given).strategy.summary)
+    return str(plan_with(work, budget, **given).strategy.summary)
 
 
 def hurried(solver: Any, **options: Any) -> Any:

@@ -73,7 +73,7 @@ def test_an_old_ledger_refuses_to_spend_and_says_what_to_do(path: Path) -> None:
         lambda: sf.release(_plan(), "nowhere.csv", ledger=path, name="n", table="people"),
         lambda: Curator(Untouchable(), DOMAIN, UNIT, ledger).prepaid(EVENT, name="n", plan_hash=PLAN),
     ):
-        with pytest.raises(sf.LedgerError, match="sfumato ledger upgrade"):
+        with pytest.raises(sf.errors.LedgerError, match="sfumato ledger upgrade"):
             use()
     assert path.read_bytes() == before
 
@@ -100,7 +100,7 @@ def test_an_upgraded_ledger_says_the_same_and_goes_on(path: Path) -> None:
     assert ledger.verify(ANCHOR).entries == Ledger(path).verify(receipt.anchor).entries == 9
     assert (ledger.unit, ledger.table) == (UNIT, "people")
     assert ledger.entries()[:7] == before[3]
-    with pytest.raises(sf.LedgerMismatch):
+    with pytest.raises(sf.errors.LedgerMismatch):
         ledger.debit("2027-01", PLAN, EVENT, PrivacyUnit(Neighbours.REPLACE_ONE), "people")
 
 
@@ -142,11 +142,11 @@ def test_an_old_ledger_that_was_changed_is_refused_and_not_upgraded(change: str,
             connection.execute(text)
     before = path.read_bytes()
     if change == "a line lost":  # a cut tail is found by the anchor alone
-        with pytest.raises(sf.LedgerCorrupted, match="rolled back or cut"):
+        with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back or cut"):
             Ledger(path).verify(ANCHOR)
         return
     for use in (lambda: Ledger(path), lambda: Ledger.upgrade(path)):
-        with pytest.raises(sf.LedgerCorrupted):
+        with pytest.raises(sf.errors.LedgerCorrupted):
             use()
     assert path.read_bytes() == before
 
@@ -165,10 +165,10 @@ def test_sessions_of_old_files_are_refused_plainly(tmp_path: Path) -> None:
         lambda: minutes(conversation),
         lambda: session_status(conversation),
         lambda: session_status(histogram),
-        lambda: sf.resume_session(histogram, ledger),
+        lambda: sf.load(histogram, ledger=ledger),
         lambda: resume(Curator(Untouchable(), DOMAIN, UNIT, ledger), conversation),
         lambda: KeyCurator(Untouchable(), sf.Keys(), UNIT, ledger).resume_histogram(histogram),
     ):
-        with pytest.raises(sf.LedgerError, match=r"sfumato 0\.1.*open another") as refusal:
+        with pytest.raises(sf.errors.LedgerError, match=r"sfumato 0\.1.*open another") as refusal:
             use()
-        assert type(refusal.value) is sf.LedgerError
+        assert type(refusal.value) is sf.errors.LedgerError

@@ -63,7 +63,7 @@ def test_wrong_labels_are_said_first_everywhere(tmp_path: Path) -> None:
     assert [c["attribute"] for c in facts["cautions"]] == ["sex", "pay"]
     page = render(release)
     assert page.index(sex.text) < page.index('id="protects"')
-    assert sf.load_release(tmp_path / "out").cautions == release.cautions
+    assert sf.load(tmp_path / "out").cautions == release.cautions
     assert [c.attribute for c in release.project().cautions] == ["sex", "pay"]
 
 

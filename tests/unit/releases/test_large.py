@@ -53,11 +53,11 @@ def test_values_in_files_are_the_same_release(plan: sf.Plan, little_memory: None
     assert isinstance(release.measurement.values[2], np.memmap)
     assert isinstance(release.measurement.values[0], np.ndarray)
     _check(release)
-    loaded = sf.load_release(tmp_path / "r")
+    loaded = sf.load(tmp_path / "r")
     assert (loaded.answers == release.answers).all()
     _check(loaded)
     loaded.save(tmp_path / "copy")
-    assert (sf.load_release(tmp_path / "copy").answers == release.answers).all()
+    assert (sf.load(tmp_path / "copy").answers == release.answers).all()
     names = {p.name for p in (tmp_path / "r").iterdir()}
     assert {"values-2.npy", "values-3.npy", "release.sfumato", "release.json"} <= names
 
@@ -68,7 +68,7 @@ def test_values_in_nameless_files(plan: sf.Plan, little_memory: None, tmp_path: 
     assert isinstance(release.measurement.values[3], np.memmap)
     _check(release)
     release.save(tmp_path / "later")
-    assert (sf.load_release(tmp_path / "later").answers == release.answers).all()
+    assert (sf.load(tmp_path / "later").answers == release.answers).all()
 
 
 def test_values_in_memory(plan: sf.Plan) -> None:
@@ -91,7 +91,7 @@ def test_changed_files_are_refused(plan: sf.Plan, little_memory: None, tmp_path:
     else:
         np.save(path, np.array(["text"]))
     with pytest.raises(InvalidInput):
-        sf.load_release(tmp_path / "r")
+        sf.load(tmp_path / "r")
 
 
 def test_a_room_keeps_what_is_written_when_its_memory_is_given_back(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_paid_values_survive_any_spelling_of_the_folder(
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(2))
     release = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
     assert fingerprint(release.measurement) == drawn[0]
-    assert fingerprint(sf.load_release(out).measurement) == drawn[0]
+    assert fingerprint(sf.load(out).measurement) == drawn[0]
     again = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
     assert (again.answers == release.answers).all()
     assert len(drawn) == 1

@@ -13,11 +13,13 @@ import pytest
 
 import sfumato as sf
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import COURSES
+from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.ledger import Ledger
+from sfumato.releases import ModelRelease
 from sfumato.report import write_report
 from sfumato.wall import Curator
 from support.wall import Untouchable
+from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["=x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans(), "d": sf.Booleans()})
 COUNTS = np.arange(24).reshape(2, 3, 2, 2)
@@ -31,24 +33,27 @@ def ledger(tmp_path: Path) -> sf.Ledger:
     return sf.Ledger.create(tmp_path / "l.db", total=RHO)
 
 
-def planned(name: str = "mwem", **options: Any) -> sf.CoursePlan:
+COURSES = ("mwem", "boosting")
+
+
+def planned(name: str = "mwem", **options: Any) -> CoursePlan:
     given: dict[str, Any] = {"records": 100, "rounds": 2} | options
-    return sf.plan(WORK, sf.zcdp(1), neighbours="add-remove", mechanism=name, **given)  # type: ignore[call-overload]
+    return plan_with(WORK, sf.zcdp(1), neighbours="add-remove", mechanism=name, **given)
 
 
 @pytest.fixture(scope="module")
-def found() -> sf.ModelRelease:
+def found() -> ModelRelease:
     return sf.release(planned(), TABLE, ledger=None)
 
 
-def test_it_says_how_near_its_model_is_to_the_optimum(found: sf.ModelRelease, tmp_path: Path) -> None:
+def test_it_says_how_near_its_model_is_to_the_optimum(found: ModelRelease, tmp_path: Path) -> None:
     """Mutants: a gap that is not handed on; one said of models that are no optimum."""
     assert found.gap == 1e-9
     assert "standard deviations of the noise of the optimum, proved" in found.explain()
     assert found.facts()["model_gap"] == found.gap
     assert found["low"].gap == found.gap
     found.save(tmp_path / "r")
-    assert sf.load_release(tmp_path / "r").gap == found.gap  # type: ignore[union-attr]
+    assert sf.load(tmp_path / "r").gap == found.gap  # type: ignore[union-attr]
     other = sf.release(planned("boosting"), TABLE, ledger=None)
     assert other.gap is None
     assert "optimum" not in other.explain()
@@ -58,7 +63,7 @@ def test_it_says_how_near_its_model_is_to_the_optimum(found: sf.ModelRelease, tm
 # ---- answers ---------------------------------------------------------------------------------------------
 
 
-def test_every_way_to_ask_gives_the_same_answers(found: sf.ModelRelease) -> None:
+def test_every_way_to_ask_gives_the_same_answers(found: ModelRelease) -> None:
     pairs = found["pairs"]
     assert found.answers.tolist() == [*pairs.answers.tolist(), *found["low"].answers.tolist()]
     assert list(found.parts) == ["pairs", "low"]
@@ -71,7 +76,7 @@ def test_every_way_to_ask_gives_the_same_answers(found: sf.ModelRelease) -> None
     assert found.ask("a == 'y' and c == 'true'").value > 0  # no query asked for it, but the model holds both
 
 
-def test_errors_are_not_made_up(found: sf.ModelRelease) -> None:
+def test_errors_are_not_made_up(found: ModelRelease) -> None:
     assert found.standard_errors() is None
     answer, table = found.ask("b <= 1"), found.table("b")
     assert (answer.standard_error, answer.low, answer.high) == (None, 0.0, float("inf"))
@@ -84,7 +89,7 @@ def test_errors_are_not_made_up(found: sf.ModelRelease) -> None:
     assert known.ask("b <= 1").high == COUNTS.sum()
 
 
-def test_what_the_model_does_not_hold_is_refused(found: sf.ModelRelease) -> None:
+def test_what_the_model_does_not_hold_is_refused(found: ModelRelease) -> None:
     for ask in (lambda: found.ask("d == 'true'"), lambda: found.table("a", "d"), lambda: found["high"]):
         with pytest.raises(sf.NotAnswerable):
             ask()
@@ -116,9 +121,9 @@ def test_a_stored_release_is_read_back_whole_free_and_without_the_table(
     lines = ledger.entries()
     assert [e.kind for e in lines] == ["spend", "released"]
     again = sf.release(plan, Untouchable(), ledger=tmp_path / "l.db", name="n", out=tmp_path / "r")
-    loaded = sf.load_release(tmp_path / "r")
+    loaded = sf.load(tmp_path / "r")
     for other in (again, loaded):
-        assert isinstance(other, sf.ModelRelease)
+        assert isinstance(other, ModelRelease)
         assert other.answers.tolist() == first.answers.tolist()
         assert other.provenance == first.provenance
         assert other.plan.fingerprint == plan.fingerprint
@@ -129,13 +134,13 @@ def test_a_stored_release_is_read_back_whole_free_and_without_the_table(
     assert ledger.entries() == lines
     changed = planned(name, rounds=1)
     for other_plan, out in ((changed, tmp_path / "r"), (plan, None), (plan, tmp_path / "elsewhere")):
-        with pytest.raises(sf.NameTaken):
+        with pytest.raises(sf.errors.NameTaken):
             sf.release(other_plan, Untouchable(), ledger=ledger, name="n", out=out)
-    with pytest.raises(sf.NameTaken, match="snapshot 's'"):
+    with pytest.raises(sf.errors.NameTaken, match="snapshot 's'"):
         sf.release(plan, Untouchable(), ledger=ledger, name="n", out=tmp_path / "r", snapshot="t")
 
 
-def test_its_files_are_those_of_any_release(found: sf.ModelRelease, tmp_path: Path) -> None:
+def test_its_files_are_those_of_any_release(found: ModelRelease, tmp_path: Path) -> None:
     found["low"].save(tmp_path / "r")
     names = {f.relative_to(tmp_path / "r").as_posix() for f in (tmp_path / "r").rglob("*") if f.is_file()}
     assert names == {
@@ -160,8 +165,8 @@ def test_its_files_are_those_of_any_release(found: sf.ModelRelease, tmp_path: Pa
         assert set(arrays["look_1_chosen"].tolist()) == {found.measurement[1].chosen, len(WORK)}  # type: ignore[union-attr]
         assert arrays["look_2_values_0"].tolist() == found.measurement[2].values[0].tolist()  # type: ignore[union-attr]
     (tmp_path / "r" / "release.sfumato").write_bytes(b"x")
-    with pytest.raises(sf.InvalidInput, match="changed"):
-        sf.load_release(tmp_path / "r")
+    with pytest.raises(sf.errors.InvalidInput, match="changed"):
+        sf.load(tmp_path / "r")
 
 
 def test_a_crash_between_looks_leaves_one_entry_and_no_folder(
@@ -183,15 +188,15 @@ def test_a_crash_between_looks_leaves_one_entry_and_no_folder(
     assert [(e.name, e.released) for e in Ledger(tmp_path / "l.db").unreleased()] == [("n", False)]
     assert ledger.spent == 1
     assert {f.name for f in tmp_path.iterdir()} == {"l.db"}
-    with pytest.raises(sf.NameTaken, match="though never stored"):
+    with pytest.raises(sf.errors.NameTaken, match="though never stored"):
         sf.release(planned(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
 
 
 def test_plans_are_stored_and_told_apart(tmp_path: Path) -> None:
     plan = planned()
     plan.save(tmp_path / "p")
-    again = sf.load_plan(tmp_path / "p")
-    assert isinstance(again, sf.CoursePlan)
+    again = sf.load(tmp_path / "p")
+    assert isinstance(again, CoursePlan)
     assert again.fingerprint == plan.fingerprint
     assert str(again) == str(plan)
     others = [planned(rounds=1), planned(strategy="queries"), planned("boosting"), replace(plan, budget=sf.zcdp(2))]
@@ -202,7 +207,7 @@ def test_plans_are_stored_and_told_apart(tmp_path: Path) -> None:
 # ---- pages, and what it is not ---------------------------------------------------------------------------
 
 
-def test_pages_of_plans_and_releases_stand_alone(found: sf.ModelRelease, tmp_path: Path) -> None:
+def test_pages_of_plans_and_releases_stand_alone(found: ModelRelease, tmp_path: Path) -> None:
     for i, thing in enumerate((found, found["low"], found.plan, planned("boosting"))):
         page = write_report(thing, tmp_path / f"{i}.html").read_text(encoding="utf-8")
         assert page.startswith("<!DOCTYPE html>")
@@ -212,13 +217,13 @@ def test_pages_of_plans_and_releases_stand_alone(found: sf.ModelRelease, tmp_pat
     whole = (tmp_path / "0.html").read_text(encoding="utf-8")
     assert f"{found.answers[0]:,.1f}" in whole
     assert found.plan.fingerprint in whole
-    with pytest.raises(sf.PlanError, match="report"):
+    with pytest.raises(sf.errors.PlanError, match="report"):
         write_report(found, tmp_path / "x.html", actual=np.zeros(13))
 
 
-def test_it_is_not_pooled_with_others(found: sf.ModelRelease) -> None:
+def test_it_is_not_pooled_with_others(found: ModelRelease) -> None:
     for both in (sf.combine, sf.difference):
-        with pytest.raises(sf.PlanError):
+        with pytest.raises(sf.errors.PlanError):
             both(found, found)  # type: ignore[arg-type]
 
 

@@ -33,7 +33,7 @@ def test_every_kind_of_projection_comes_back_from_disk(body: str, kind: type[Pos
     assert found is not None
     assert type(found.possible) is kind
     projected.save(tmp_path / "out")
-    again = sf.load_release(tmp_path / "out")
+    again = sf.load(tmp_path / "out")
     back = again.projection
     assert back is not None
     assert type(back.possible) is kind

@@ -91,7 +91,7 @@ def test_intervals_hold_as_the_raw_ones_do(neighbours: str) -> None:
 def test_a_projected_release_is_stored_whole(tmp_path: Path) -> None:
     projected = released().project()
     projected.save(tmp_path / "release")
-    again = sf.load_release(tmp_path / "release")
+    again = sf.load(tmp_path / "release")
     assert again.answers.tolist() == projected.answers.tolist()
     assert again.raw.answers.tolist() == projected.raw.answers.tolist()
     assert again.projection is not None

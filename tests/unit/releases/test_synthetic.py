@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
+from sfumato.releases import Synthetic
 
 DOMAIN = sf.Domain(
     {"age": sf.Integers(0, 5), "place": sf.Categories(["x", "=y", "z"]), "sex": sf.Booleans(), "pet": sf.Integers(0, 1)}
@@ -25,7 +26,7 @@ def released(work: sf.Workload = PAIRS, neighbours: str = "replace-one") -> sf.R
     return sf.release(plan, sf.Histogram(COUNTS.reshape(DOMAIN.shape)), ledger=None)
 
 
-def counted(found: sf.Synthetic, work: sf.Workload) -> np.ndarray:
+def counted(found: Synthetic, work: sf.Workload) -> np.ndarray:
     """(k,) answers of the records by themselves: what no query mentions is 0."""
     cells = np.zeros(DOMAIN.shape)
     np.add.at(cells, (*found.codes.T, 0), 1.0)

@@ -18,11 +18,11 @@ import pytest
 
 from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.choose import plan as make_plan
 from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
+from sfumato.recipes.choose import plan as make_plan
 from sfumato.releases import Release
 from sfumato.report import render, write_report
 from sfumato.report.answers import distributions, singles, small_tables

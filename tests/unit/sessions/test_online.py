@@ -12,9 +12,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import LedgerError, WorkloadError
-from sfumato.sessions import opening
+from sfumato.sessions import opening, session_status
 from sfumato.sessions.online import OnlineSession
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, SURE, TABLE, conversing, opened, stored
+from support.words import plan_with
 
 
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
@@ -48,22 +49,25 @@ def test_the_penalty_is_the_threshold() -> None:
     half[:24] += gap // 24
     half[24:] -= gap // 24
     for threshold, how in ((2 * gap, "hypothesis"), (gap // 2, "measured")):
-        asked = sf.session(
-            sf.Histogram(half), DOMAIN, GENEROUS, neighbours="replace-one", ledger=None, updates=5, threshold=threshold
+        mechanism = sf.mechanisms.pmw(updates=5, threshold=threshold)
+        asked = sf.open(
+            sf.plan(DOMAIN, GENEROUS, neighbours="replace-one", records=RECORDS, mechanism=mechanism),
+            sf.Histogram(half),
+            ledger=None,
         )
         assert asked.ask("x < 8").how == how
 
 
 def test_the_usual_threshold_grows_as_updates_are_used_up() -> None:
     """Mutant: a promise that grows."""
-    plan = sf.session_plan(DOMAIN, GENEROUS, neighbours="replace-one", records=RECORDS, updates=10)
+    plan = sf.plan(DOMAIN, GENEROUS, neighbours="replace-one", records=RECORDS, mechanism=sf.mechanisms.pmw(updates=10))
     assert plan.growing
     assert [plan.threshold_after(u) for u in (0, 5)] == [plan.threshold] * 2
     assert plan.threshold_after(10) == 4 * plan.threshold
     assert plan.threshold_after(8) == round(plan.threshold * 4**0.6)
     for options in ({"threshold": 900}, {"alpha": "least"}):
         given: dict[str, Any] = {"neighbours": "replace-one", "records": 10_000, **options}
-        fixed = sf.session_plan(DOMAIN, sf.gdp("0.5"), **given)
+        fixed = plan_with(DOMAIN, sf.gdp("0.5"), mechanism="pmw", **given)
         assert fixed.threshold_after(fixed.updates) == fixed.threshold
         assert (fixed.refit >= 2 * fixed.bounds.g) == (fixed.alpha is not None)
 
@@ -74,7 +78,7 @@ def test_a_bound_is_that_of_the_threshold_in_force(neighbours: str) -> None:
     table = np.zeros(48, dtype=np.int64)
     table[[0, 16, 31, 47]] = 30_000, 30_000, 30_000, 10_000
     given: dict[str, Any] = {"neighbours": neighbours, "records": RECORDS, "updates": 4, "threshold": 2000}
-    plan = replace(sf.session_plan(DOMAIN, GENEROUS, **given), growing=True)
+    plan = replace(plan_with(DOMAIN, GENEROUS, mechanism="pmw", **given), growing=True)
     asked = OnlineSession(plan, conversing(plan, table))
     assert asked.ask("x >= 0").bound == 2000 + plan.bounds.v
     for cell in (0, 16, 31):
@@ -86,7 +90,13 @@ def test_a_bound_is_that_of_the_threshold_in_force(neighbours: str) -> None:
 
 def test_two_who_begin_at_once_buy_the_number_of_records_once() -> None:
     """Mutant: a purchase without a look at what was said meanwhile."""
-    plan = sf.session_plan(DOMAIN, GENEROUS, neighbours="add-remove", records=RECORDS, updates=3, threshold=1000)
+    plan = sf.plan(
+        DOMAIN,
+        GENEROUS,
+        neighbours="add-remove",
+        records=RECORDS,
+        mechanism=sf.mechanisms.pmw(updates=3, threshold=1000),
+    )
     conversation = conversing(plan, TABLE)
     first = OnlineSession(plan, conversation)
     assert first.hypothesis.sum() > 0
@@ -133,8 +143,8 @@ def test_the_total_is_bought_where_it_is_private() -> None:
 
 def test_an_interrupted_purchase_is_made_once(tmp_path: Path) -> None:
     first, place = stored(tmp_path, neighbours="add-remove", updates=3, threshold=1000)
-    assert sf.session_status(place)["updates_left"] == first.remaining == 3
-    second = sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(TABLE))
+    assert session_status(place)["updates_left"] == first.remaining == 3
+    second = sf.load(place, ledger=tmp_path / "budget.db", source=sf.Histogram(TABLE))
     assert isinstance(second, OnlineSession)
     assert second.hypothesis.sum() == first.hypothesis.sum() == pytest.approx(RECORDS, abs=100)
     assert (first.asked, first.remaining) == (second.asked, second.remaining) == (0, 3)
@@ -150,18 +160,18 @@ def test_a_persons_rows_move_answers_together(tmp_path: Path) -> None:
         }
     )
     for neighbours in ("add-remove", "replace-one"):
-        asked = sf.session(
+        asked = sf.open(
+            sf.plan(
+                domain,
+                GENEROUS,
+                neighbours=neighbours,
+                records=1000,
+                person="who",
+                rows_per_person=3,
+                mechanism=sf.mechanisms.pmw(updates=8, threshold=40, beta=SURE),
+            ),
             tmp_path / "rows.csv",
-            domain,
-            GENEROUS,
-            neighbours=neighbours,
-            person="who",
-            rows_per_person=3,
-            records=1000,
             ledger=None,
-            updates=8,
-            threshold=40,
-            beta=SURE,
         )
         # under replace-one, too, a person may have fewer rows than another: the number of rows is private
         assert asked.plan.buys
@@ -174,7 +184,7 @@ def test_a_persons_rows_move_answers_together(tmp_path: Path) -> None:
 def test_the_number_of_records_is_read_where_it_is_public() -> None:
     asked = opened(records=None, updates=3)
     assert asked.plan.records == RECORDS
-    with pytest.raises(sf.PlanError, match="leave it out"):
+    with pytest.raises(sf.errors.PlanError, match="public under replace-one; plan with that"):
         opened(records=RECORDS + 1)
     ledger = sf.Ledger.in_memory(GENEROUS)
     opened(records=None, updates=3, ledger=ledger, name="n" * 128)
@@ -259,7 +269,7 @@ def test_a_stored_session_goes_on_where_it_was(tmp_path: Path) -> None:
     """Mutant: a hypothesis that is not replayed."""
     first, place = stored(tmp_path, updates=12, threshold=300)
     told = [first.ask(f"x <= {i}") for i in range(8)]
-    second = sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(TABLE))
+    second = sf.load(place, ledger=tmp_path / "budget.db", source=sf.Histogram(TABLE))
     assert isinstance(second, OnlineSession)
     assert second.hypothesis.tobytes() == first.hypothesis.tobytes()
     assert second.status() == first.status()
@@ -268,23 +278,23 @@ def test_a_stored_session_goes_on_where_it_was(tmp_path: Path) -> None:
     told += [second.ask("y == 'c'"), first.ask("y == 'a'")]
     assert first.asked == second.asked == 10 == len(told)
     assert second.hypothesis.tobytes() == first.hypothesis.tobytes()
-    assert sf.session_status(place)["questions"] == 10
+    assert session_status(place)["questions"] == 10
     assert sf.Ledger(tmp_path / "budget.db").remaining == 0
-    with pytest.raises(sf.SourceError):
-        sf.resume_session(place, tmp_path / "budget.db", sf.Histogram(np.roll(TABLE, 1)))
-    with pytest.raises(sf.InvalidInput, match="does not remember its table"):
-        sf.resume_session(place, tmp_path / "budget.db")
+    with pytest.raises(sf.errors.SourceError):
+        sf.load(place, ledger=tmp_path / "budget.db", source=sf.Histogram(np.roll(TABLE, 1)))
+    with pytest.raises(sf.errors.InvalidInput, match="does not remember its table"):
+        sf.load(place, ledger=tmp_path / "budget.db")
     _an_older_copy_is_found(place, second)
     sf.Ledger.create(tmp_path / "other.db", total=GENEROUS)
     with pytest.raises(LedgerError):
-        sf.resume_session(place, tmp_path / "other.db", sf.Histogram(TABLE))
+        sf.load(place, ledger=tmp_path / "other.db", source=sf.Histogram(TABLE))
 
 
 def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
     """Also where it is put back between the two readings. Mutant: an anchor that the conversation is not held to."""
     ledger, before, old = place.parent / "budget.db", asked.anchor, place.read_bytes()
     assert asked.ask("x <= 9").value is not None
-    assert asked.anchor == sf.session_status(place)["anchor"] != before
+    assert asked.anchor == session_status(place)["anchor"] != before
     newest, new = asked.anchor, place.read_bytes()
 
     real = opening.minutes
@@ -296,10 +306,10 @@ def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "minutes", read)
-        with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
-            sf.resume_session(place, ledger, sf.Histogram(TABLE), anchor=newest)
-    with pytest.raises(sf.LedgerCorrupted, match="rolled back"):
-        sf.resume_session(place, ledger, sf.Histogram(TABLE), anchor=newest)
+        with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):
+            sf.load(place, ledger=ledger, source=sf.Histogram(TABLE), anchor=newest)
+    with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):
+        sf.load(place, ledger=ledger, source=sf.Histogram(TABLE), anchor=newest)
     place.write_bytes(new)
 
 
@@ -315,12 +325,16 @@ def test_the_promise_of_alpha() -> None:
         exact = float(COUNTS[i].sum() + COUNTS[:, 1].sum() - COUNTS[i, 1])
         assert abs(found.value - exact) <= plan.alpha
     assert asked.remaining
-    smaller = sf.session_plan(
-        DOMAIN, sf.gdp("0.5"), neighbours="replace-one", records=RECORDS // 10, alpha="least", questions=50, beta=SURE
+    smaller = sf.plan(
+        DOMAIN,
+        sf.gdp("0.5"),
+        neighbours="replace-one",
+        records=RECORDS // 10,
+        mechanism=sf.mechanisms.pmw(alpha="least", beta=SURE, questions=50),
     )
     assert smaller.alpha is not None
     assert smaller.alpha / smaller.records > 1.5 * plan.alpha / plan.records
-    with pytest.raises(sf.PlanError, match="cannot be promised"):
+    with pytest.raises(sf.errors.PlanError, match="cannot be promised"):
         opened(budget=sf.gdp("0.5"), alpha=plan.alpha / RECORDS / 2, questions=50, beta=SURE)
-    with pytest.raises(sf.PlanError, match="sets the updates"):
+    with pytest.raises(sf.errors.PlanError, match="sets the updates"):
         opened(alpha=0.5, updates=3)

@@ -106,7 +106,7 @@ def test_the_conditional_bounds_are_tighter_than_those_of_the_promise() -> None:
 def test_the_least_alpha_is_below_that_of_the_textbooks_parameters() -> None:
     """The textbook's choice promises .686 here."""
     shape = Shape(1024, 2000, 10**4, 0.05, buys=False)
-    found = sf.pmw_min_alpha(1024, 2000, 10**4, BUDGETS["approx"])
+    found = sf.mechanisms.pmw.least_alpha(1024, 2000, 10**4, BUDGETS["approx"])
     assert 0.5 < found < 0.57
     alpha, terms, threshold = least_alpha(shape, price_of(BUDGETS["approx"]))
     assert found == alpha / 10**4
@@ -114,7 +114,7 @@ def test_the_least_alpha_is_below_that_of_the_textbooks_parameters() -> None:
     # no other number of updates promises less
     for updates in (10, 20, 30, 50, 80, 160):
         assert promised(shape, terms_of(price_of(BUDGETS["approx"]), updates, 1))[0] >= alpha
-    assert sf.pmw_min_alpha(1024, 2000, 10**4, BUDGETS["approx"], neighbours="add-remove") > found
+    assert sf.mechanisms.pmw.least_alpha(1024, 2000, 10**4, BUDGETS["approx"], neighbours="add-remove") > found
 
 
 def test_usual_parameters_follow_from_public_numbers() -> None:
@@ -131,5 +131,5 @@ def test_usual_parameters_follow_from_public_numbers() -> None:
     ("m", "k", "n", "beta"), [(1, 10, 10, 0.05), (10, 0, 10, 0.05), (10, 10, 0, 0.05), (10, 10, 10, 0), (10, 10, 10, 1)]
 )
 def test_what_cannot_be_promised_is_refused(m: int, k: int, n: int, beta: float) -> None:
-    with pytest.raises(sf.PlanError):
-        sf.pmw_min_alpha(m, k, n, BUDGETS["approx"], beta)
+    with pytest.raises(sf.errors.PlanError):
+        sf.mechanisms.pmw.least_alpha(m, k, n, BUDGETS["approx"], beta)

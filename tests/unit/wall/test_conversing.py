@@ -111,10 +111,10 @@ def test_a_question_that_is_not_formed_or_not_admitted_harms_nothing(
 
     for form, error in (
         (fails, ZeroDivisionError),
-        (lambda _: question(weight=2), sf.PlanError),
-        (lambda _: question(coefficient=2), sf.PlanError),
-        (lambda _: None, sf.PlanError),
-        (lambda steps: asked.ask(high).question, sf.BudgetError),
+        (lambda _: question(weight=2), sf.errors.PlanError),
+        (lambda _: question(coefficient=2), sf.errors.PlanError),
+        (lambda _: None, sf.errors.PlanError),
+        (lambda steps: asked.ask(high).question, sf.errors.BudgetError),
     ):
         with pytest.raises(error):
             asked.ask(form)
@@ -134,7 +134,7 @@ def test_a_question_may_move_further_than_its_answer_was_paid_for_only_as_bits(l
         return asked.ask(lambda _: given)
 
     double = question(coefficient=2)
-    with pytest.raises(sf.PlanError, match="the answer moves by up to 2"):
+    with pytest.raises(sf.errors.PlanError, match="the answer moves by up to 2"):
         ask("a", double, TERMS.answer)
     assert ask("b", question(weight=2), TERMS.answer).answer == N
     bit = ask("c", double, None)
@@ -155,7 +155,7 @@ def test_a_look_that_fails_closes_for_good_and_says_nothing(
     asked.ask(low)
     with monkeypatch.context() as patch:
         patch.setattr(counting.TensorCounts, "_tables", explode)
-        with pytest.raises(sf.NotWritten) as failure:
+        with pytest.raises(sf.errors.NotWritten) as failure:
             asked.ask(high)
     assert "4321" not in str(failure.value)
     assert failure.value.__context__ is None
@@ -180,7 +180,7 @@ def test_a_form_that_forks_gets_one_answer(kept: bool, ledger: sf.Ledger, store:
 
     try:
         step = asked.ask(form)
-    except sf.BudgetError:
+    except sf.errors.BudgetError:
         if children == [0]:  # no test framework in the child
             os._exit(7)
         raise
@@ -192,7 +192,7 @@ def test_a_form_that_forks_gets_one_answer(kept: bool, ledger: sf.Ledger, store:
     assert asked.ask(high).answer == N
     assert (asked.asked, asked.remaining) == (2, 1)
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(sf.BudgetError):
+        with pytest.raises(sf.errors.BudgetError):
             twin(asked)
 
 

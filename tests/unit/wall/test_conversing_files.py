@@ -105,7 +105,7 @@ def test_a_place_for_no_new_file_is_refused_before_the_table_is_touched(
     (tmp_path / "link").symlink_to(tmp_path / "l.db")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     before = sorted(p.name for p in tmp_path.iterdir())
-    with pytest.raises(sf.InvalidInput):
+    with pytest.raises(sf.errors.InvalidInput):
         converse(curator(ledger, Untouchable()), TERMS, COST, name="c", plan_hash=HASH, store=PLACES[place](tmp_path))
     assert ledger.entries() == ()
     assert sorted(p.name for p in tmp_path.iterdir()) == before
@@ -119,14 +119,14 @@ def test_what_cannot_be_paid_for_leaves_no_file(
     def begin(paid: sf.Ledger, source: Any = TABLE, name: str = "c") -> None:
         converse(curator(paid, source), TERMS, COST, name=name, plan_hash=HASH, store=store)
 
-    with pytest.raises(sf.PlanError, match="kept in one"):
+    with pytest.raises(sf.errors.PlanError, match="kept in one"):
         begin(sf.Ledger.in_memory(sf.zcdp(10**6)), Untouchable())
     with pytest.raises(Touched):
         begin(ledger, Untouchable())
-    with pytest.raises(sf.InvalidInput):
+    with pytest.raises(sf.errors.InvalidInput):
         begin(ledger, name="no/name")
     monkeypatch.setattr(ledger, "expect", lambda *_: None)
-    with pytest.raises(sf.InvalidInput):
+    with pytest.raises(sf.errors.InvalidInput):
         begin(ledger, name="no/name")
     assert not store.exists()
     assert ledger.entries() == ()
@@ -152,9 +152,9 @@ def test_an_opening_that_ends_early_is_unpaid_or_spent(
         patch.setattr(conversing.FileTranscript if at == "pay" else sf.Ledger, at, lambda *_: os._exit(7))
         crash(lambda: opened(ledger, store))
     assert len(ledger.entries()) == entries
-    with pytest.raises(sf.LedgerError, match=said):
+    with pytest.raises(sf.errors.LedgerError, match=said):
         resume(curator(ledger, Untouchable()), store)
-    with pytest.raises(sf.LedgerError, match="never opened"):
+    with pytest.raises(sf.errors.LedgerError, match="never opened"):
         minutes(store)
 
 
@@ -162,10 +162,10 @@ def test_an_opening_that_cannot_be_completed_says_that_it_is_spent(
     ledger: sf.Ledger, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
-        raise sf.LedgerError("the disk is full")
+        raise sf.errors.LedgerError("the disk is full")
 
     monkeypatch.setattr(conversing.FileTranscript, "pay", full)
-    with pytest.raises(sf.NotWritten, match=r"spent \(entry 1"):
+    with pytest.raises(sf.errors.NotWritten, match=r"spent \(entry 1"):
         opened(ledger, store)
     assert len(ledger.unreleased()) == 1
 
@@ -177,10 +177,10 @@ CHANGED = sf.Histogram([COUNTS[0] + 1, *COUNTS[1:]])
 @pytest.mark.parametrize(
     ("how", "error", "said"),
     [
-        ({"source": CHANGED}, sf.SourceError, "not the one"),
-        ({"domain": OTHER_DOMAIN, "source": Untouchable()}, sf.PlanError, "another domain"),
-        ({"unit": PrivacyUnit(Neighbours.REPLACE_ONE), "source": Untouchable()}, sf.PlanError, "another domain"),
-        ({"ledger": "another", "source": Untouchable()}, sf.LedgerError, "another ledger"),
+        ({"source": CHANGED}, sf.errors.SourceError, "not the one"),
+        ({"domain": OTHER_DOMAIN, "source": Untouchable()}, sf.errors.PlanError, "another domain"),
+        ({"unit": PrivacyUnit(Neighbours.REPLACE_ONE), "source": Untouchable()}, sf.errors.PlanError, "another domain"),
+        ({"ledger": "another", "source": Untouchable()}, sf.errors.LedgerError, "another ledger"),
     ],
 )
 def test_another_table_domain_unit_or_ledger_is_refused(
@@ -200,7 +200,7 @@ def test_the_digest_tells_tables_that_differ_in_their_joint_counts(ledger: sf.Le
     opened(ledger, store)
     swapped = np.array(COUNTS).reshape(5, 3)
     swapped[:2, :2] += [[1, -1], [-1, 1]]
-    with pytest.raises(sf.SourceError, match="not the one"):
+    with pytest.raises(sf.errors.SourceError, match="not the one"):
         resume(curator(ledger, sf.Histogram(swapped)), store)
     resume(curator(ledger, sf.Histogram(np.array(COUNTS).reshape(5, 3))), store).ask(high)
 
@@ -224,7 +224,7 @@ def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkey
     assert set(modes) == {0o600}
     assert len(modes) > 6
     store.chmod(0o640)
-    with pytest.raises(sf.LedgerError, match="open to others"):
+    with pytest.raises(sf.errors.LedgerError, match="open to others"):
         resume(curator(ledger, Untouchable()), store)
 
 
@@ -280,7 +280,7 @@ def test_no_edit_passes(how: str, ledger: sf.Ledger, store: Path) -> None:
         asked.ask(form)
     edit(store, EDITS[how])
     for use in (lambda: resume(curator(ledger, Untouchable()), store), lambda: minutes(store)):
-        with pytest.raises(sf.LedgerCorrupted):
+        with pytest.raises(sf.errors.LedgerCorrupted):
             use()
 
 
@@ -317,15 +317,15 @@ def test_a_file_put_back_is_found_by_an_anchor_and_by_those_who_saw_it_grow(ledg
         lambda: asked.ask(high),
         lambda: asked.steps,
     ):
-        with pytest.raises(sf.LedgerCorrupted, match=r"rolled back|put back"):
+        with pytest.raises(sf.errors.LedgerCorrupted, match=r"rolled back|put back"):
             use()
     again = resume(curator(ledger), store, anchor=old)
     again.ask(low)
-    with pytest.raises(sf.LedgerCorrupted, match="made anew"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
         resume(curator(ledger), store, anchor=newer)
-    with pytest.raises(sf.LedgerCorrupted, match="put back"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
         asked.ask(high)
-    with pytest.raises(sf.InvalidInput, match="anchor"):
+    with pytest.raises(sf.errors.InvalidInput, match="anchor"):
         resume(curator(ledger), store, anchor="none")
 
 
@@ -355,11 +355,11 @@ def test_a_ledger_that_was_put_back_does_not_pay(
     (entry,) = ledger.entries()
     (tmp_path / "l.db").write_bytes(before)
     another = sf.Ledger(tmp_path / "l.db")
-    with pytest.raises(sf.LedgerError, match="never paid"):
+    with pytest.raises(sf.errors.LedgerError, match="never paid"):
         resume(curator(another, Untouchable()), store)
     monkeypatch.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
     another.debit("c", entry.plan_hash, COST, UNIT)
-    with pytest.raises(sf.LedgerCorrupted, match="made anew"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
         resume(curator(another, Untouchable()), store)
 
 
@@ -379,7 +379,7 @@ def test_a_full_disk_answers_nothing_and_harms_nothing(
     genuine = sqlite3.connect
     with monkeypatch.context() as patch:
         patch.setattr(files.sqlite3, "connect", lambda *a, **k: genuine(*a, **k, factory=Full))
-        with pytest.raises(sf.LedgerError, match="disk is full"):
+        with pytest.raises(sf.errors.LedgerError, match="disk is full"):
             asked.ask(high)
     assert (asked.asked, asked.remaining) == (0, 3)
     assert asked.ask(high).answer == N

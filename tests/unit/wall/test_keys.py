@@ -69,7 +69,7 @@ def test_texts_are_taken_as_they_are(tmp_path: Path) -> None:
     + [(np.ma.masked_array([1, 2], [0, 1]), None), ([1, 2], np.ma.masked_array([1, 2], [0, 1]))],
 )
 def test_what_is_no_source_is_refused(keys: Any, counts: Any) -> None:
-    with pytest.raises(sf.InvalidInput) as failure:
+    with pytest.raises(sf.errors.InvalidInput) as failure:
         sf.KeyCounts(keys, counts)
     assert not any(t in str(failure.value) for t in ("0.5", "4503599627370496", "-1"))
 
@@ -123,14 +123,14 @@ def test_other_columns_and_sources_are_refused(tmp_path: Path) -> None:
     import pandas as pd
     import pyarrow as pa
 
-    with pytest.raises(sf.InvalidInput, match="not a source"):
+    with pytest.raises(sf.errors.InvalidInput, match="not a source"):
         open_keys([1, 2], NUMBERS, RECORDS)
-    with pytest.raises(sf.SourceError, match="no column"):
+    with pytest.raises(sf.errors.SourceError, match="no column"):
         open_keys(pd.DataFrame({"key": [1]}), NUMBERS, RECORDS)
-    with pytest.raises(sf.SourceError, match="holds no keys"):
+    with pytest.raises(sf.errors.SourceError, match="holds no keys"):
         open_keys(pa.table({"id": [True]}), NUMBERS, RECORDS)
     (tmp_path / "t.csv").write_text('id\n"4321\n', encoding="utf-8")
-    with pytest.raises(sf.SourceError) as failure:
+    with pytest.raises(sf.errors.SourceError) as failure:
         open_keys(tmp_path / "t.csv", NUMBERS, RECORDS)
     assert "4321" not in str(failure.value)
 
@@ -163,7 +163,7 @@ def test_of_a_person_so_many_records_are_counted(tmp_path: Path) -> None:
         assert sum(texts.values()) == min(4, most) + min(2, most)
     own = PrivacyUnit(sf.Neighbours.ADD_REMOVE, "id", 1)
     assert counted(pd.DataFrame({"id": [5, 5, 6]}), NUMBERS, own) == {5: 1, 6: 1}
-    with pytest.raises(sf.InvalidInput, match="no column 'who'"):
+    with pytest.raises(sf.errors.InvalidInput, match="no column 'who'"):
         counted(sf.KeyCounts([1]), NUMBERS, PrivacyUnit(sf.Neighbours.ADD_REMOVE, "who"))
-    with pytest.raises(sf.SourceError, match="no column"):
+    with pytest.raises(sf.errors.SourceError, match="no column"):
         counted(pd.DataFrame({"id": [5]}), NUMBERS, PrivacyUnit(sf.Neighbours.ADD_REMOVE, "who"))

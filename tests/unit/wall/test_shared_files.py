@@ -116,7 +116,7 @@ def test_looking_at_a_file_leaves_its_lock_alone(
 def test_a_turn_that_lost_its_lock_gives_nothing(kind: Callable[..., Any], ledger: sf.Ledger, store: Path) -> None:
     """Mutant: a commit over what another process has written in the meantime."""
     ask, done = kind(ledger, store), list[bool]()
-    with pytest.raises(sf.LedgerError, match="its lock was lost"):
+    with pytest.raises(sf.errors.LedgerError, match="its lock was lost"):
         ask(lambda: (look_by_hand(store), done.append(elsewhere(store, WRITE))))
     assert done == [True]
     with sqlite3.connect(store) as connection:
@@ -137,7 +137,7 @@ def test_a_debit_that_lost_its_lock_is_none(ledger: sf.Ledger, tmp_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(Turn, "append", append)
-        with pytest.raises(sf.LedgerError, match="its lock was lost"):
+        with pytest.raises(sf.errors.LedgerError, match="its lock was lost"):
             ledger.debit("a", HASH, ZcdpEvent(Fraction(1)), UNIT)
     assert ledger.entries() == ()
 
@@ -149,7 +149,7 @@ def test_a_file_put_back_before_every_question_answers_once(ledger: sf.Ledger, s
     asked.ask(high)
     for _ in range(2):
         os.replace(shutil.copy2(old, store.with_name("again.db")), store)
-        with pytest.raises(sf.LedgerCorrupted, match="put back"):
+        with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
             asked.ask(high)
 
 
@@ -164,7 +164,7 @@ def test_a_payment_is_seen_by_who_made_it(ledger: sf.Ledger, store: Path, monkey
     monkeypatch.setattr(sf.Ledger, "debit", debit)
     asked = opened(ledger, store)
     os.replace(store.with_name("old.db"), store)
-    with pytest.raises(sf.LedgerCorrupted, match="put back"):
+    with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
         asked.ask(high)
 
 
@@ -179,7 +179,7 @@ def test_a_histogram_open_to_others_is_refused(mode: int, ledger: sf.Ledger, sto
         lambda: KeyCurator(Untouchable(), sf.Keys(), UNIT, ledger).resume_histogram(store),
         lambda: session_status(store),
     ):
-        with pytest.raises(sf.LedgerError, match="open to others"):
+        with pytest.raises(sf.errors.LedgerError, match="open to others"):
             use()
     store.chmod(0o600)
     assert KeyStore(store).opening.name == "n"
@@ -214,7 +214,7 @@ BOUGHT: dict[str, Callable[[Curator, KeyCurator, Path], object]] = {
 def test_no_door_pays_under_the_hash_of_a_file(door: str, ledger: sf.Ledger, store: Path) -> None:
     """Mutant: a plan_hash believed, so that a file whose opening was cut short goes on for another's debit."""
     source: Any = Untouchable()
-    with pytest.raises(sf.InvalidInput, match="no ':'"):
+    with pytest.raises(sf.errors.InvalidInput, match="no ':'"):
         BOUGHT[door](Curator(source, DOMAIN, UNIT, ledger), KeyCurator(source, sf.Keys(), UNIT, ledger), store)
     assert ledger.entries() == ()
     assert not store.exists()

@@ -275,6 +275,6 @@ def test_spec_files_name_levels(tmp_path: Any) -> None:
         ('["stat"]', 18, "did you mean 'state'"),
     ]:
         path.write_text(SPEC.replace('[["state", "age"], ["county"]]', f"[{bad}]"))
-        with pytest.raises(sf.SpecError, match=message) as caught:
+        with pytest.raises(sf.errors.SpecError, match=message) as caught:
             read_spec(path)
         assert caught.value.line == line

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.conversing import Step, Terms
-from sfumato.wall.talk.filed import FileTranscript
+from sfumato.wall.talk.filed import FORMAT, FileTranscript
 
-__all__ = ["Minutes", "minutes"]
+__all__ = ["Minutes", "is_conversation", "minutes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,11 @@ class Minutes:
     anchor: str
     ledger_id: str
     name: str
+
+
+def is_conversation(path: Path) -> bool:
+    """Whether a file says of itself that it is the file of a conversation; nothing else is checked."""
+    return says_it_is(path, FORMAT)
 
 
 def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:

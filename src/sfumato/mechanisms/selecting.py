@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
+from sfumato.mechanisms.courses import Looks
 from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -36,7 +38,7 @@ from sfumato.wall import Curator
 from sfumato.wall.selecting import select
 from sfumato.workloads import Workload
 
-__all__ = ["MwemCourse", "planned", "rounds_for", "run"]
+__all__ = ["Mwem", "MwemCourse", "planned", "rounds_for", "run"]
 
 _SHARE = Fraction(1, 4)  # of the budget, for choosing
 _PASSES = 50
@@ -235,6 +237,26 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
     fitted = tilted(asked.sizes, total, given, _PRIOR)
     # what is said beside the looks is the same for all tables, where the search ended as it should
     return Findings(tuple(looks), CellCounts(asked.names, fitted.cells), max(fitted.gap, ENOUGH))
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Mwem(Looks):
+    """MWEM. rounds: by default 2 sqrt(n sqrt(rho)) for n expected records. strategy="queries" of `sf.plan` measures
+    the chosen queries alone, not their tables."""
+
+    name: ClassVar[str] = "mwem"
+    kind: ClassVar[type] = MwemCourse
+    unknown: ClassVar[str] = (
+        "its bound is of another model than it releases, and never less than .17 of the records at any size that was "
+        "tried; a promise for the largest error has mechanism='pmw'"
+    )
+
+    def course(self, problem: Problem, strategy: object) -> CoursePlan:
+        return planned(problem, self.rounds, strategy)
+
+    @staticmethod
+    def run(plan: CoursePlan, curator: Curator) -> Findings:
+        return run(plan, curator)
 
 
 def _answers(asked: Asked, model: Hypothesis) -> FloatArray:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
+from sfumato.mechanisms.courses import Looks
 from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -39,7 +41,7 @@ from sfumato.wall import Curator
 from sfumato.wall.selecting import select
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["BoostingCourse", "planned", "run"]
+__all__ = ["Boosting", "BoostingCourse", "planned", "run"]
 
 _SHARE = Fraction(1, 2)  # of the budget, for drawing
 _ALPHA = (
@@ -166,6 +168,22 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
         models.append(_projected(plan.workload, asked, measured, total))
         estimates.append(np.concatenate([models[-1].answer(b) for b in asked.blocks]))
     return Findings(tuple(looks), Medians(tuple(models)))
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Boosting(Looks):
+    """Boosting for queries. rounds: 5 by default."""
+
+    name: ClassVar[str] = "boosting"
+    kind: ClassVar[type] = BoostingCourse
+    unknown: ClassVar[str] = "nothing is proved of its errors; a promise for the largest error has mechanism='pmw'"
+
+    def course(self, problem: Problem, strategy: object) -> CoursePlan:
+        return planned(problem, self.rounds, strategy)
+
+    @staticmethod
+    def run(plan: CoursePlan, curator: Curator) -> Findings:
+        return run(plan, curator)
 
 
 def _projected(work: Workload, asked: Asked, measured: Measurement, total: float) -> CellCounts:

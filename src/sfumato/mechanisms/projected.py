@@ -10,26 +10,93 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from sfumato.designs.design import Problem
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
-from sfumato.estimate.bodies import suits
+from sfumato.estimate.bodies import BODIES, suits
 from sfumato.estimate.elliptope import parity_matrix
 from sfumato.estimate.elliptope.scaling import product_scale
 from sfumato.estimate.projection import joint_operator
 from sfumato.estimate.widths import Cells, Forecast, Width, forecast_of_hull
+from sfumato.ground.progress import Progress
+from sfumato.mechanisms.automatic import automatic
+from sfumato.mechanisms.mechanism import Request
+from sfumato.mechanisms.tables import Tables, Tried, measured_by, problem_of
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.plans.plan import Plan
 from sfumato.workloads import QueryBlock
 
-__all__ = ["forecast", "forecasts", "projected"]
+if TYPE_CHECKING:
+    from sfumato.mechanisms.accuracy import Need
 
+__all__ = ["Projection", "forecast", "forecasts", "projected"]
+
+_BODIES = tuple(b for b in BODIES if b != "mixtures")  # a model, no body
 _DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16
 _MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20
 _ROOT_ANSWERS, _ROOT_BLOCKS = 2**11, 24  # up to which the root of the answers' covariance is cheaper than releases
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Projection(Tables):
+    """The plan whose projected answers are predicted to err least, of those of mechanism "auto" or of a strategy.
+
+    body: what answers must lie in, as in `sf.project`; "auto" takes the one that fits.
+    """
+
+    body: str = "auto"
+
+    name: ClassVar[str] = "projection"
+    takes_strategy: ClassVar[bool] = True
+    considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
+    unscaled_rmse: ClassVar[str] = (
+        "margins are those of the answers before projection; what projection leaves of their average depends on "
+        "the records: sf.plan says it for a number of them, sf.records_for the number for an error"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.body not in _BODIES:
+            raise PlanError(f"body must be one of {', '.join(_BODIES)}, not {self.body!r}")
+
+    def check_problem(self, asked: Request, problem: Problem) -> None:
+        if problem.largest:
+            raise PlanError(
+                "what is proved of mechanism='projection' is an average error, so objective='max' would decide "
+                "nothing; for the largest error take mechanism='auto' with objective='max', whose release can be "
+                "projected for free"
+            )
+        super().check_problem(asked, problem)
+
+    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
+        return automatic(problem, progress)
+
+    def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
+        return projected(plans, self.body)
+
+    def records_for(self, need: Need) -> int:
+        asked = need.asked
+        if need.largest:
+            raise PlanError(
+                "what is proved of mechanism='projection' is an average error; for kind='max' take 'pmw', or 'auto': "
+                "its answers can be projected for free, and are possible then"
+            )
+        if asked.objective == "max" or asked.public:
+            raise PlanError(
+                "mechanism='projection' is judged by the average error; leave out objective='max' and public="
+            )
+        problem = problem_of(asked, self.law, self.lattice, takes_public=False, name=self.name)
+        if asked.strategy is not None or asked.reconstruction is not None:
+            plans = [measured_by(problem, asked.strategy, asked.reconstruction)]
+        else:
+            plans = self.found(problem, None).plans
+        known = [p.forecast for p in forecasts(plans, self.body) if p.forecast is not None]
+        return min(need.least(lambda n, f=f: f.at(n).rmse <= need.share * n, 0.0) for f in known)
 
 
 def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:

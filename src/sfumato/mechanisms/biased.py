@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -19,17 +21,43 @@ from sfumato.designs.factors import quantise
 from sfumato.designs.product import Product
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.ground.progress import Progress
+from sfumato.mechanisms.tables import Designed
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryBlock
 
-__all__ = ["MAX_APPROXIMATE", "designs"]
+if TYPE_CHECKING:
+    from sfumato.mechanisms.accuracy import Need
+
+__all__ = ["MAX_APPROXIMATE", "Approximate", "designs"]
 
 MAX_APPROXIMATE = 512
 _MAX_ENTRIES = 2**22
 _FINE = 2.0**24
+
+
+_NEAR = 1e-3  # of the least number of records, where it is searched for
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Approximate(Designed):
+    """Biased answers of least total error at a stated number of records; for tiny numbers alone."""
+
+    name: ClassVar[str] = "approximate"
+    label: ClassVar[str] = "approximate"
+    automatic: ClassVar[bool] = False
+    considers: ClassVar[tuple[str, ...]] = ("approximate",)
+    unscaled: ClassVar[str] = (
+        "margins of biased answers do not scale with the budget: sf.plan says them for a given one"
+    )
+
+    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
+        return designs(problem, progress)
+
+    def records_for(self, need: Need) -> int:
+        return need.least(lambda n: need.error(need.planned(self, n)) <= need.share * n, _NEAR)
 
 
 def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:

@@ -12,14 +12,14 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.choose import plan
-from sfumato.mechanisms.courses import COURSES
+from sfumato.mechanisms.registry import made as value_of
 from sfumato.operators import Family
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import Entry
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
+from sfumato.recipes.choose import plan
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["budget_for", "plan_for"]
@@ -108,19 +108,9 @@ def _refuse_idle(kind: str, delta: Any, target: str, options: Mapping[str, Any])
     """Refuse what does not scale with the budget, and options that would do nothing here."""
     if kind != "approx" and delta is not None:
         raise PlanError(f"delta= belongs to kind='approx', not to {kind!r}; leave it out")
-    if target == "rmse" and options.get("mechanism") == "projection":
-        raise PlanError(
-            "margins are those of the answers before projection; what projection leaves of their average depends on "
-            "the records: sf.plan says it for a number of them, sf.records_for the number for an error"
-        )
-    if options.get("compare"):
-        raise PlanError("compare= lists what was considered in a plan; make it with sf.plan from the budget found here")
-    if options.get("mechanism") == "adaptive":
-        raise PlanError("margins are those of unbiased answers, which mechanism='marginals' has least; plan with it")
-    if options.get("mechanism") in COURSES:
-        raise PlanError("margins of mechanisms of several looks are not known before; plan with another mechanism")
-    if options.get("mechanism") == "approximate":
-        raise PlanError("margins of biased answers do not scale with the budget: sf.plan says them for a given one")
+    value = value_of(options.get("mechanism", "auto"))
+    if reason := value.unscaled or (value.unscaled_rmse if target == "rmse" else ""):
+        raise PlanError(reason)
 
 
 def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:

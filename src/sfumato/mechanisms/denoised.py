@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,13 +22,19 @@ from sfumato.designs.marginals.planning import residual_design
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
+from sfumato.ground.progress import Progress
+from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.tables import Tables, Tried
 from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryBlock, QueryFamily
 
-__all__ = ["BODY", "planned"]
+if TYPE_CHECKING:
+    from sfumato.mechanisms.accuracy import Need
+
+__all__ = ["BODY", "Adaptive", "planned"]
 
 BODY = "mixtures"
 _SIGNAL, _SLOW = 0.136, 0.8
@@ -35,6 +43,27 @@ _CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5
 _MOST_CELLS = 2**22  # of a table that is asked: it is made cell by cell
 _MOST_STACKED, _MANY_STACKED = 2**12, 2**10  # cells of all attributes: the denoiser holds matrices of that size
 _BYTES, _SECONDS = 660, 6e-5  # for every pair of cells, as measured
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Adaptive(Tables):
+    """Attributes and pairs measured, and the release denoised by the models that the data bear out."""
+
+    name: ClassVar[str] = "adaptive"
+    remark: ClassVar[str] = "all errors here are before denoising"
+    unscaled: ClassVar[str] = (
+        "margins are those of unbiased answers, which mechanism='marginals' has least; plan with it"
+    )
+    unknown: ClassVar[str] = "what denoising leaves is not proved: its release states it"
+
+    def found(self, problem: Problem, progress: Progress | None) -> Tried:
+        return Tried([], ())
+
+    def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
+        return planned(problem)
+
+    def records_for(self, need: Need) -> int:
+        return Mechanism.records_for(self, need)
 
 
 def planned(problem: Problem) -> Plan:

@@ -1,0 +1,91 @@
+"""The default: every mechanism that applies is priced without data, and the one that errs least is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from sfumato.designs.design import Problem
+from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
+from sfumato.mechanisms import sketched
+from sfumato.mechanisms.counted import Histogram
+from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, TABLES, Request
+from sfumato.mechanisms.online import Pmw
+from sfumato.mechanisms.registry import named, serving
+from sfumato.mechanisms.reported import Local
+from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
+from sfumato.plans.plan import Plan
+
+__all__ = ["Auto", "automatic"]
+
+_HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
+
+
+def automatic(problem: Problem, progress: Progress | None) -> Tried:
+    """The plans of all mechanisms that nobody has to ask for."""
+    every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
+    return tried(problem, every, progress, auto=True)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Auto(Tables):
+    """The mechanism of least predicted error; `noise` and `lattice` are for tables."""
+
+    name: ClassVar[str] = "auto"
+    serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL)
+    takes_strategy: ClassVar[bool] = True
+    takes_public: ClassVar[bool] = True
+    considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
+
+    def check(self, asked: Request) -> None:
+        idle = [f"{name}=" for name in asked.given if name != "records"]
+        if asked.kind != TABLES and idle:
+            raise PlanError(f"plans of {KINDS[asked.kind]} make no use of {', '.join(idle)}; leave it out")
+
+    def plan(self, asked: Request) -> Any:
+        if asked.kind == TABLES:
+            return super().plan(asked)
+        if self.options:
+            raise PlanError(f"{', '.join(f'{o}=' for o in self.options)} is of plans for tables; leave it out")
+        return _DEFAULTS[asked.kind](asked)
+
+    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
+        return automatic(problem, progress)
+
+    def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
+        """That Laplace noise on the queries, the cells or their trees, which take no search, errs less."""
+        small = problem.workload.shape[1] <= _HINT_CELLS
+        if self.noise is not None or problem.budget.kind != "approx" or problem.noise != "gaussian" or not small:
+            return ()
+        values = [named(name)() for name in ("laplace", "tree")]
+        plans = tried(replace(problem, noise="laplace"), [v for v in values if isinstance(v, Designed)], None).plans
+        least = min((p.objective_value for p in plans), default=math.inf)
+        if least >= best.objective_value:
+            return ()
+        what = "largest standard error" if problem.largest else "rmse"
+        return (
+            f"Laplace noise errs less here ({what} at most {least:,.5g}) and spends no delta: ask for "
+            "mechanism=sf.mechanisms.auto(noise='laplace'), or for pure epsilon by "
+            f"sf.pure({float(problem.budget.laplace_epsilon):.6g})",
+        )
+
+
+def _of_questions(asked: Request) -> Any:
+    """Multiplicative weights where they promise less error than a histogram of all cells, else that."""
+    try:
+        online = Pmw().plan(asked)
+    except PlanError:
+        # without records, or over so many cells that no hypothesis is held
+        return Histogram().plan(asked)
+    ours, cells, _ = online.compared["bound"]
+    return Histogram().plan(asked) if cells <= ours else online
+
+
+_DEFAULTS: dict[str, Callable[[Request], Any]] = {
+    QUESTIONS: _of_questions,
+    KEYS: sketched.automatic,
+    LOCAL: lambda asked: Local().plan(asked),
+}

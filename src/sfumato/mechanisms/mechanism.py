@@ -1,0 +1,120 @@
+"""What a mechanism is: a frozen value with its options, that plans without data for the questions it serves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import PrivacyUnit
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.accuracy import Need
+
+__all__ = ["KEYS", "KINDS", "LOCAL", "QUESTIONS", "TABLES", "Mechanism", "Request", "read_currency", "whole"]
+
+TABLES, QUESTIONS, KEYS, LOCAL = "tables", "questions", "keys", "local"
+"""What is planned: a workload; a whole domain, for questions to come; keys; a workload that persons report on."""
+
+Made = TypeVar("Made", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `sf.plan` was asked. `kind` is one of those above, `what` a Workload, Domain, Keys or KeyQueries."""
+
+    kind: str
+    what: Any
+    budget: Budget
+    unit: PrivacyUnit
+    objective: str = DEFAULT_OBJECTIVE
+    records: int | None = None
+    public: Mapping[Any, Any] | None = None
+    strategy: object = None
+    reconstruction: object = None
+    progress: Progress | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that were given and that not every mechanism takes."""
+        named = ("records", "public", "strategy", "reconstruction")
+        found = [name for name in named if getattr(self, name) is not None]
+        return (*found, *["objective"] * (self.objective != DEFAULT_OBJECTIVE))
+
+
+class Mechanism(ABC, Generic[Made]):
+    """A way to answer questions privately, as a frozen value: its options are its fields, checked at birth.
+
+    `name` is what `mechanism=` calls its defaults; `serves` the kinds of questions it plans for, `takes` the options of
+    `sf.plan` that it uses: others are refused, never dropped. `needs_records`: nothing is planned without their number.
+    `alone` is the option `currency` of a session with an account of its own.
+    `unscaled` says why its margins do not follow from the budget alone, so that no budget is found from them, and
+    `unknown` why no number of records is known for an error.
+    A new mechanism is one file with such a class, and one line in `registry.py`.
+    """
+
+    name: ClassVar[str]
+    serves: ClassVar[tuple[str, ...]]
+    takes: ClassVar[tuple[str, ...]] = ()
+    needs_records: ClassVar[bool] = False
+    alone: ClassVar[str | None] = None
+    unscaled: ClassVar[str] = ""
+    unscaled_rmse: ClassVar[str] = ""
+    unknown: ClassVar[str] = ""
+
+    @abstractmethod
+    def plan(self, asked: Request) -> Made:
+        """Everything decided before data. Raises PlanError or BudgetError."""
+
+    def records_for(self, need: Need) -> int:
+        """The least number of records for an accuracy, see `accuracy.Need`. Raises PlanError where none is known."""
+        raise PlanError(f"no number of records is known for mechanism={self.name!r}: {self.unknown}")
+
+    def check(self, asked: Request) -> None:
+        """Raise PlanError for options that this mechanism would not use."""
+        idle = [f"{name}=" for name in asked.given if name not in self.takes]
+        if idle:
+            raise PlanError(f"mechanism={self.name!r} makes no use of {', '.join(idle)}; leave it out")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        found: dict[str, Any] = {}
+        for f in fields(self):  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)
+            value = getattr(self, f.name)
+            if f.default is MISSING or value != f.default:
+                found[f.name] = value
+        return found
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"sf.mechanisms.{self.name.replace('-', '_')}({given})"
+
+
+KINDS = {
+    TABLES: "a workload",
+    QUESTIONS: "questions to come over a domain",
+    KEYS: "queries over sf.Keys",
+    LOCAL: "the local model (trust='local')",
+}
+"""The kinds in words."""
+
+
+def whole(name: str, given: object, least: int, most: int) -> None:
+    """Refuse an option that is given and no whole number of that range. Raises PlanError."""
+    if given is not None and (type(given) is not int or not least <= given <= most):
+        raise PlanError(f"{name} must be a whole number from {least:,} to {most:,}, not {given!r}")
+
+
+def read_currency(given: object) -> Currency | None:
+    """The currency of a ledger, as `Currency` writes it; None where none is given. Raises PlanError."""
+    try:
+        return None if given is None else Currency(given)
+    except ValueError:
+        raise PlanError(f"currency is one of {', '.join(Currency)}, in which a ledger adds up, not {given!r}") from None

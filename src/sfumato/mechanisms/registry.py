@@ -1,0 +1,80 @@
+"""Every mechanism by its name: one line each. A value's file is imported when the mechanism is first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from sfumato.errors import PlanError
+from sfumato.mechanisms.mechanism import KINDS, Mechanism, Request
+
+__all__ = ["MECHANISMS", "made", "named", "planned", "serving"]
+
+MECHANISMS: dict[str, str] = {
+    "auto": "sfumato.mechanisms.automatic.Auto",
+    "laplace": "sfumato.mechanisms.additive.Laplace",
+    "gaussian": "sfumato.mechanisms.additive.Gaussian",
+    "tree": "sfumato.mechanisms.trees.Tree",
+    "factorization": "sfumato.mechanisms.factored.Factorization",
+    "marginals": "sfumato.mechanisms.residual.Marginals",
+    "projection": "sfumato.mechanisms.projected.Projection",
+    "approximate": "sfumato.mechanisms.biased.Approximate",
+    "adaptive": "sfumato.mechanisms.denoised.Adaptive",
+    "mwem": "sfumato.mechanisms.selecting.Mwem",
+    "boosting": "sfumato.mechanisms.boosted.Boosting",
+    "hybrid": "sfumato.mechanisms.heavy.Hybrid",
+    "count-sketch": "sfumato.mechanisms.buckets.CountSketch",
+    "sparse-project": "sfumato.mechanisms.signed.SparseProject",
+    "histogram": "sfumato.mechanisms.counted.Histogram",
+    "pmw": "sfumato.mechanisms.online.Pmw",
+    "sparse-mw": "sfumato.mechanisms.sparse.SparseMw",
+    "local": "sfumato.mechanisms.reported.Local",
+}
+"""What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
+
+
+def named(name: object) -> type[Mechanism[Any]]:
+    """The class of a mechanism. Raises PlanError, with all names, for what is none."""
+    if not isinstance(name, str) or name not in MECHANISMS:
+        raise PlanError(f"mechanism must be one of {', '.join(MECHANISMS)}, not {name!r}")
+    module, _, cls = MECHANISMS[name].rpartition(".")
+    return getattr(import_module(module), cls)
+
+
+def serving(kind: str) -> list[type[Mechanism[Any]]]:
+    """The mechanisms that plan questions of this kind, in the order of their lines."""
+    return [cls for cls in map(named, MECHANISMS) if kind in cls.serves]
+
+
+def made(mechanism: object, **options: Any) -> Mechanism[Any]:
+    """A mechanism's value: as given, or that of a name, with these options. Raises PlanError."""
+    if isinstance(mechanism, Mechanism):
+        if options:
+            raise PlanError(f"{mechanism!r} has its options already; leave out {', '.join(options)}")
+        return mechanism
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        raise PlanError(f"mechanism={mechanism.name!r} is a value: write sf.mechanisms.{mechanism.__name__.lower()}()")
+    cls = named(mechanism)
+    idle = [option for option in options if option not in _options(cls)]
+    if idle:
+        owners = {option: [n for n in MECHANISMS if option in _options(named(n))] for option in idle}
+        said = "; ".join(f"{o}= belongs to {', '.join(names) or 'no mechanism'}" for o, names in owners.items())
+        raise PlanError(f"mechanism={cls.name!r} would drop what was given: {said}")
+    return cls(**options)
+
+
+def planned(value: Mechanism[Any], asked: Request) -> Any:
+    """The plan of a mechanism, which is refused what it does not serve or would not use. Raises PlanError."""
+    if asked.kind not in value.serves:
+        served = " and ".join(KINDS[k] for k in value.serves)
+        others = ", ".join(repr(cls.name) for cls in serving(asked.kind))
+        raise PlanError(
+            f"mechanism={value.name!r} plans {served}, not {KINDS[asked.kind]}; for that there are {others}"
+        )
+    value.check(asked)
+    return value.plan(asked)
+
+
+def _options(cls: type[Mechanism[Any]]) -> list[str]:
+    return [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)

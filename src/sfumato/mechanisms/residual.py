@@ -1,0 +1,28 @@
+"""Marginal tables by their residuals, in closed form. [XZK23]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.weighted import planning as weighted
+from sfumato.ground.progress import Progress
+from sfumato.mechanisms.tables import Designed
+
+__all__ = ["Marginals"]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Marginals(Designed):
+    """Residuals of marginal tables, plain, tilted for unions, or of other factors than cells; knows public tables."""
+
+    name: ClassVar[str] = "marginals"
+    label: ClassVar[str] = "marginals"
+    considers: ClassVar[tuple[str, ...]] = ("marginals",)
+    takes_public: ClassVar[bool] = True
+    best_of_many: ClassVar[bool] = True
+
+    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
+        return [*marginals.designs(problem), *weighted.designs(problem)]

@@ -1,0 +1,174 @@
+"""Sparse queries over universes too large to list: what their mechanisms share, and the choice among them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sfumato.designs import spending
+from sfumato.designs.spending import noise_of, spend_in
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request
+from sfumato.mechanisms.registry import serving
+from sfumato.plans.keys import KeyCandidate, KeyPlan
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.keyed import key_sensitivity
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.sketches import KeyMap, KeyQueries, Keys, Listed, Signs
+from sfumato.sketches.field import Words
+from sfumato.sketches.predict import dimension as signs_needed
+
+__all__ = [
+    "INDEPENDENCE",
+    "Sketched",
+    "Stated",
+    "automatic",
+    "cheapest",
+    "check_independence",
+    "dimension_for",
+    "gaussian",
+    "read_keys",
+    "width_for",
+]
+
+_WIDTH = 2**20
+_MOST_WIDTH = 2**24
+_SIGNS = 5603
+"""Signs where nothing is known of the records: the balance of noise and projection for 100,000 at (1, 1e-6)."""
+INDEPENDENCE = 4
+
+Priced = tuple[NoiseLaw, Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What was asked about keys: the queries' field elements where they are known, and their usual number of keys."""
+
+    keys: Keys
+    budget: Budget
+    unit: PrivacyUnit
+    supports: tuple[Words, ...] | None
+    records: int | None
+
+    @property
+    def size(self) -> float:
+        """The mean number of keys of a query."""
+        return 1.0 if self.supports is None else sum(map(len, self.supports)) / len(self.supports)
+
+
+def read_keys(asked: Request) -> Stated:
+    """What was asked about keys. Raises PlanError."""
+    what, records = asked.what, asked.records
+    if records is not None and (type(records) is not int or not 0 < records < 2**53):
+        raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
+    keys, supports = (what.keys, what.supports) if isinstance(what, KeyQueries) else (what, None)
+    return Stated(keys, asked.budget, asked.unit, supports, records)
+
+
+class Sketched(Mechanism[Any]):
+    """A mechanism that measures a universe of keys once and answers any later query from that."""
+
+    serves: ClassVar[tuple[str, ...]] = (KEYS,)
+    takes: ClassVar[tuple[str, ...]] = ("records",)
+    unknown: ClassVar[str] = "its errors depend on how the records spread over the keys"
+
+    @abstractmethod
+    def sketch(self, stated: Stated) -> KeyPlan:
+        """What is measured, its noise and price. Raises PlanError for a budget that does not allow it."""
+
+    def plan(self, asked: Request) -> Any:
+        stated = read_keys(asked)
+        return replace(self.sketch(stated), size=stated.size)
+
+    def predicts(self, stated: Stated) -> bool:
+        """Whether the error is known: it depends on the records, but for counts of listed keys."""
+        return stated.records is not None
+
+
+def automatic(asked: Request, **options: Any) -> KeyPlan:
+    """The plan of least predicted error where queries are known, else the default; with all that was considered.
+
+    Mechanisms that would drop one of the options are not considered. Raises PlanError.
+    """
+    stated = read_keys(asked)
+    plans: dict[str, KeyPlan] = {}
+    considered: list[KeyCandidate] = []
+    classes = {cls.name: cls for cls in serving(KEYS) if issubclass(cls, Sketched)}
+    for name, cls in classes.items():
+        own = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)
+        if dropped := sorted(set(options) - own):
+            considered.append(KeyCandidate(name, None, f"would drop what was given: {', '.join(dropped)}"))
+            continue
+        value = cls(**options)
+        try:
+            plans[name] = value.sketch(stated)
+            error = plans[name].error(stated.size) if value.predicts(stated) else None
+            considered.append(KeyCandidate(name, error, "" if error is not None else "unknown without records="))
+        except (PlanError, WorkloadError) as refused:
+            considered.append(KeyCandidate(name, None, str(refused)))
+    sure = [name for name in classes if name in plans and not plans[name].map.shrinkage]
+    chosen = next((name for name in classes if name in plans), None)
+    if sure:
+        # its error holds whatever the records are; a sketch without records= adds an unknown to the same noise
+        errors = {c.mechanism: c.error for c in considered if c.error is not None}
+        chosen = min(errors, key=lambda name: (errors[name], name not in sure))
+    if chosen is None:
+        raise PlanError("; ".join(f"{c.mechanism}: {c.note}" for c in considered))
+    considered.append(_asked_one_by_one(stated))
+    return replace(plans[chosen], size=stated.size, considered=tuple(considered))
+
+
+def _asked_one_by_one(stated: Stated) -> KeyCandidate:
+    """A histogram that draws a key's noise when it is first asked for: never above a sketch, but no file to publish."""
+    # a record changes one count or two, whatever keys there are: two stand for all
+    noise, _ = cheapest(Listed(np.arange(2, dtype=np.uint64)), stated.budget, stated.unit)
+    note = "sf.open, where the custodian answers queries as they come; no file is published, no sketch errs less"
+    return KeyCandidate("histogram in a session", (stated.size * noise.variance) ** 0.5, note)
+
+
+def check_independence(given: object) -> None:
+    """Refuse what is no independence of a hash. Raises PlanError."""
+    if type(given) is not int or not 4 <= given <= 1024:
+        raise PlanError(f"independence is a whole number from 4 (which the errors stated need) up, not {given!r}")
+
+
+def width_for(records: int | None) -> int:
+    """Buckets so many that ten times the records would fit: distinct records then add a tenth to a unit variance."""
+    return _WIDTH if records is None else min(_MOST_WIDTH, max(2**10, 1 << (10 * records - 1).bit_length()))
+
+
+def dimension_for(budget: Budget, unit: PrivacyUnit, records: int | None) -> int:
+    """Signs that add as much variance for distinct records as the noise has."""
+    if records is None:
+        return _SIGNS
+    _refuse_pure(budget)
+    one = Signs.draw(1)
+    per_key = key_sensitivity(one, unit, 2).value / float(budget.mu_squared)
+    found = signs_needed(records, per_key)
+    if found > 2**22:
+        raise PlanError(f"{records:,} records would need {found:,} signs; take a count-sketch, or set dimension=")
+    return found
+
+
+def _refuse_pure(budget: Budget) -> None:
+    if budget.kind == "pure":
+        raise PlanError("sparse-project has Gaussian noise, which no pure epsilon budget allows; take a count-sketch")
+
+
+def gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Gaussian noise that spends the whole budget, its sigma rounded up."""
+    _refuse_pure(budget)
+    price = spend_in(budget, Currency.MU_SQUARED)
+    return noise_of(price, key_sensitivity(key_map, unit, 2).value), price
+
+
+def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Laplace or Gaussian noise, whichever has less variance."""
+    laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
+    return spending.cheapest(budget, laplace, squared)

@@ -1,0 +1,291 @@
+"""Mechanisms for the tables of a workload, measured at one look: from a request to the plan that errs least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from sfumato.designs import given
+from sfumato.designs.calibrate import NOISES, noise_for
+from sfumato.designs.design import Candidate, Design, Problem, read_objective
+from sfumato.designs.marginals.public import read_public
+from sfumato.errors import PlanError, SfumatoError
+from sfumato.ground.progress import Progress
+from sfumato.mechanisms import apart, classic
+from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
+from sfumato.mechanisms.registry import serving
+from sfumato.plans.plan import Plan, price_design
+from sfumato.privacy.unit import Neighbours
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.accuracy import Need
+
+__all__ = ["Designed", "Tables", "Tried", "measured_by", "plan_tables", "problem_of", "tried"]
+
+_MANY = 500  # tables; below, every candidate is shown
+_MET = 1e-3
+_ALIKE = 5e-4
+
+
+class Tried(NamedTuple):
+    """The plans that apply, and lines for those that do not with the reason."""
+
+    plans: list[Plan]
+    refused: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Tables(Mechanism[Plan]):
+    """A mechanism of one look at tables: what is measured is decided before the data, and so is every error.
+
+    noise: "gaussian", "laplace" or "discrete-gaussian"; by default what the budget is best spent on. lattice: "fine",
+    or "unit", which measures plain integer counts.
+    """
+
+    noise: str | None = None
+    lattice: str = "fine"
+
+    serves: ClassVar[tuple[str, ...]] = (TABLES,)
+    takes: ClassVar[tuple[str, ...]] = ("objective", "records", "public", "strategy", "reconstruction")
+    takes_strategy: ClassVar[bool] = False
+    takes_public: ClassVar[bool] = False
+    considers: ClassVar[tuple[str, ...]] = ()
+    """The labels of the designs that are compared without being asked for."""
+    remark: ClassVar[str] = ""
+    """What is said of all lines of a comparison."""
+
+    def __post_init__(self) -> None:
+        if self.noise is not None and self.noise not in NOISES:
+            raise PlanError(f"noise must be one of {', '.join(NOISES)}, not {self.noise!r}")
+        if self.lattice not in ("fine", "unit"):
+            raise PlanError(f"lattice must be 'fine' or 'unit', not {self.lattice!r}")
+
+    @property
+    def law(self) -> str | None:
+        """The noise that is asked for."""
+        return self.noise
+
+    def plan(self, asked: Request) -> Plan:
+        return plan_tables(self, asked)
+
+    def check_problem(self, asked: Request, problem: Problem) -> None:
+        """Raise PlanError for options that would do nothing."""
+        if asked.strategy is not None and not self.takes_strategy:
+            raise PlanError(
+                f"mechanism={self.name!r} makes a strategy of its own, so strategy= would be dropped; leave one of "
+                "them out. A strategy goes with mechanism='auto', 'laplace' and 'gaussian', which say its noise, and "
+                "with 'projection', which projects its answers"
+            )
+        if asked.strategy is not None and problem.known:
+            raise PlanError(
+                "public= values are used by mechanism='marginals', which makes a strategy of its own; leave out "
+                "strategy= or public="
+            )
+
+    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
+        """The plans to choose among."""
+        raise PlanError(f"mechanism={self.name!r} has no designs of its own")
+
+    def found(self, problem: Problem, progress: Progress | None) -> Tried:
+        """The same; raises PlanError, with every reason, where no plan applies."""
+        found = self.tried(problem, progress)
+        if not found.plans:
+            reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
+            raise PlanError(f"no mechanism can answer this workload ({reasons})")
+        return found
+
+    def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
+        """The plan to carry out, of those that were found or of a strategy that was given."""
+        return min(plans, key=lambda p: p.objective_value)
+
+    def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
+        """Notes on what else could be asked for."""
+        return ()
+
+    def records_for(self, need: Need) -> int:
+        off = need.error(need.planned(self, None))
+        return need.least(lambda n: off <= need.share * n, 0.0)
+
+
+class Designed(Tables):
+    """A mechanism that proposes designs, which are scaled to the budget and compared.
+
+    `label` is what candidates call them. `automatic`: whether "auto" tries them, `textbook`: whether comparisons name
+    them in more detail, `best_of_many`: whether they are likely the best of very many tables, and proved to be.
+    """
+
+    label: ClassVar[str]
+    automatic: ClassVar[bool] = True
+    textbook: ClassVar[bool] = False
+    best_of_many: ClassVar[bool] = False
+
+    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
+        """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
+        raise NotImplementedError
+
+    def skipped(self, problem: Problem, *, auto: bool) -> str:
+        """Why the designs are not tried, if they are not."""
+        return "makes no use of public tables" if problem.known and not self.takes_public else ""
+
+    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
+        return tried(problem, [self], progress)
+
+
+def tried(problem: Problem, values: Iterable[Designed], progress: Progress | None, *, auto: bool = False) -> Tried:
+    """The priced designs of several mechanisms, those of one label once; `auto` says that none was asked for."""
+    plans: list[Plan] = []
+    refused: list[Candidate] = []
+    many = problem.workload.tables > _MANY
+    each: dict[str, Designed] = {}
+    for value in values:
+        each.setdefault(value.label, value)
+    for value in sorted(each.values(), key=lambda v: many and not v.best_of_many):
+        reason = value.skipped(problem, auto=auto)
+        if many and any(_is_best(p) for p in plans):
+            reason = "not tried: the chosen plan meets its proved lower bound"
+        if reason:
+            refused.append(_refused(value.label, reason))
+            continue
+        try:
+            designs = value.designs(problem, progress)
+        except SfumatoError as error:
+            refused.append(_refused(value.label, error))
+            continue
+        for design in designs:
+            try:
+                priced = price_design(design, problem)
+                _ = priced.rmse
+                plans.append(priced)
+            except SfumatoError as error:
+                refused.append(_refused(design.mechanism, error))
+    return Tried(plans, tuple(refused))
+
+
+def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
+    """What designs are asked for. Raises PlanError or BudgetError."""
+    workload, unit, records = asked.what, asked.unit, asked.records
+    objective = read_objective(asked.objective)
+    known = read_public(workload.domain, asked.public)
+    if known and not takes_public:
+        raise PlanError(f"public= values are used by mechanism='marginals' alone, not by {name!r}")
+    if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):
+        raise PlanError(f"records must be a positive whole number, public and approximate, not {records!r}")
+    if unit.neighbours is Neighbours.REPLACE_ONE and workload.domain.drops:
+        dropping = ", ".join(n for n, a in workload.domain.attributes.items() if a.drops)
+        raise PlanError(
+            f"replace-one needs every record to be counted, but {dropping} drops rows: a replaced record could "
+            "vanish. Declare outside/missing as 'other' or 'clamp', or use neighbours='add-remove'"
+        )
+    law = noise_for(asked.budget, noise)
+    return Problem(workload, asked.budget, unit, law, objective, records, lattice == "unit", known)
+
+
+def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan:
+    """The plan of a mechanism of one look; with `compare`, its candidates are all plans of all mechanisms.
+
+    The textbooks' are among these, each once; the choice is the same.
+    """
+    if asked.kind == LOCAL:
+        raise PlanError(f"mechanism={value.name!r} needs a curator; leave out trust='local'")
+    problem = problem_of(asked, value.law, value.lattice, takes_public=value.takes_public, name=value.name)
+    value.check_problem(asked, problem)
+    if asked.strategy is not None or asked.reconstruction is not None:
+        return _told(_of_given(value, asked, problem, compare=compare))
+    plans, refused = found = value.found(problem, asked.progress)
+    best = value.chosen(problem, plans)
+    bounds = [p.bound for p in plans if p.bound is not None]
+    if compare:
+        plans, refused = _compared(problem, value.considers, found, asked.progress)
+    lines = _lines(value, plans, best)
+    if best.body is not None:
+        # what is proved of unbiased answers says nothing of projected ones
+        return replace(best, considered=(_projected_line(best), *lines, *refused))
+    notes = (*best.notes, *value.hints(problem, best))
+    alone = apart.alone(problem, lambda part: value.tried(part, None).plans)
+    bound = max(bounds) if bounds else None
+    return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
+
+
+def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool) -> Plan:
+    """The plan of a strategy that was given, by name or as a matrix."""
+    measured = measured_by(problem, asked.strategy, asked.reconstruction)
+    best = value.chosen(problem, [measured])
+    if not compare:
+        return best
+    plans, refused = _compared(problem, (), Tried([measured], ()), asked.progress)
+    lines = tuple(_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
+    own = (_projected_line(best),) if best.body is not None else ()
+    return replace(best, considered=(*own, *lines, *refused))
+
+
+def measured_by(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
+    """The plan of a strategy, by name or as a matrix, scaled to the budget. Raises PlanError."""
+    if strategy is None:
+        raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
+    if isinstance(strategy, str):
+        return price_design(classic.named(problem, strategy, reconstruction), problem)
+    return price_design(given.design(problem, strategy, reconstruction), problem)
+
+
+def _told(made: Plan) -> Plan:
+    """With what `records` says of errors that do not depend on them."""
+    if made.records is None or made.forecast is not None or made.bias_records is not None:
+        return made
+    share = f"the largest standard error is {made.max_standard_error / made.records:.3g} of {made.records:,} records"
+    return replace(made, notes=(*made.notes, share))
+
+
+def _compared(problem: Problem, considered: tuple[str, ...], found: Tried, progress: Progress | None) -> Tried:
+    """The plans and reasons of all mechanisms, asked for or not, and of those of the textbooks, each once."""
+    every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed)]
+    textbooks = {value.label for value in every if value.textbook}
+    plans = list(found.plans)
+    # of these the textbooks' lines say more
+    lines = [c for c in found.refused if c.mechanism not in textbooks]
+    for value in every:
+        if value.label not in textbooks and value.label not in considered:
+            more = value.tried(problem, progress)
+            plans += more.plans
+            lines += more.refused
+    seen = {p.strategy.summary for p in plans}
+    for made in classic.compared(problem):
+        if isinstance(made, Candidate):
+            lines.append(made)
+        elif made.strategy.summary not in seen:
+            seen.add(made.strategy.summary)
+            plans.append(made)
+    return Tried(plans, tuple(lines))
+
+
+def _lines(value: Tables, plans: Sequence[Plan], best: Plan) -> list[Candidate]:
+    lines = [_line(p, best) for p in sorted(plans, key=lambda p: p.objective_value)]
+    return [replace(c, note=value.remark) for c in lines] if value.remark else lines
+
+
+def _line(p: Plan, best: Plan) -> Candidate:
+    note = "chosen"
+    if p is not best:
+        # the objective of a projected plan is that of its noisy answers; it was chosen by what is predicted after
+        theirs, ours = p.objective_value, best.objective_value
+        if best.body is not None:
+            # what is predicted after it is over all queries alike
+            theirs, ours = (p.rmse or p.mean_error), best.mean_error
+        ratio = theirs / max(ours, 1e-300)
+        note = f"errs {ratio:.3g} times as much" if ratio >= 1 else "errs less, but was not asked for"
+        note = "errs as much" if abs(ratio - 1) < _ALIKE else note
+    return Candidate(p.mechanism, p.strategy.summary, p.rmse, p.max_standard_error, note, p.objective_value)
+
+
+def _projected_line(best: Plan) -> Candidate:
+    value = best.mean_error
+    return Candidate(best.mechanism, best.strategy.summary, value, best.max_standard_error, "asked for", value)
+
+
+def _refused(label: str, reason: object) -> Candidate:
+    return Candidate(label, "", None, None, str(reason))
+
+
+def _is_best(made: Plan) -> bool:
+    """Whether a plan meets its proved bound, up to the rounding of its multiples."""
+    return made.bound is not None and made.objective_value <= made.bound * (1 + _MET)

@@ -1,0 +1,195 @@
+"""`sf.plan`: everything decided before a row is read, for every kind of question."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
+
+from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.ground.progress import Progress
+from sfumato.local.plans import LocalPlan
+from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, TABLES, Mechanism, Request
+from sfumato.mechanisms.registry import made, planned
+from sfumato.mechanisms.tables import Tables, plan_tables
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.plan import Plan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.sessions.plans import SessionPlan
+from sfumato.sketches import KeyQueries, Keys
+from sfumato.workloads import Workload
+
+__all__ = ["compared", "plan", "request"]
+
+Made = TypeVar("Made")
+
+
+class Options(TypedDict, total=False):
+    """What `plan` takes by name, beside the mechanism."""
+
+    neighbours: Required[str | Neighbours]
+    person: str | None
+    rows_per_person: int
+    objective: str
+    records: int | None
+    public: Mapping[Any, Any] | None
+    strategy: object
+    reconstruction: Any
+    progress: Progress | None
+
+
+@overload
+def plan(
+    what: Workload | Domain | Keys | KeyQueries,
+    budget: Budget,
+    *,
+    mechanism: Mechanism[Made],
+    trust: Literal["curator", "local"] = "curator",
+    **options: Unpack[Options],
+) -> Made: ...
+@overload
+def plan(  # pyright: ignore[reportOverlappingOverload]
+    what: Workload, budget: Budget, *, mechanism: Literal["mwem", "boosting"], **options: Unpack[Options]
+) -> CoursePlan: ...
+@overload
+def plan(
+    what: Workload | Domain, budget: Budget, *, mechanism: Literal["pmw"], **options: Unpack[Options]
+) -> SessionPlan: ...
+@overload
+def plan(
+    what: Workload,
+    budget: Budget,
+    *,
+    trust: Literal["local"],
+    records: int,
+    mechanism: str = "auto",
+    neighbours: str | Neighbours | None = None,
+) -> LocalPlan: ...
+@overload
+def plan(what: Workload, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> Plan: ...
+@overload
+def plan(what: KeyQueries, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> KeyPlan: ...
+@overload
+def plan(what: Domain | Keys, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> Any: ...
+def plan(
+    what: Workload | Domain | Keys | KeyQueries,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours | None = None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: str | Mechanism[Any] = "auto",
+    objective: str = DEFAULT_OBJECTIVE,
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    trust: str = "curator",
+    progress: Progress | None = None,
+) -> Any:
+    """Everything decided before a row is read: what to measure, the noise, the price, the errors.
+
+    `what` is a workload, or for questions to come a whole domain, or sf.Keys (`keys.queries([...])` where their queries
+    are known). `neighbours` is "add-remove" or "replace-one", and required; `person` names the column that says whose
+    record it is, of each of whom at most `rows_per_person` are counted.
+
+    `mechanism` is a value such as sf.mechanisms.mwem(rounds=8), or a name, which stands for its defaults. "auto" takes
+    the least error that is known before data: of the plans for a workload; of private multiplicative weights and a
+    histogram for a domain; of sketches for keys. A plan for a domain is opened with `sf.open`, others are released.
+
+    For a workload: the objective "tables" is the mean over parts of the mean over their tables of the mean squared
+    error of their queries, in each table's largest coefficient (1 for counts), so that nothing starves for being small;
+    "cells" the mean squared error of all queries alike; "max" the largest standard error. Weights multiply squared
+    errors. `public` maps sets of attributes to tables of counts known from elsewhere: they are used as exact and not
+    measured. `strategy` (l, m) and `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree"
+    (of branching 2, or "tree-4" and so on), "square-root" and "normalised-square-root", with "least-squares" or
+    "canonical" sums of fewest values; they go with "auto", "laplace" and "gaussian" (which noise) and "projection".
+    `records` is a public (approximate) number of records, for mechanisms and predictions that depend on it.
+
+    `trust="local"`: nobody holds the table. Every person reports on the own record with pure epsilon (`budget`, any two
+    records as neighbours), `records` is the expected number of reports, and the plan has `respond` and `collect`.
+
+    No data, no budget is touched. An option that would do nothing is refused. Raises PlanError (with what is allowed)
+    or BudgetError.
+    """
+    value = made(mechanism)
+    asked = request(
+        what,
+        budget,
+        neighbours=neighbours,
+        person=person,
+        rows_per_person=rows_per_person,
+        objective=objective,
+        records=records,
+        public=public,
+        strategy=strategy,
+        reconstruction=reconstruction,
+        trust=trust,
+        progress=progress,
+    )
+    return planned(value, asked)
+
+
+def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[Any] = "auto", **options: Any) -> Plan:
+    """The plan that `sf.plan` makes, its candidates all plans of all mechanisms, the textbooks' among them, each once.
+
+    The choice is the same. Raises PlanError for mechanisms of several looks, whose errors are not known before data.
+    """
+    value, asked = made(mechanism), request(workload, budget, **options)
+    if asked.kind != TABLES or not isinstance(value, Tables):
+        raise PlanError(
+            f"plans of one look are compared, by errors known before data; mechanism={value.name!r} has none. Compare "
+            "under mechanism='auto'"
+        )
+    value.check(asked)
+    return plan_tables(value, asked, compare=True)
+
+
+def request(
+    what: object,
+    budget: object,
+    *,
+    neighbours: str | Neighbours | None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    trust: str = "curator",
+    **options: Any,
+) -> Request:
+    """What was asked, checked as far as every mechanism needs it. Raises PlanError."""
+    if trust not in ("curator", "local"):
+        raise PlanError(f"trust is 'curator', who holds the table, or 'local', where nobody does, not {trust!r}")
+    kind = next((kind for cls, kind in _KINDS if isinstance(what, cls)), None)
+    if kind is None:
+        raise PlanError(
+            "plan needs a workload, made by sf.marginals, sf.prefix, sf.queries and the like; or an sf.Domain or "
+            "sf.Keys, for questions to come"
+        )
+    if not isinstance(budget, Budget):
+        raise PlanError("plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
+    if trust == "local":
+        if kind != TABLES:
+            raise PlanError("the local model plans a workload; questions to come and keys need a curator")
+        kind, neighbours = LOCAL, Neighbours.REPLACE_ONE if neighbours is None else neighbours
+    if neighbours is None:
+        raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
+    if options.get("objective") == "mean":
+        warnings.warn(
+            "objective='mean' is called 'cells' now: it counts all cells alike. The default, 'tables', counts parts "
+            "alike, tables alike within a part and cells within a table",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    return Request(kind, what, budget, unit, **options)
+
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (Workload, TABLES),
+    (Domain, QUESTIONS),
+    (Keys, KEYS),
+    (KeyQueries, KEYS),
+)

@@ -1,0 +1,83 @@
+"""`sf.load`: anything that was stored, as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato.errors import InvalidInput
+from sfumato.ground.documents import read_document
+from sfumato.local.collecting import LocalRelease
+from sfumato.local.plans import LocalPlan
+from sfumato.plans.courses import CoursePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.plan import Plan
+from sfumato.privacy.chain import says_it_is
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.ledger.ledger import FORMAT
+from sfumato.releases.files import load_release
+from sfumato.releases.sketched import SketchRelease
+from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
+from sfumato.sessions.opening import keeps_session, resume_session
+from sfumato.sessions.plans import SessionPlan
+
+__all__ = ["DOCUMENTS", "load", "read"]
+
+T = TypeVar("T")
+
+DOCUMENTS = (
+    Plan,
+    CoursePlan,
+    KeyPlan,
+    LocalPlan,
+    SessionPlan,
+    HistogramPlan,
+    SparsePlan,
+    SketchRelease,
+    LocalRelease,
+)
+"""What one file holds; a release of tables is a folder, sessions and ledgers are databases."""
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None = None,
+    source: Any = None,
+    anchor: str | None = None,
+) -> Any:
+    """What was stored at a path: a plan, a release (its folder, or a file of keys or local reports), a ledger, or a
+    session, which goes on.
+
+    A session needs the `ledger` that paid for it, for a file cannot be believed about who paid; `source` defaults to
+    the path that it was opened on, and with an `anchor` kept from earlier a file that was put back to a state before it
+    is refused. Other things take none of these.
+
+    Raises InvalidInput for what is nothing that sfumato wrote, or changed since; LedgerError or LedgerCorrupted for a
+    store or ledger that do not fit; SourceError for a table that cannot be loaded or that changed.
+    """
+    try:
+        place = Path(path)
+        folder, there = place.is_dir(), place.exists()
+    except (OSError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{path!r} is no path: {error}") from error
+    if not there:
+        raise InvalidInput(f"nothing is at {place}")
+    # databases are told by SQLite alone: to open and close one otherwise gives up the locks of this process
+    if not folder and keeps_session(place):
+        return resume_session(place, ledger, source, anchor=anchor)
+    given = [name for name, value in (("ledger", ledger), ("source", source), ("anchor", anchor)) if value is not None]
+    if given:
+        raise InvalidInput(f"{', '.join(given)} belong to a session, and {place} holds none; leave them out")
+    if folder:
+        return load_release(place)
+    return Ledger(place) if says_it_is(place, FORMAT) else read_document(place, DOCUMENTS)
+
+
+def read(path: str | os.PathLike[str], *kinds: type[T]) -> T:
+    """What was stored at a path, if it is of one of these kinds. Raises InvalidInput, and as `load`."""
+    found = load(path)
+    if not isinstance(found, kinds):
+        raise InvalidInput(f"{path} holds a {type(found).__name__}, not what was asked for")
+    return found

@@ -1,0 +1,154 @@
+"""`sf.open`: questions one by one under a plan, and the same call again to go on with them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+from sfumato.errors import InvalidInput, PlanError
+from sfumato.mechanisms import run
+from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.registry import named, planned
+from sfumato.plans.plan import Plan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.recipes.choose import request
+from sfumato.releases.accounts import opened
+from sfumato.sessions.core import KeySession, QuerySession, Session
+from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
+from sfumato.sessions.opening import (
+    KEPT,
+    histogram_session,
+    kept,
+    open_session,
+    public_records,
+    resume_session,
+)
+from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.requests import Opening
+
+__all__ = ["currency_of", "open_plan", "plan_and_open"]
+
+Place = str | os.PathLike[str]
+
+
+@overload
+def open_plan(
+    plan: SessionPlan | Plan,
+    source: Any = None,
+    *,
+    ledger: Place | Ledger | None,
+    name: str = "session",
+    store: Place | None = None,
+    table: str | None = None,
+    anchor: str | None = None,
+) -> QuerySession: ...
+@overload
+def open_plan(
+    plan: HistogramPlan | SparsePlan,
+    source: Any = None,
+    *,
+    ledger: Place | Ledger | None,
+    name: str = "session",
+    store: Place | None = None,
+    table: str | None = None,
+    anchor: str | None = None,
+) -> KeySession: ...
+def open_plan(
+    plan: SessionPlan | Plan | HistogramPlan | SparsePlan,
+    source: Any = None,
+    *,
+    ledger: Place | Ledger | None,
+    name: str = "session",
+    store: Place | None = None,
+    table: str | None = None,
+    anchor: str | None = None,
+) -> Session:
+    """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
+
+    The plan is one for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload. A
+    plan of tables is measured now, and every question that its measurements span is free.
+
+    With `store`, a path at which nothing is, the session is kept there, and the same call again, from any process, goes
+    on with it; nothing is spent then, and the table may be left out where it is a file. The file of a conversation
+    holds secret noise and is for the custodian alone. With an `anchor` kept from earlier, a file that was put back to a
+    state before it is refused. `source` is a table as for `sf.release`. `ledger` is required; None is an explicit
+    one-shot account. `table` is the public name of the table, which the ledger fixes with the privacy unit at its first
+    spend.
+
+    Guarantee: everything the session ever gives out satisfies together the plan's budget for the plan's privacy unit.
+
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or NameTaken (ledger untouched), LedgerMismatch,
+    NotWritten (spent, but not stored).
+    """
+    account, place = opened(ledger), None if store is None else Path(store)
+    if type(plan) not in KEPT:
+        if not isinstance(plan, Plan):
+            raise PlanError(
+                "open needs a plan for questions to come, sf.plan of a domain or of sf.Keys, or a plan of tables; "
+                f"a {type(plan).__name__} is released by sf.release"
+            )
+        if anchor is not None:
+            raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
+        return histogram_session(run.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
+    if place is not None and place.exists():
+        return _resumed(plan, source, account, name, place, anchor)
+    if anchor is not None:
+        raise InvalidInput(f"anchor= is of a session that is kept, and at {store} there is none; leave it out")
+    if source is None:
+        raise InvalidInput("which table is asked? give it as the second argument")
+    return open_session(Opening(plan, source, account, name, place, table))
+
+
+def plan_and_open(
+    source: Any,
+    what: Any,
+    budget: Budget,
+    *,
+    mechanism: Mechanism[Any],
+    records: int | None,
+    ledger: Place | Ledger | None,
+    name: str,
+    store: Place | None,
+    table: str | None,
+    **unit: Any,
+) -> Session:
+    """A session planned and opened at once: the number of records, where it is public, may be read from the table.
+
+    `unit` is `neighbours`, `person` and `rows_per_person`. Raises as `sf.plan` and `sf.open`; what follows from public
+    input and the ledger alone is refused before the table is read.
+    """
+    account = opened(ledger)
+    asked = request(what, budget, records=records, **unit)
+    counted = records is None and mechanism.needs_records and asked.unit.total_is_public
+    if counted:
+        account = Ledger.in_memory(budget) if account is None else account
+        trial = planned(mechanism, replace(asked, records=1))
+        found = public_records(source, what, asked.unit, account, name, trial.price, table)
+        asked = replace(asked, records=max(found, 1))
+    plan = planned(mechanism, asked)
+    if counted:
+        return open_session(Opening(plan, source, account, name, None if store is None else Path(store), table, True))
+    return open_plan(plan, source, ledger=account, name=name, store=store, table=table)
+
+
+def currency_of(account: Ledger | None, mechanism: str) -> str | None:
+    """The option `currency` with which a mechanism is planned for a ledger, or for an account of its own."""
+    return named(mechanism).alone if account is None else account.currency.value
+
+
+def _resumed(plan: Any, source: Any, account: Ledger | None, name: str, store: Path, anchor: str | None) -> Session:
+    """The session that is kept, if it is this one."""
+    found, about = kept(store, anchor)
+    other = ""
+    if about["plan"].fingerprint != plan.fingerprint:
+        other = "a session of another plan"
+    elif found.name != name:
+        other = f"the session {found.name!r}, not {name!r}"
+    if other:
+        raise InvalidInput(
+            f"{store} keeps {other}; choose another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
+        )
+    return resume_session(store, account, source, anchor=anchor)

@@ -1,0 +1,33 @@
+"""Plans and sessions from options in a mapping: those of the mechanism are those that `sf.plan` does not have."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import sfumato as sf
+from sfumato.mechanisms import made
+from sfumato.recipes.opening import currency_of, plan_and_open
+from sfumato.releases.accounts import opened
+
+__all__ = ["open_with", "plan_with"]
+
+_UNIT = ("neighbours", "person", "rows_per_person")
+_PLAN = set(inspect.signature(sf.plan).parameters)
+
+
+def plan_with(what: Any, budget: Any, *, mechanism: str = "auto", queries: Any = None, **options: Any) -> Any:
+    """`sf.plan` with the options of `sf.plan` and of the mechanism together; of known queries, where they are given."""
+    if queries is not None:
+        what = what.queries(queries)
+    own = {name: options.pop(name) for name in list(options) if name not in _PLAN}
+    return sf.plan(what, budget, mechanism=made(mechanism, **own), **options)
+
+
+def open_with(source: Any, what: Any, budget: Any, *, mechanism: str = "pmw", **options: Any) -> Any:
+    """A session, planned for its ledger and, where the number of records is public, for what the table has."""
+    opening: dict[str, Any] = {"name": "session", "store": None, "table": None, "records": None, "ledger": None}
+    opening |= {name: options.pop(name) for name in list(options) if name in (*opening, *_UNIT)}
+    account = opening["ledger"] = opened(opening["ledger"])
+    value = made(mechanism, **options, currency=currency_of(account, mechanism))
+    return plan_and_open(source, what, budget, mechanism=value, **opening)
