@@ -47,7 +47,7 @@ class InvalidInput(SfumatoError, ValueError):
     Traceback (most recent call last):
         ...
     sfumato.errors.InvalidInput: a histogram counts records: no entry may be negative, fractional or missing
-    >>> issubclass(sf.InvalidInput, ValueError)
+    >>> issubclass(sf.errors.InvalidInput, ValueError)
     True
     """
 
@@ -230,6 +230,6 @@ class NotWritten(SfumatoError):
 class MissingExtra(SfumatoError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it.
 
-    >>> issubclass(sf.MissingExtra, ImportError)
+    >>> issubclass(sf.errors.MissingExtra, ImportError)
     True
     """

@@ -171,15 +171,15 @@ def test_what_the_ledger_could_not_be_told_is_paid_for_and_goes_on(
     """Mutant: the ledger's own error passed on, which reads as if nothing had been spent."""
 
     def refuse(*_: Any) -> None:
-        raise sf.LedgerError("the disk is full")
+        raise sf.errors.LedgerError("the disk is full")
 
     ledger, store = sf.Ledger.create(tmp_path / "l.db", total=PURE), tmp_path / "s"
     with monkeypatch.context() as patch:
         patch.setattr(sf.Ledger, "mark_released", refuse)
-        with pytest.raises(sf.NotWritten, match=r"paid for and kept.*the disk is full.*resume_session"):
+        with pytest.raises(sf.errors.NotWritten, match=r"paid for and kept.*the disk is full.*resume_session"):
             session(mechanism, ledger=ledger, store=store, **options)
     assert (ledger.spent, ledger.remaining) == (1, 0)
-    with sf.resume_session(store, ledger, DATA) as again:
+    with session(mechanism, ledger=ledger, store=store, **options) as again:
         assert again.ask([1, 2]).how in ("histogram", "hypothesis", "measured")
 
 

@@ -52,7 +52,7 @@ PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "pair residuals": (_tables, _APPROX, ADD, {"mechanism": "adaptive", "records": 500}),
     "direct": (_tables, _APPROX, ADD, {"mechanism": "gaussian"}),
     "direct, replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "laplace"}),
-    "discrete Gaussian": (_given, sf.zcdp("0.5"), ADD, {"noise": "discrete-gaussian"}),
+    "discrete Gaussian": (_given, sf.zcdp("0.5"), ADD, {"mechanism": sf.mechanisms.auto(noise="discrete-gaussian")}),
     "tree": (lambda: sf.prefix(_LINE, "age"), sf.pure(1), ADD, {"mechanism": "tree"}),
     "canonical tree, replaced": (lambda: sf.ranges(_LINE, "age"), sf.pure(1), REPLACE, {"mechanism": "tree"}),
     "roots": (lambda: sf.prefix(_LINE, "age"), sf.gdp(1), ADD, {"mechanism": "factorization"}),
@@ -65,15 +65,15 @@ PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "projected": (_tables, _APPROX, ADD, {"mechanism": "projection", "records": 500}),
     "biased": (_given, _APPROX, REPLACE, {"mechanism": "approximate", "records": 50}),
     "largest error": (_tables, _APPROX, ADD, {"objective": "max"}),
-    "mwem": (_tables, _APPROX, ADD, {"mechanism": "mwem", "records": 500, "rounds": 3}),
-    "mwem, replaced": (_tables, sf.zcdp("0.5"), REPLACE, {"mechanism": "mwem", "records": 500, "rounds": 3}),
-    "boosting": (_given, sf.pure(1), ADD, {"mechanism": "boosting", "rounds": 2}),
+    "mwem": (_tables, _APPROX, ADD, {"mechanism": sf.mechanisms.mwem(rounds=3), "records": 500}),
+    "mwem, replaced": (_tables, sf.zcdp("0.5"), REPLACE, {"mechanism": sf.mechanisms.mwem(rounds=3), "records": 500}),
+    "boosting": (_given, sf.pure(1), ADD, {"mechanism": sf.mechanisms.boosting(rounds=2)}),
 }
 SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
-    "count-sketch": (sf.pure(1), ADD, {"mechanism": "count-sketch", "width": 64}),
-    "hybrid": (_APPROX, REPLACE, {"mechanism": "hybrid", "width": 64}),
-    "sparse-project": (_APPROX, REPLACE, {"mechanism": "sparse-project", "dimension": 64}),
-    "key histogram": (sf.pure(1), ADD, {"mechanism": "histogram", "queries": [[1, 2], [7]]}),
+    "count-sketch": (sf.pure(1), ADD, {"mechanism": sf.mechanisms.count_sketch(width=64)}),
+    "hybrid": (_APPROX, REPLACE, {"mechanism": sf.mechanisms.hybrid(width=64)}),
+    "sparse-project": (_APPROX, REPLACE, {"mechanism": sf.mechanisms.sparse_project(dimension=64)}),
+    "key histogram": (sf.pure(1), ADD, {"mechanism": "histogram"}),
 }
 
 
@@ -92,10 +92,11 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
         budget, neighbours, options = SKETCHES[kind]
         total = sf.approx(5, "1e-5") if kind == "hybrid" else sf.gdp(9) if budget.kind == "approx" else sf.pure(5)
         account = sf.Ledger.create(ledger, total=total, currency="epsilon" if kind == "hybrid" else None)
-        first = sf.plan_keys(sf.Keys(), sf.pure("0.1"), neighbours=neighbours, mechanism="count-sketch", width=2)
-        sf.sketch(first, sf.KeyCounts([1]), ledger=account, name="before")
-        plan = sf.plan_keys(sf.Keys(), budget, neighbours=neighbours, **options)
-        sf.sketch(plan, sf.KeyCounts(np.repeat([1, 2, 7, 9], [90, 70, 5, 1])), ledger=account, name="it", out=out)
+        first = sf.plan(sf.Keys(), sf.pure("0.1"), neighbours=neighbours, mechanism=sf.mechanisms.count_sketch(width=2))
+        sf.release(first, sf.KeyCounts([1]), ledger=account, name="before")
+        what = sf.Keys().queries([[1, 2], [7]]) if kind == "key histogram" else sf.Keys()
+        plan = sf.plan(what, budget, neighbours=neighbours, **options)
+        sf.release(plan, sf.KeyCounts(np.repeat([1, 2, 7, 9], [90, 70, 5, 1])), ledger=account, name="it", out=out)
         return out, ledger
     make, budget, neighbours, options = PLANS[kind]
     total = {"pure": sf.pure(9), "zcdp": sf.zcdp(9), "gdp": sf.gdp(9), "approx": sf.gdp(9)}[budget.kind]
