@@ -203,6 +203,12 @@ def _session(
     return begun if beta is None else replace(begun, beta=beta)
 
 
+def _sketch(plan: Any, source: Any, *, name: str = "sketch", **options: Any) -> SketchRelease:
+    if type(plan) is not KeyPlan:
+        raise PlanError("sketch needs a plan of keys, made by sf.plan or read by sf.load")
+    return carry_out(plan, source, name=name, **options)
+
+
 def _respond(plan: Any, record: Any, *, most: Any = None) -> int:
     return plan.respond(record, most=most)
 
@@ -241,7 +247,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "session_plan": (_session_plan, "sf.plan(domain, budget, mechanism=sf.mechanisms.pmw(...))"),
     "session_status": (session_status, "from sfumato.sessions import session_status"),
-    "sketch": (functools.partial(carry_out, name="sketch"), "sf.release(plan, table, ledger=..., name=..., out=...)"),
+    "sketch": (_sketch, "sf.release(plan, table, ledger=..., name=..., out=...)"),
 }
 
 

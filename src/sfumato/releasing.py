@@ -119,6 +119,11 @@ def release(
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or LedgerMismatch (ledger untouched), NotWritten
     (spent, but the release could not be stored). A page that could not be written is a warning only: the
     release is complete, and `sfumato report FOLDER` makes the page.
+
+    >>> work = sf.identity(sf.Domain({"age": 4}))
+    >>> found = sf.release(sf.plan(work, sf.pure(1), neighbours="add-remove"), sf.Histogram([5, 0, 9, 2]), ledger=None)
+    >>> found.answers.shape, found.standard_errors().round(2).tolist()
+    ((4,), [1.41, 1.41, 1.41, 1.41])
     """
     result = run.carry_out(
         plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress

@@ -223,6 +223,12 @@ def test_an_old_option_that_does_not_apply_is_refused(tmp_path: Path) -> None:
         old.load_plan(saved(sketch_plan(), tmp_path))
 
 
+def test_a_sketch_is_of_keys_alone() -> None:
+    """Mutant: any plan carried out, and its price spent under a name that nobody chose."""
+    with pytest.warns(DeprecationWarning, match="sketch"), pytest.raises(errors.PlanError, match="a plan of keys"):
+        old.sketch(sf.plan(WORK, BUDGET, **UNIT), COUNTS, ledger=None)
+
+
 def test_the_rounds_of_a_spec_are_those_of_its_mechanism(tmp_path: Path) -> None:
     """Mutant: None."""
     path = tmp_path / "spec.toml"

@@ -115,6 +115,11 @@ def plan(
 
     No data, no budget is touched. An option that would do nothing is refused. Raises PlanError (with what is allowed)
     or BudgetError.
+
+    >>> work = sf.marginals(sf.Domain({"age": 4, "sex": 2}), upto=2)
+    >>> found = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+    >>> round(found.rmse, 2), round(found.objective_value / found.lower_bound, 3)
+    (1.38, 1.0)
     """
     value = made(mechanism)
     asked = request(

@@ -54,6 +54,11 @@ def budget_for(
     "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to six digits and
     verified by planning with it.
     Raises PlanError.
+
+    >>> work = sf.identity(sf.Domain({"age": 100}))
+    >>> enough = sf.budget_for(work, margin=50, kind="zcdp", neighbours="add-remove")
+    >>> sf.plan(work, enough, neighbours="add-remove").errors()["margin"][0] <= 50
+    True
     """
     if target not in ("worst", "rmse"):
         raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")

@@ -56,6 +56,11 @@ def load(
 
     Raises InvalidInput for what is nothing that sfumato wrote, or changed since; LedgerError or LedgerCorrupted for a
     store or ledger that do not fit; SourceError for a table that cannot be loaded or that changed.
+
+    >>> found = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.pure(1), neighbours="add-remove")
+    >>> found.save("ages.plan")
+    >>> sf.load("ages.plan").fingerprint == found.fingerprint
+    True
     """
     try:
         place = Path(path)

@@ -43,6 +43,9 @@ def records_for(
 
     The smallest such n, to a thousandth of it for "pmw" and "approximate", which are searched. Raises PlanError where
     no error is known before data, and for options that do not apply.
+
+    >>> sf.records_for(sf.identity(sf.Domain({"age": 100})), sf.pure(1), neighbours="add-remove", error=0.01)
+    142
     """
     share = _share(workload, error)
     if kind not in ("rmse", "max"):

@@ -82,6 +82,12 @@ def open_plan(
 
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or NameTaken (ledger untouched), LedgerMismatch,
     NotWritten (spent, but not stored).
+
+    >>> made = sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")
+    >>> with sf.open(made, sf.KeyCounts([3, 3, 7]), ledger=None) as asked:
+    ...     answer = asked.ask([3, 8])
+    >>> answer.how
+    'histogram'
     """
     account, place = opened(ledger), None if store is None else Path(store)
     if type(plan) not in KEPT:
