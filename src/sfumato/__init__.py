@@ -12,7 +12,7 @@ from sfumato.ground import codec
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.sketches import Keys
-from sfumato.stored import ELSEWHERE
+from sfumato.stored import fetch
 from sfumato.workloads import (
     Workload,
     conjunctions,
@@ -148,7 +148,7 @@ _LATE = {
 }
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 
-codec.elsewhere = ELSEWHERE
+codec.absent.append(fetch)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,9 @@ What a file may build is closed: the classes that are imported, and these. A tes
 
 from __future__ import annotations
 
-__all__ = ["ELSEWHERE"]
+from importlib import import_module
+
+__all__ = ["ELSEWHERE", "fetch"]
 
 ELSEWHERE: dict[str, str] = {
     "Adapted": "sfumato.estimate.mixtures.adapted",
@@ -77,3 +79,9 @@ ELSEWHERE: dict[str, str] = {
     "TreeSums": "sfumato.designs.ordered.trees",
     "WeightedTables": "sfumato.designs.weighted.strategy",
 }
+
+
+def fetch(name: str) -> None:
+    """Import the module of a class of stored values, where it is one."""
+    if name in ELSEWHERE:
+        import_module(ELSEWHERE[name])

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfumato.designs.dense import descent
-from sfumato.designs.dense import replace_one as swap
+from sfumato.designs.dense import descent, replace_one
 from sfumato.designs.dense.dual import pair_bound, titled
 from sfumato.designs.dense.largest import Largest, optimize_largest
 from sfumato.designs.dense.largest_rows import optimize_largest_rows
@@ -81,7 +80,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     """The optimum for each maximal table, the budget shared between them; of several tables also one product."""
     if ordered.applies(problem, MAX_DENSE_ORDERED):
         return ordered.designs(problem)
-    swapped = swap.design(problem, progress)
+    swapped = replace_one.design(problem, progress)
     if swapped is not None:
         return [swapped]
     power = 1 if problem.noise == "laplace" else 2

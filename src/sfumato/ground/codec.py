@@ -10,11 +10,10 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,8 +29,8 @@ T = TypeVar("T", bound=type)
 Arrays = dict[str, NDArray[Any]]
 
 _CLASSES: dict[str, type] = {}
-elsewhere: dict[str, str] = {}
-"""The modules of storable classes that are imported when a file first names them, by class."""
+absent: list[Callable[[str], object]] = []
+"""Who is told of a class that a file names and that is not known yet. The wall builds values of known classes alone."""
 _MAX_DEPTH = 64
 _MAX_HEX_DIGITS = 2**14  # sums of spends have 8,192 bits at most; arithmetic on millions would not end
 _HASHED = 2**23
@@ -146,8 +145,9 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
             raise InvalidInput("what was stored holds a key twice")
         return dict(pairs)
     name = tree.get("~class", "")
-    if name not in _CLASSES and name in elsewhere:
-        import_module(elsewhere[name])
+    if name not in _CLASSES:
+        for tell in absent:
+            tell(name)
     cls = _CLASSES.get(name)
     if cls is None:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")

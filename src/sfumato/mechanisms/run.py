@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, overload
 
@@ -84,7 +85,7 @@ class _Kind:
     """
 
     look: Callable[[Any, _Access], tuple[Receipt, Made]]
-    check: Callable[[Any], None] = Planned.check
+    check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
     reader: str = "sf.load"
