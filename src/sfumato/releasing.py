@@ -27,6 +27,7 @@ from sfumato.recipes import choose
 from sfumato.recipes.inverse import budget_for, plan_for
 from sfumato.recipes.loading import read
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketched import SketchRelease
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
@@ -128,7 +129,7 @@ def release(
     result = run.carry_out(
         plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
     )
-    if out is not None and Path(out).is_dir() and not (Path(out) / REPORT).exists():
+    if out is not None and isinstance(result, WorkloadRelease) and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
         except Exception as error:
