@@ -176,7 +176,7 @@ def test_what_the_ledger_could_not_be_told_is_paid_for_and_goes_on(
     ledger, store = sf.Ledger.create(tmp_path / "l.db", total=PURE), tmp_path / "s"
     with monkeypatch.context() as patch:
         patch.setattr(sf.Ledger, "mark_released", refuse)
-        with pytest.raises(sf.errors.NotWritten, match=r"paid for and kept.*the disk is full.*resume_session"):
+        with pytest.raises(sf.errors.NotWritten, match=r"paid for and kept.*the disk is full.*sf.open"):
             session(mechanism, ledger=ledger, store=store, **options)
     assert (ledger.spent, ledger.remaining) == (1, 0)
     with session(mechanism, ledger=ledger, store=store, **options) as again:

@@ -129,7 +129,13 @@ def test_hard_answers_err_as_their_noise_law_predicts() -> None:
     errors: list[float] = []
     for _ in range(20):
         asked = sf.open(
-            sf.plan(DOMAIN, sf.gdp(1), neighbours="replace-one", mechanism=sf.mechanisms.pmw(updates=20, threshold=1)),
+            sf.plan(
+                DOMAIN,
+                sf.gdp(1),
+                neighbours="replace-one",
+                records=3000,
+                mechanism=sf.mechanisms.pmw(updates=20, threshold=1),
+            ),
             sf.Histogram(table),
             ledger=None,
         )
