@@ -1,8 +1,8 @@
 """Which tables are best counted, so that every asked one follows from them by summation: a proposal to the wall.
 
-Arithmetic on positions of attributes; no record is seen here. The number of records decides how much is
-packed together, which changes how long counting takes and nothing else: the wall checks that every set lies in the
-block that is to answer it.
+Arithmetic on positions of attributes; no record is seen here. A number of records decides how much is
+packed together, which changes how long counting takes and nothing else: the wall asks for a few numbers, tells nobody
+which is near its own, and checks that every set lies in the block that is to answer it.
 
 A block is a set of attributes that is counted; a set that is asked is answered by one block that holds it.
 Three ways to choose blocks are compared by their estimated cost, in records counted:

@@ -182,6 +182,24 @@ def test_a_bad_proposal_is_not_followed(fails: bool) -> None:
     assert counts.count([("a", "c")])[("a", "c")].tolist() == [[0, 0, 0, 1], [1, 0, 0, 1]]
 
 
+def test_who_proposes_is_told_nothing_of_the_records() -> None:
+    """Mutants: the number of records handed over; only the proposal asked for that is followed."""
+    told: list[list[int]] = []
+    for rows in (0, 1, 3000, 70_000):
+        asked: list[int] = []
+
+        def proposing(shape: Sequence[int], sets: Families, size: int, asked: list[int] = asked) -> Any:
+            asked.append(size)
+            return pack(shape, sets, size)
+
+        columns = tuple(np.zeros(rows, dtype=np.uint8) for _ in range(3))
+        counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, rows, columns, packing=proposing)
+        assert counts.count([("a", "c"), ("b",)])[("b",)].tolist() == [rows, 0, 0]
+        told.append(asked)
+    assert len(told[0]) > 1
+    assert all(asked == told[0] for asked in told)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 4), st.integers(1, 70), st.data())
 def test_every_subset_is_summed(sizes: list[int], count: int, last: int, data: st.DataObject) -> None:

@@ -34,6 +34,8 @@ _MAX_ORDER = 32
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
 _READ_ROWS = 2**18
+# Numbers of records that proposals are made for: what is packed changes by a sixth between neighbours, and not beyond.
+_SIZES = (2**10, 2**13, 2**16, 2**20)
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
 
@@ -138,8 +140,9 @@ class _Counted(ABC):
 class _Records(_Counted):
     """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold.
 
-    `packing` proposes which blocks. What it raises, or a proposal that does not hold, is not worth a budget that is
-    spent: every set is counted by itself then.
+    `packing` proposes which blocks. It is not trusted, so it is asked for the same few numbers of records whatever
+    theirs is, and the nearest proposal is taken. What it raises, or a proposal that does not hold, is not worth a
+    budget that is spent: every set is counted by itself then.
     """
 
     _PASS_CELLS: ClassVar[int]
@@ -152,10 +155,12 @@ class _Records(_Counted):
     def _packed(self, sets: Sets) -> list[Cluster]:
         shape = self.grid.shape
         with suppress(Exception):
-            found = clusters(shape, sets, *self.packing(shape, sets, self.rows))
+            offers = [self.packing(shape, sets, size) for size in _SIZES]
+            nearest = min(range(len(_SIZES)), key=lambda i: abs(math.log(_SIZES[i] / max(self.rows, 1))))
+            found = clusters(shape, sets, *offers[nearest])
             if all(math.prod(c.sizes) <= MAX_CELLS for c in found):
                 return found
-        return clusters(shape, sets, *alone(shape, sets, self.rows))
+        return clusters(shape, sets, *alone(shape, sets, _SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
         read = self._reader()
