@@ -372,3 +372,10 @@ def test_what_is_no_session_is_refused_before_anything_is_read(
     with pytest.raises(sf.errors.InvalidInput, match=text):
         session(mechanism, source="no-such-file.csv", ledger=account, **options)
     assert account.entries() == ()
+
+
+def test_very_many_keys_are_kept_at_once(tmp_path: Path) -> None:
+    """Mutant: pages of one transaction that outgrow SQLite's cache lock the file while it is being checked."""
+    ledger, store = sf.Ledger.create(tmp_path / "l.db", total=PURE), tmp_path / "s"
+    with session("histogram", ledger=ledger, store=store) as asked:
+        assert asked.ask(np.arange(400_000)).how == "histogram"

@@ -24,7 +24,8 @@ _OLDEST = (3, 37, 0)
 _PRIVATE = 0o600
 
 # Rollback journal, not WAL: the SQLite linked by many Pythons can lose WAL commits after a crash.
-_DURABLE = ("PRAGMA synchronous=EXTRA", "PRAGMA fullfsync=ON")
+# pages of a transaction that outgrow the cache would lock the file before its end, and the witness out
+_DURABLE = ("PRAGMA synchronous=EXTRA", "PRAGMA fullfsync=ON", "PRAGMA cache_spill=OFF")
 _GUARDED = ("PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON")
 _TOUCH = "SELECT count(*) FROM sqlite_schema"
 
