@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
@@ -54,42 +54,23 @@ class PageWarning(UserWarning):
     """A release is complete but its page is not."""
 
 
+class _Terms(TypedDict, total=False):
+    """What `release` takes by name."""
+
+    ledger: Required[str | os.PathLike[str] | Ledger | None]
+    name: str
+    out: str | os.PathLike[str] | None
+    table: str | None
+    snapshot: str | None
+    progress: Progress | None
+
+
 @overload
-def release(
-    plan: Plan,
-    source: Any,
-    *,
-    ledger: str | os.PathLike[str] | Ledger | None,
-    name: str = "release",
-    out: str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    snapshot: str | None = None,
-    progress: Progress | None = None,
-) -> Release: ...
+def release(plan: Plan, source: Any, **terms: Unpack[_Terms]) -> Release: ...
 @overload
-def release(
-    plan: CoursePlan,
-    source: Any,
-    *,
-    ledger: str | os.PathLike[str] | Ledger | None,
-    name: str = "release",
-    out: str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    snapshot: str | None = None,
-    progress: Progress | None = None,
-) -> ModelRelease: ...
+def release(plan: CoursePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
 @overload
-def release(
-    plan: KeyPlan,
-    source: Any,
-    *,
-    ledger: str | os.PathLike[str] | Ledger | None,
-    name: str = "release",
-    out: str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    snapshot: str | None = None,
-    progress: Progress | None = None,
-) -> SketchRelease: ...
+def release(plan: KeyPlan, source: Any, **terms: Unpack[_Terms]) -> SketchRelease: ...
 def release(
     plan: Plan | CoursePlan | KeyPlan,
     source: Any,

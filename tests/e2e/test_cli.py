@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato import cli, releasing
-from sfumato.plans.plan import load_plan
+from sfumato import cli, load, releasing
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import load_release
@@ -30,7 +29,7 @@ def test_plan_release_ask_show_report(run: Run) -> None:
     assert planned.err == ""
     assert "one record added or removed" in planned.out
     assert "Considered" not in planned.out
-    assert load_plan("spec.plan").fingerprint == releasing.plan_of(read_spec("spec.toml")).fingerprint
+    assert load("spec.plan").fingerprint == releasing.plan_of(read_spec("spec.toml")).fingerprint
     assert Ledger("budget.db").entries() == ()
 
     done = release(run)
@@ -75,7 +74,7 @@ def test_a_saved_plan_is_released_from_another_table(run: Run) -> None:
     facts = json.loads(done.out)
     assert facts["snapshot"] == "2026"
     assert facts["folder"] == "out/first"
-    assert facts["hashes"]["plan"] == load_plan("spec.plan").fingerprint
+    assert facts["hashes"]["plan"] == load("spec.plan").fingerprint
 
 
 def test_the_same_name_again_is_free_and_identical(run: Run) -> None:
@@ -117,7 +116,7 @@ def test_the_least_budget_for_a_margin(run: Run) -> None:
     assert facts["privacy"]["budget"]["delta"] == "1/1000000"
     told = run("plan", "spec.toml", "--margin", "20", "-o", "spec.plan")
     assert told.out.startswith("The least budget for a margin of 20 at 95 %: (")
-    assert load_plan("spec.plan").budget.to_json() == facts["privacy"]["budget"]
+    assert load("spec.plan").budget.to_json() == facts["privacy"]["budget"]
     refused(run("plan", "spec.toml", "--margin", "-3"), "margin", "-3")
 
 
@@ -127,7 +126,7 @@ def test_the_least_budget_for_the_margins_of_the_spec(run: Run) -> None:
     spec.write_text(spec.read_text().replace("upto = 2\n", "upto = 2\nmargin = 20\n", 1))
     told = run("plan", "spec.toml", "--margins", "-o", "spec.plan")
     assert told.out.startswith("The least budget for the margins of spec.toml: (")
-    saved = load_plan("spec.plan")
+    saved = load("spec.plan")
     table = saved.errors()
     bounded = [m for p, m in zip(table["part"], table["margin"], strict=True) if p == next(iter(saved.workload.parts))]
     assert 19.9 < max(bounded) <= 20

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 
+from sfumato import load
 from sfumato.designs.dense.blocks import FactorBlock
 from sfumato.designs.dense.dual import pair_bound
 from sfumato.designs.dense.optimal import optimize
@@ -22,7 +23,7 @@ from sfumato.designs.dense.swap import PairBlock, SwapOptimum, swap_optimum
 from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
-from sfumato.plans.plan import Plan, load_plan
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
@@ -370,7 +371,7 @@ def test_noise_is_as_predicted() -> None:
 def test_a_plan_is_stored_whole(tmp_path: Path) -> None:
     found = plan(prefix(LINE, "cell"), UNIT, neighbours="replace-one")
     found.save(tmp_path / "p.plan")
-    again = load_plan(tmp_path / "p.plan")
+    again = load(tmp_path / "p.plan")
     assert again.fingerprint == found.fingerprint
     assert again.rmse == found.rmse
 

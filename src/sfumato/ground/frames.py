@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -29,14 +30,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class Framed:
+class Framed(ABC):
     """What is rows of columns, and so turns into anybody's data frame."""
 
     __slots__ = ()
 
+    @abstractmethod
     def frame(self) -> Frame:
         """The rows."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of the rows."""

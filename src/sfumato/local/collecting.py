@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from os import PathLike
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.estimate.bodies import project
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
-from sfumato.ground.documents import read_document
 from sfumato.local.records import cell_of
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
@@ -28,7 +26,7 @@ from sfumato.releases.released import Released
 if TYPE_CHECKING:
     from sfumato.local.plans import LocalPlan
 
-__all__ = ["LocalRelease", "collect", "load_local_release", "report_cells", "respond"]
+__all__ = ["LocalRelease", "collect", "report_cells", "respond"]
 
 
 def respond(plan: LocalPlan, record: Any, *, most: Any = None) -> int:
@@ -134,8 +132,3 @@ class LocalRelease(Released):
 
     def brief(self) -> str:
         return f"of {len(self.plan.workload):,} answers from {self.reports:,} reports"
-
-
-def load_local_release(path: str | PathLike[str]) -> LocalRelease:
-    """Read what `LocalRelease.save` wrote. Raises InvalidInput for any other file."""
-    return read_document(path, LocalRelease)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
 from sfumato.ground.codec import storable
-from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.local.questions import Questions, Reading
 from sfumato.operators.base import FloatArray
@@ -27,7 +25,7 @@ from sfumato.privacy.local import check_epsilon
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import Workload
 
-__all__ = ["MAX_CELLS", "MAX_ENTRIES", "LocalCandidate", "LocalPlan", "dense_queries", "load_local_plan"]
+__all__ = ["MAX_CELLS", "MAX_ENTRIES", "LocalCandidate", "LocalPlan", "dense_queries"]
 
 MAX_CELLS = 2_048  # planning takes about two minutes and 1.2 GB there (docs/local.md)
 MAX_ENTRIES = 2**25  # 256 MB of coefficients, dense
@@ -202,8 +200,3 @@ def dense_queries(work: Workload) -> FloatArray:
     if len(work.units) > 1:
         raise PlanError(f"plan counts and sums one by one: these queries are of {', '.join(work.units)}")
     return np.asarray(joint_operator(work).dense(), dtype=np.float64)
-
-
-def load_local_plan(path: str | PathLike[str]) -> LocalPlan:
-    """Read a plan that `LocalPlan.save` wrote. Raises InvalidInput for any other file."""
-    return read_document(path, LocalPlan)

@@ -54,7 +54,9 @@ def made(mechanism: object, **options: Any) -> Mechanism[Any]:
             raise PlanError(f"{mechanism!r} has its options already; leave out {', '.join(options)}")
         return mechanism
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        raise PlanError(f"mechanism={mechanism.name!r} is a value: write sf.mechanisms.{mechanism.__name__.lower()}()")
+        raise PlanError(
+            f"mechanism={mechanism.name!r} is a value: write sf.mechanisms.{mechanism.name.replace('-', '_')}()"
+        )
     cls = named(mechanism)
     idle = [option for option in options if option not in _options(cls)]
     if idle:

@@ -88,7 +88,6 @@ class _Kind:
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
-    reader: str = "sf.load"
     draft: Callable[[Place], Draft | File] = Draft
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
@@ -101,7 +100,6 @@ _KINDS: dict[type[Planned], _Kind] = {
         _look_at_keys,
         what="sketch",
         place="file",
-        reader="sf.load",
         draft=File,
         load=load_sketch,
         holds=lambda out: check_file(out).exists(),
@@ -213,7 +211,7 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     if out is None or not _holds(kind, out):
         raise NameTaken(
             f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its {kind.what} is "
-            f"free to read where it was stored: give out=, its {kind.place}, or {kind.reader}. Measuring again is new "
+            f"free to read where it was stored: give out=, its {kind.place}, or sf.load. Measuring again is new "
             "noise and a new debit: choose another name"
         )
     found = kind.load(out) if older is None else older

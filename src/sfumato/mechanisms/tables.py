@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -120,9 +121,9 @@ class Designed(Tables):
     textbook: ClassVar[bool] = False
     best_of_many: ClassVar[bool] = False
 
+    @abstractmethod
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
         """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
-        raise NotImplementedError
 
     def skipped(self, problem: Problem, *, auto: bool) -> str:
         """Why the designs are not tried, if they are not."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from os import PathLike
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.plans.planned import Planned, price_text
 from sfumato.privacy.accountant import ApproxEvent, Event
@@ -20,7 +18,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.predict import residual_rate
 
-__all__ = ["KeyCandidate", "KeyPlan", "law_name", "load_key_plan"]
+__all__ = ["KeyCandidate", "KeyPlan", "law_name"]
 
 
 @storable
@@ -140,8 +138,3 @@ class KeyPlan(Planned):
 def law_name(noise: NoiseLaw) -> str:
     """The law of noise on counts by key."""
     return "discrete Laplace" if isinstance(noise, DiscreteLaplace) else "rounded Gaussian"
-
-
-def load_key_plan(path: str | PathLike[str]) -> KeyPlan:
-    """Read a plan that `KeyPlan.save` wrote."""
-    return read_document(path, KeyPlan)

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.ground.rows import distinct
+
 __all__ = ["pack"]
 
 Sets = Sequence[NDArray[np.int32]]
@@ -74,22 +76,8 @@ def _merge(count: int, sets: Sets) -> tuple[Positions, list[Positions]]:
     for one, end in zip(sets, ends, strict=True):
         if len(one):
             rows[end - len(one) : end, : one.shape[1]] = one
-    first, kind = _distinct(rows, count + 1)
+    first, kind = distinct(rows, count + 1)
     return rows[first], np.split(kind, ends[:-1])
-
-
-def _distinct(rows: Positions, base: int) -> Blocks:
-    """Where each distinct row of numbers below `base` stands first, in lexicographic order, and which one each is."""
-    code = np.zeros(len(rows), dtype=np.int64)
-    top = 1
-    for column in rows.T:
-        if top * base >= 2**62:
-            code = np.unique(code, return_inverse=True)[1]
-            top = len(rows)
-        code = code * base + column
-        top *= base
-    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
-    return first, kind
 
 
 def _cells(sizes: Sequence[float], blocks: Positions) -> NDArray[np.float64]:
@@ -111,7 +99,7 @@ def _sums(asked: Positions, found: Blocks, count: int) -> NDArray[np.int64]:
 
 def _cost(shape: Sequence[int], asked: Positions, found: Blocks, rows: int) -> float:
     blocks = found[0]
-    kinds, _ = _distinct(np.append(np.asarray(shape, dtype=np.int64), 0)[blocks], max(shape, default=0) + 1)
+    kinds, _ = distinct(np.append(np.asarray(shape, dtype=np.int64), 0)[blocks], max(shape, default=0) + 1)
     price = _price(_cells(shape, blocks), _sums(asked, found, len(shape)), rows)
     return float(price.sum()) + _CLUSTER_COST * len(kinds)
 
@@ -149,7 +137,7 @@ def _grow_by_sums(shape: Sequence[int], asked: Positions, rows: int) -> Blocks:
     spread = np.sort(np.append(group, number)[asked], axis=1)
     spread[:, 1:][spread[:, 1:] == spread[:, :-1]] = number
     spread.sort(axis=1)
-    first, kind = _distinct(spread, number + 1)
+    first, kind = distinct(spread, number + 1)
     wanted = spread[first]
     width = (wanted < number).sum(axis=1)
     blocks = np.zeros((0, order + 1), dtype=np.int64)
@@ -190,7 +178,7 @@ def _holding(blocks: Positions, sets: Positions, number: int) -> Positions:
     inside = blocks[:, np.array(chosen, dtype=np.int64).reshape(len(chosen), order)].reshape(
         len(blocks) * len(chosen), order
     )
-    first, kind = _distinct(np.concatenate([inside, sets]), number + 1)
+    first, kind = distinct(np.concatenate([inside, sets]), number + 1)
     block = np.where(first < len(inside), first // len(chosen), -1)
     return block[kind[len(inside) :]]
 
@@ -201,14 +189,14 @@ def _extend(sets: Positions, sizes: Sequence[int], small: int, rows: int) -> Blo
     further = -sets.sum(axis=1) % max(small, 1)
     # A sum that leads back into the set gives a union that no other set shares, so it does not pay.
     unions = np.sort(np.column_stack([sets, further]), axis=1)
-    first, kind = _distinct(unions, number + 1)
+    first, kind = distinct(unions, number + 1)
     alone = _price(_cells(sizes, sets), np.zeros(len(sets), dtype=np.int64), rows)
     shared = np.minimum(np.bincount(kind, minlength=len(first)), order + 1)
     joint = _price(_cells(sizes, unions[first]), shared, rows)
     pays = (np.bincount(kind, weights=alone, minlength=len(first)) > joint)[kind]
     whole = np.column_stack([sets, np.full(len(sets), number)])
     blocks = np.where(pays[:, None], unions, whole)
-    first, kind = _distinct(blocks, number + 1)
+    first, kind = distinct(blocks, number + 1)
     return blocks[first], kind
 
 

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.codec import storable
-from sfumato.ground.documents import read_document
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
-from sfumato.plans.courses import CoursePlan
 from sfumato.plans.covariances import Question, covariance, table_covariances
 from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
 from sfumato.plans.intervals import check_confidence, margins, widest
@@ -35,7 +32,7 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Candidate", "Design", "Plan", "Problem", "load_plan", "price_design"]
+__all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
 _MAX_ERRORS = 200_000_000
 
@@ -315,11 +312,6 @@ class Plan(WorkloadPlan):
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"
-
-
-def load_plan(path: str | PathLike[str]) -> Plan | CoursePlan:
-    """Read a plan that `save` wrote."""
-    return read_document(path, (Plan, CoursePlan))
 
 
 def price_design(design: Design, problem: Problem) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Required, TypedDict, Unpack, overload
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms import run
@@ -34,28 +34,20 @@ __all__ = ["currency_of", "open_plan", "plan_and_open"]
 Place = str | os.PathLike[str]
 
 
+class _Terms(TypedDict, total=False):
+    """What `sf.open` takes by name."""
+
+    ledger: Required[Place | Ledger | None]
+    name: str
+    store: Place | None
+    table: str | None
+    anchor: str | None
+
+
 @overload
-def open_plan(
-    plan: SessionPlan | Plan,
-    source: Any = None,
-    *,
-    ledger: Place | Ledger | None,
-    name: str = "session",
-    store: Place | None = None,
-    table: str | None = None,
-    anchor: str | None = None,
-) -> QuerySession: ...
+def open_plan(plan: SessionPlan | Plan, source: Any = None, **terms: Unpack[_Terms]) -> QuerySession: ...
 @overload
-def open_plan(
-    plan: HistogramPlan | SparsePlan,
-    source: Any = None,
-    *,
-    ledger: Place | Ledger | None,
-    name: str = "session",
-    store: Place | None = None,
-    table: str | None = None,
-    anchor: str | None = None,
-) -> KeySession: ...
+def open_plan(plan: HistogramPlan | SparsePlan, source: Any = None, **terms: Unpack[_Terms]) -> KeySession: ...
 def open_plan(
     plan: SessionPlan | Plan | HistogramPlan | SparsePlan,
     source: Any = None,

@@ -79,9 +79,7 @@ class Release(WorkloadRelease):
             return self.projection.possible.answer(block)
         return self.plan.strategy.answer(self.estimate, block)
 
-    @functools.cached_property
-    def answers(self) -> FloatArray:
-        """(k,) unbiased answers in the order of the workload. Above 200 million take `batches()`."""
+    def _answers(self) -> FloatArray:
         count = len(self.workload)
         if count > _MAX_ANSWERS or any(e.mean is not None for e in self.plan.entries):
             raise PlanError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -76,9 +75,7 @@ class ModelRelease(WorkloadRelease):
         measured = [m for m in self.measurement if isinstance(m, Measurement)]
         return measured[0].total if measured else None
 
-    @functools.cached_property
-    def answers(self) -> FloatArray:
-        """(k,) answers in the order of the workload."""
+    def _answers(self) -> FloatArray:
         if len(self.workload) > _MAX_ANSWERS:
             raise PlanError(f"{len(self.workload):,} answers are too many for one array; take release.table()")
         return np.concatenate([self.answer_block(q.block) for q in self.workload.blocks])

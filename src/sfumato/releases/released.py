@@ -64,8 +64,12 @@ class WorkloadRelease(Released):
 
     @functools.cached_property
     def answers(self) -> FloatArray:
-        """(k,) answers in the order of the workload."""
-        raise NotImplementedError
+        """(k,) answers in the order of the workload. Above 200 million take `batches()` or `table()`."""
+        return self._answers()
+
+    @abstractmethod
+    def _answers(self) -> FloatArray:
+        """(k,) what `answers` holds from then on."""
 
     @abstractmethod
     def answer_block(self, block: Block) -> FloatArray:

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sfumato import load
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import BudgetError, NotInRowSpace, PlanError
 from sfumato.mechanisms import serving
 from sfumato.mechanisms.additive import Gaussian, Laplace
 from sfumato.mechanisms.automatic import Auto
 from sfumato.mechanisms.trees import Tree
-from sfumato.plans.plan import load_plan
 from sfumato.privacy.budget import Budget
 from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
@@ -200,7 +200,7 @@ def test_a_plan_is_stored_whole(tmp_path: object) -> None:
     for work in (marginals(domain, upto=2), prefix(domain, "a", by=["b"]), queries(np.eye(5), domain, "a")):
         found = plan(work, Budget.approx(1, "1e-6"), neighbours="add-remove")
         found.save(path)
-        back = load_plan(path)
+        back = load(path)
         assert back.fingerprint == found.fingerprint
         assert back.rmse == found.rmse
         assert str(back) == str(found)

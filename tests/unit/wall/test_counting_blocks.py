@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.ground.rows import distinct
 from sfumato.mechanisms import run
 from sfumato.plans import packing
 from sfumato.plans.packing import pack
-from sfumato.wall.rows import clusters as blocks_of
 from sfumato.wall.rows.clusters import Cluster, alone, clusters
 from sfumato.wall.rows.counting import ColumnCounts
 from sfumato.wall.rows.summing import sum_down
@@ -142,10 +142,9 @@ def test_no_block_outgrows_the_caches_however_many_records_it_would_save() -> No
 def test_numbers_of_rows_that_do_not_fit_a_word_are_told_apart() -> None:
     rows = np.random.default_rng(1).integers(0, 2**20, (500, 9))
     rows = rows[np.random.default_rng(2).integers(0, 500, 2000)]
-    for room in (packing, blocks_of):
-        first, kind = room._distinct(rows, 2**20)
-        np.testing.assert_array_equal(rows[first][kind], rows)
-        np.testing.assert_array_equal(rows[first], np.unique(rows, axis=0))
+    first, kind = distinct(rows, 2**20)
+    np.testing.assert_array_equal(rows[first][kind], rows)
+    np.testing.assert_array_equal(rows[first], np.unique(rows, axis=0))
 
 
 @pytest.mark.parametrize(

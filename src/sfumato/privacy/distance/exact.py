@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.ground.rows import distinct
 from sfumato.operators.base import INT64, FloatArray, Numbers
 from sfumato.operators.explicit import sum_objects
 
@@ -71,12 +72,9 @@ def number_rows(rows: NDArray[np.intp], base: int) -> tuple[NDArray[np.intp], ND
     """(number of every row, one position of every number); equal rows of entries in [0, base) are numbered alike."""
     count, order = rows.shape
     key = row_keys(rows, base)
-    if key is None:
-        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return inverse.reshape(-1), first
-    if base**order > 4 * count + 1000:
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        return inverse, first
+    if key is None or base**order > 4 * count + 1000:
+        first, number = distinct(rows, base)
+        return number, first
     place = np.full(base**order, -1, dtype=np.intp)
     place[key] = np.arange(count)
     first = place[place >= 0]

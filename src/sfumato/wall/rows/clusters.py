@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
+from sfumato.ground.rows import distinct
 
 __all__ = ["Cluster", "Packing", "Sets", "alone", "clusters"]
 
@@ -75,7 +76,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
             axes += column[home, None] < family
         if not np.array_equal(filled[home[:, None], axes], family):
             raise PlanError("a set does not lie in the block that is to answer it")
-        first, kind = _distinct(axes, count + 1)
+        first, kind = distinct(axes, count + 1)
         block.append(home)
         code.append(len(answers) + kind)
         position.append(np.arange(len(family)))
@@ -84,7 +85,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
     order = np.lexsort((codes, of))
     of, codes, positions = of[order], codes[order], positions[order]
     sizes = np.append(np.asarray(shape, dtype=np.int64), 0)[blocks]
-    _, look = _distinct(sizes, max(shape, default=0) + 1)
+    _, look = distinct(sizes, max(shape, default=0) + 1)
     members = np.bincount(of, minlength=len(blocks))
     starts = np.cumsum(members) - members
     result: list[Cluster] = []
@@ -92,7 +93,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
         alike = np.flatnonzero(members == n)
         entries = starts[alike, None] + np.arange(n)
         both = np.column_stack([look[alike], codes[entries]])
-        first, kind = _distinct(both, max(len(blocks), len(answers)) + 1)
+        first, kind = distinct(both, max(len(blocks), len(answers)) + 1)
         by_kind = np.argsort(kind, kind="stable")
         for one, chosen in zip(first, np.split(by_kind, np.cumsum(np.bincount(kind))[:-1]), strict=True):
             width = int((blocks[alike[one]] < count).sum())
@@ -116,17 +117,3 @@ def _check(count: int, sets: Sets, blocks: Positions, homes: Sequence[Positions]
     for family, home in zip(sets, homes, strict=True):
         if home.shape != (len(family),) or (len(home) and not 0 <= home.min() <= home.max() < len(blocks)):
             raise PlanError("every set has one block that answers it")
-
-
-def _distinct(rows: Positions, base: int) -> tuple[Positions, Positions]:
-    """Where each distinct row of numbers below `base` stands first, in lexicographic order, and which one each is."""
-    code = np.zeros(len(rows), dtype=np.int64)
-    top = 1
-    for column in rows.T:
-        if top * base >= 2**62:
-            code = np.unique(code, return_inverse=True)[1]
-            top = len(rows)
-        code = code * base + column
-        top *= base
-    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
-    return first, kind

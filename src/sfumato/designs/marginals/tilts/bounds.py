@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from sfumato.designs.marginals.tilts.tilted import Product, is_plain
 from sfumato.errors import PlanError
+from sfumato.ground.rows import distinct
 from sfumato.operators import Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
@@ -220,8 +221,11 @@ class _Terms:
                 key[:, : inside.shape[1]] = 1 + self._attribute[inside]
                 key[:, 2 * top - outside.shape[1] :] = np.sort((1 + outside) * self._wide[outside], axis=1)
                 keys.append(key)
-        rows, self._row = _distinct(np.concatenate(keys), 1 + len(self._factors))
-        sets, self._set = _distinct(rows[:, :top], 1 + len(self._factors))
+        every = np.concatenate(keys)
+        first, self._row = distinct(every, 1 + len(self._factors))
+        rows = every[first]
+        first, self._set = distinct(rows[:, :top], 1 + len(self._factors))
+        sets = rows[first]
         self._rest = [tuple(f - 1 for f in row if f) for row in rows[:, top:].tolist()]
         wider = np.zeros(len(sets), dtype=np.bool_)
         wider[self._set[[bool(r) for r in self._rest]]] = True
@@ -268,16 +272,6 @@ class _Terms:
                 squares = np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)
                 total += float(_lowered_roots(squares).sum())
         return total
-
-
-def _distinct(rows: _Flat, base: int) -> tuple[_Flat, _Flat]:
-    """The distinct rows of numbers below `base`, and which of them each row is."""
-    if base ** rows.shape[1] < 2**62:
-        codes = rows @ (base ** np.arange(rows.shape[1], dtype=np.int64))
-        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        return rows[first], inverse
-    found, inverse = np.unique(rows, axis=0, return_inverse=True)
-    return found, inverse.reshape(-1)
 
 
 def _starts(shapes: frozenset[_Names], widths: Sequence[int]) -> tuple[dict[_Names, int], int]:
