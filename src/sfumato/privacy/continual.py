@@ -1,0 +1,125 @@
+"""What a stream costs: measurements of the same tables in every period, by one integer filter over time.
+
+Of every set A of attributes the table v_A is filtered cell by cell (`privacy.filters`), its columns shrunk by
+alpha_A = multiple / 2^grain; the integer map X_A of its family comes after the floor, then noise of one law. A person
+changes v_A(t) in at most k periods; with D the largest sqrt(sum_A alpha_A^2 |X_A (v'_A - v_A)|^2) of one period,
+h the most cells of one table that change in all, and the sums of squares over all periods,
+
+    |shift| <= D |C u|, the worst pattern u of the periods, + h sqrt(sum_A |largest column of X_A|^2) |rounding|.
+
+With rounded Gaussian noise of deviation sigma >= |shift| / mu everything that comes out is mu-GDP, also where the data
+of a period are chosen after all earlier noisy values: the logarithm of the ratio of likelihoods is a sum of normals
+whose coefficients are known one step ahead and have squares that sum to at most mu^2. [DRS22, ST22]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
+from sfumato.operators import Family
+from sfumato.privacy.accountant import Event, GaussianEvent
+from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.rounding import sqrt_up
+from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+__all__ = ["StreamTerms"]
+
+_MOST_GRAIN = 30  # multiples of 30 bits and coefficients of 62 are scaled in Python integers; finer buys nothing
+_ROOM = 64  # standard deviations of noise above which no value is thought of
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class StreamTerms:
+    """What is measured in every period: public, and all that the price of a stream follows from.
+
+    families: integer maps of tables, with multiples of at most 2^grain. A person is in at most `participations`
+    periods, each at least `apart` after the one before. Counts of a cell are cut at `most`, or where the number of
+    records is public a period with more is refused. Raises PlanError.
+    """
+
+    filter: IntegerFilter
+    families: tuple[Family, ...]
+    grain: int
+    noise: RoundedGaussian
+    participations: int
+    apart: int
+    most: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "families", tuple(self.families))
+        if type(self.filter) is not IntegerFilter or type(self.noise) is not RoundedGaussian:
+            raise PlanError("a stream has an integer filter and rounded Gaussian noise")
+        if not self.families or not all(type(f) is Family and f.multiples is not None for f in self.families):
+            raise PlanError("a stream measures families of tables, with a multiple for every table")
+        for name, low, high in (
+            ("grain", 0, _MOST_GRAIN),
+            ("participations", 1, self.filter.periods),
+            ("apart", 1, None),
+        ):
+            given = getattr(self, name)
+            if type(given) is not int or given < low or (high is not None and given > high):
+                raise PlanError(f"{name} of a stream is a whole number from {low}{f' to {high:,}' if high else ''}")
+        if (self.participations - 1) * self.apart >= self.filter.periods:
+            raise PlanError("nobody can be in so many periods, so far apart; plan with fewer")
+        if any(int(np.max(f.multiples)) > 2**self.grain for f in self.families if f.multiples is not None):
+            raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
+        self.filter.check_count(self.most)
+
+    def squared_shift(self, sizes: dict[str, int], unit: PrivacyUnit) -> Fraction:
+        """An upper bound of the largest squared change of all values ever measured, between neighbours.
+
+        Raises PlanError or WorkloadError for maps that are not integral or do not fit.
+        """
+        if self.participations > 1 and unit.person is None:
+            raise PlanError("whoever is in several periods is a person; name the column that says whose record it is")
+        change = self._change(sizes, unit) * self.filter.response(self.participations, self.apart)
+        exact = Fraction(change, 4 ** (self.grain + self.filter.shift))
+        cells = self.participations * unit.rows_per_person * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
+        rounded = cells**2 * self._columns() * self.filter.rounding_squared()
+        return exact + rounded + 2 * sqrt_up(exact * rounded)
+
+    def _change(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+        """The largest sum_A (multiple |X_A change|)^2 of one period.
+
+        Added or removed: at most so many columns, so a count that is cut changes by no more. Replaced, every record
+        counted: a difference of two columns, and nothing is cut. Replaced persons, who may be in other periods and may
+        be cut: one is removed and one added, each at its own price.
+        """
+        if unit.neighbours is Neighbours.ADD_REMOVE or unit.total_is_public:
+            return sensitivity(self.families, sizes, unit, 2).value
+        alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
+        return 4 * sensitivity(self.families, sizes, alone, 2).value
+
+    def _columns(self) -> int:
+        """The sum over all tables of the squared length of the largest column of their maps, without multiples."""
+        total = 0
+        for family in self.families:
+            largest = np.array([max(map(int, f.column_sums(2))) for f in family.factors], dtype=object)
+            total += int(largest[family.sets].prod(axis=1).sum())
+        return total
+
+    def fits(self, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> bool:
+        """Whether all that is ever measured costs at most `price`; exact rationals decide."""
+        if type(price) is not GaussianEvent:
+            return False
+        return self.squared_shift(sizes, unit) <= price.mu_squared * self.noise.sigma**2
+
+    def check_values(self) -> None:
+        """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
+        largest = self.filter.direct.max() * 1.0
+        carried = (self.filter.carried.max(axis=0) / (1 - self.filter.decay_rates)).sum()
+        filtered = (largest + carried) * self.most * float(self.filter.rows.max()) / 2.0**self.filter.shift
+        spread = max(
+            float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
+            for family in self.families
+        )
+        if filtered * spread + _ROOM * float(self.noise.sigma) >= 2.0**63:
+            raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")

@@ -1,0 +1,88 @@
+"""One period of a stream, measured: its tables through the filter and the integer maps, and noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import SourceError
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.sampling import BitSource
+from sfumato.wall.rows.counting import Counts
+from sfumato.wall.streams.filtering import Integers, advance
+
+__all__ = ["cells_of", "measure"]
+
+_CHUNK = 2**15  # cells whose limbs stay in the caches: 70 arrays of them are made on the way
+
+
+def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
+    """Per family the first cell of every table among the cells of all, and where the last ends."""
+    out: list[Integers] = []
+    begin = 0
+    for family in terms.families:
+        sizes = [math.prod(shape[a] for a in axes) for axes in family.sets.tolist()]
+        out.append(begin + np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64))
+        begin = int(out[-1][-1])
+    return out
+
+
+def measure(
+    terms: StreamTerms,
+    period: int,
+    counts: Counts,
+    starts: Sequence[Integers],
+    states: Integers,
+    *,
+    cut: bool,
+    bits: BitSource | None,
+) -> list[Integers]:
+    """The noisy values of every family; `states` (2, d, cells), high limbs and low, become those of the next period.
+
+    With `cut` counts above the largest stand for it. int64 throughout: what does not fit wraps around, which is
+    post-processing; nothing rounds, saturates or raises on the data.
+    """
+    values = [np.zeros(f.rows, dtype=np.int64) for f in terms.families]
+    missing = sum(f.rows for f in terms.families)
+    for f, chosen, tables in counts.stream([family.sets for family in terms.families]):
+        family = replace(terms.families[f], multiples=None)
+        for group in family.alike(chosen):
+            sets, given = chosen[group], tables[group]
+            kept = np.minimum(given, terms.most) if cut else given
+            filtered = _filtered(terms, period, f, sets, kept.reshape(len(sets), -1), starts[f], states)
+            exact = family.apply(sets, filtered.reshape(given.shape))
+            noisy = exact + terms.noise.sample(exact.size, bits).reshape(exact.shape)
+            family.place(sets, noisy, values[f])
+            missing -= exact.size
+    if missing:
+        raise SourceError("some tables were not counted")
+    return values
+
+
+def _filtered(
+    terms: StreamTerms,
+    period: int,
+    f: int,
+    sets: NDArray[np.intp],
+    counts: Integers,
+    starts: Integers,
+    states: Integers,
+) -> Integers:
+    """What the filter makes of some tables (tables, cells) of a family."""
+    multiples = [terms.families[f].multiple(i) for i in sets.tolist()]
+    factors = terms.filter.coefficients(period, multiples, terms.grain)
+    decays = [(e, g) for e, g in terms.filter.decays.tolist()]
+    row, shift, cells = terms.filter.row(period), terms.filter.shift, counts.shape[1]
+    flat, out = counts.reshape(-1), np.empty(counts.size, dtype=np.int64)
+    for start in range(0, flat.size, _CHUNK):
+        here = np.arange(start, min(start + _CHUNK, flat.size))
+        table, cell = np.divmod(here, cells)
+        place = starts[sets[table]] + cell
+        high, low = states[0][:, place], states[1][:, place]
+        out[here] = advance(high, low, flat[here], factors[:, table], decays, row, shift)
+        states[0][:, place], states[1][:, place] = high, low
+    return out

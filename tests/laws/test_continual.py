@@ -1,0 +1,278 @@
+"""What a stream is priced by, against all that neighbours do to what is measured, in exact integers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.errors import PlanError
+from sfumato.operators import Family, Residual
+from sfumato.operators.ordered import Prefix
+from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.noise import DiscreteGaussian, RoundedGaussian
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.wall.rows.counting import TensorCounts
+from sfumato.wall.streams.measuring import cells_of, measure
+from support.insecure_bits import InsecureTestBits
+from support.streams import drawn, filtered
+
+PAIRS = 1_000
+"""Of streams under every setting. Neighbours by adding: 12 settings, 12,000 pairs; by replacing: 10, 10,000."""
+
+SHAPE = (2, 3)
+NAMES = ("a", "b")
+SIZES = dict(zip(NAMES, SHAPE, strict=True))
+ONE = RoundedGaussian(Fraction(1))
+
+
+def families(rng: np.random.Generator, grain: int, first: Any = None) -> tuple[Family, ...]:
+    """Maps of the total, of both attributes and of their table, with multiples at random."""
+    factors = (Residual(2) if first is None else first, Residual(3))
+    sets = [np.zeros((1, 0), dtype=np.int32), np.array([[0], [1]], dtype=np.int32), np.array([[0, 1]], dtype=np.int32)]
+    return tuple(Family(NAMES, factors, s, rng.integers(1, 2**grain + 1, size=len(s)).astype(np.int64)) for s in sets)
+
+
+def terms_of(rng: np.random.Generator, k: int, b: int, *, bits: int, most: int = 100, first: Any = None) -> StreamTerms:
+    grain = int(rng.integers(0, 4))
+    while (used := drawn(rng, alike=k > 1, bits=bits)).periods <= (k - 1) * b:
+        pass
+    return StreamTerms(used, families(rng, grain, first), grain, ONE, k, b, most)
+
+
+def dense(family: Family, i: int) -> np.ndarray:
+    """The map of one table, without its multiple."""
+    out = np.ones((1, 1), dtype=np.int64)
+    for a in family.sets[i].tolist():
+        out = np.kron(out, family.factors[a].matvec(np.eye(SHAPE[a], dtype=np.int64)))
+    return out
+
+
+def measured(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> list[np.ndarray]:
+    """Per table (periods, pairs, rows) values without noise, of tables (periods, pairs, 2, 3), in Python's integers."""
+    out = []
+    n, pairs = tables.shape[:2]
+    for family in terms.families:
+        for i, axes in enumerate(family.sets.tolist()):
+            table = tables.sum(axis=tuple(2 + a for a in range(2) if a not in axes)).reshape(n, -1)
+            table = np.minimum(table, terms.most) if cut else table
+            y = filtered(terms.filter, table, family.multiple(i), terms.grain).reshape(n, pairs, -1)
+            out.append(y @ dense(family, i).T.astype(object))
+    return out
+
+
+def shifts(terms: StreamTerms, tables: np.ndarray, others: np.ndarray, *, cut: bool) -> np.ndarray:
+    """(pairs,) squared lengths of the change of all values."""
+    pairs = zip(measured(terms, others, cut=cut), measured(terms, tables, cut=cut), strict=True)
+    return sum((((a - b) ** 2).sum(axis=(0, 2)) for a, b in pairs), np.zeros(tables.shape[1], dtype=object))
+
+
+def records(rng: np.random.Generator, n: int, k: int, b: int, rows: int) -> np.ndarray:
+    """(periods, pairs, 2, 3) the records of one person each, in at most k periods at least b apart."""
+    out = np.zeros((n, PAIRS, *SHAPE), dtype=np.int64)
+    cells = np.array(list(itertools.product(*map(range, SHAPE))))
+    for pair in range(PAIRS):
+        # half of them as early and as often as is allowed, in one cell
+        early = bool(rng.integers(2))
+        period, cell = (0 if early else int(rng.integers(n))), cells[rng.integers(6)]
+        for _ in range(k):
+            if period >= n:
+                break
+            for _ in range(rows if early else int(rng.integers(1, rows + 1))):
+                out[period, pair][tuple(cell if early else cells[rng.integers(6)])] += 1
+            period += b if early else b + int(rng.integers(2))
+    return out
+
+
+def ratio(found: np.ndarray, bound: Fraction) -> float:
+    return isqrt(int(max(found) * 10**12 / bound)) / 1e6
+
+
+@pytest.mark.parametrize(("k", "b", "rows"), [(1, 1, 1), (1, 1, 3), (2, 2, 1), (3, 1, 2)])
+@pytest.mark.parametrize("bits", [3, 8, 20])
+def test_a_person_added_changes_no_more_than_is_priced(k: int, b: int, rows: int, bits: int) -> None:
+    """With counts that are cut, and not. 12,000 pairs.
+
+    Mutants: no rounding; rows not squared; participations of one; the diagonal left out; the largest multiple alone.
+    """
+    rng = np.random.default_rng([1, k, b, rows, bits])
+    unit = PrivacyUnit("add-remove", "id" if rows * k > 1 else None, rows)
+    worst = 0.0
+    for most in (3, 100):
+        terms = terms_of(rng, k, b, bits=bits, most=most)
+        n = terms.filter.periods
+        tables = rng.integers(0, 4, size=(n, PAIRS // 2, *SHAPE))
+        more = records(rng, n, k, b, rows)[:, : PAIRS // 2]
+        found = ratio(shifts(terms, tables, tables + more, cut=True), terms.squared_shift(SIZES, unit))
+        assert found <= 1
+        worst = max(worst, found)
+    assert bits < 20 or worst > 0.9
+
+
+@pytest.mark.parametrize("bits", [3, 8, 20])
+def test_a_record_replaced_changes_no_more_than_is_priced(bits: int) -> None:
+    """Every record is counted, nothing is cut. Mutants: the price of an added record, one cell in place of two."""
+    rng = np.random.default_rng([2, bits])
+    unit = PrivacyUnit("replace-one")
+    for first in (None, Prefix(2)):
+        terms = terms_of(rng, 1, 1, bits=bits, first=first)
+        tables, others = replaced(rng, terms)
+        assert ratio(shifts(terms, tables, others, cut=False), terms.squared_shift(SIZES, unit)) <= 1
+
+
+def replaced(rng: np.random.Generator, terms: StreamTerms) -> tuple[np.ndarray, np.ndarray]:
+    n = terms.filter.periods
+    tables = rng.integers(0, 4, size=(n, PAIRS, *SHAPE))
+    others = tables.copy()
+    for pair in range(PAIRS):
+        t, *cells = int(rng.integers(n)) * int(rng.integers(2)), *rng.integers(0, 3, size=2)
+        tables[t, pair][int(rng.integers(2)), cells[0]] += 1
+        others[t, pair][int(rng.integers(2)), cells[1]] += 1
+    return tables, others
+
+
+def test_a_cut_under_replace_one_would_cost_more() -> None:
+    """Why a period of too many records is refused there: a cut turns a difference of columns into a column."""
+    # all that tells cells of b apart is differences of neighbours; whole columns are ten times as long
+    factors = (Residual(2), Prefix(3))
+    alone = Family(NAMES, factors, np.array([[1]], dtype=np.int32), np.array([1]))
+    used = IntegerFilter([[1, 1]], 0, [2], [1], [1000], [[1]])
+    terms = StreamTerms(used, (alone,), 0, ONE, 1, 1, 2)
+    bound = terms.squared_shift(SIZES, PrivacyUnit("replace-one"))
+    tables = np.zeros((2, 1, *SHAPE), dtype=np.int64)
+    tables[0, 0, 0] = [0, 2, 0]
+    others = tables.copy()
+    tables[0, 0, 0, 0] += 1
+    others[0, 0, 0, 1] += 1
+    assert shifts(terms, tables, others, cut=False)[0] <= bound < shifts(terms, tables, others, cut=True)[0]
+
+
+@pytest.mark.parametrize(("k", "b", "rows"), [(1, 1, 1), (2, 2, 2)])
+@pytest.mark.parametrize("bits", [3, 20])
+def test_persons_replaced_change_no_more_than_is_priced(k: int, b: int, rows: int, bits: int) -> None:
+    """Each in periods of their own, counts cut in some tables and not in others. Mutant: the price of a record."""
+    rng = np.random.default_rng([4, k, bits])
+    unit = PrivacyUnit("replace-one", "id", rows)
+    terms = terms_of(rng, k, b, bits=bits, most=3, first=Prefix(2))
+    n = terms.filter.periods
+    tables = rng.integers(0, 3, size=(n, PAIRS, *SHAPE))
+    one, other = (records(rng, n, k, b, rows) for _ in range(2))
+    found = shifts(terms, tables + one, tables + other, cut=True)
+    assert ratio(found, terms.squared_shift(SIZES, unit)) <= 1
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_period_is_measured_as_priced(cut: bool) -> None:
+    """The wall's own arithmetic is the one above. Noise of this deviation is 0 but with probability e^-100,000.
+
+    Mutants: multiples applied twice, the state of another table, no cut, states that are not kept.
+    """
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        terms = terms_of(rng, 1, 1, bits=20, most=5)
+        quiet = replace(terms, noise=RoundedGaussian(Fraction(1, 1024)))
+        tables = rng.integers(0, 4, size=(terms.filter.periods, 1, *SHAPE))
+        wanted = measured(terms, tables, cut=cut)
+        for t, found in enumerate(periods(quiet, tables, cut=cut)):
+            assert (found == np.concatenate([w[t, 0] for w in wanted])).all()
+
+
+def test_every_value_has_noise_of_its_own() -> None:
+    """Mutants: noise of one row for all, one draw for all tables, none for the total."""
+    terms = replace(terms_of(np.random.default_rng(8), 1, 1, bits=4), noise=RoundedGaussian(Fraction(2**40)))
+    tables = np.zeros((terms.filter.periods, 1, *SHAPE), dtype=np.int64)
+    drawn_ = np.concatenate(list(periods(terms, tables, cut=True)))
+    assert len(set(drawn_.tolist())) == drawn_.size > 10
+    assert abs(drawn_).min() > 2**30
+    assert abs(drawn_).max() < 2**43
+
+
+def periods(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> Iterator[np.ndarray]:
+    """What the wall measures in every period."""
+    grid, starts = sf.Domain(SIZES).grid, cells_of(terms, SHAPE)
+    states = np.zeros((2, len(terms.filter.decays), int(starts[-1][-1])), dtype=np.int64)
+    for t, (table,) in enumerate(tables):
+        counts = TensorCounts(grid, int(table.sum()), table)
+        yield np.concatenate(measure(terms, t, counts, starts, states, cut=cut, bits=InsecureTestBits(t)))
+
+
+def test_two_persons_may_be_in_two_periods() -> None:
+    """Mutant: the price of one record in place of another, which is the difference of two columns of one period."""
+    alone = Family(NAMES, (Prefix(2), Residual(3)), np.array([[0]], dtype=np.int32), np.array([1]))
+    terms = StreamTerms(IntegerFilter([[1, 1]], 0, [2], [1], [1000], [[0]]), (alone,), 0, ONE, 1, 1, 5)
+    tables = np.zeros((2, 1, *SHAPE), dtype=np.int64)
+    others = tables.copy()
+    tables[0, 0, 0, 0] = others[1, 0, 0, 0] = 1
+    found = shifts(terms, tables, others, cut=True)[0]
+    assert found == 4 * 1000**2 <= terms.squared_shift(SIZES, PrivacyUnit("replace-one", "id"))
+
+
+def test_every_cell_that_changes_may_be_rounded() -> None:
+    """Responses of a 64th: two records that a floor moves by 1 each. Mutants: one cell; cells for their square."""
+    alone = Family(NAMES, (Residual(2), Prefix(3)), np.array([[1]], dtype=np.int32), np.array([1]))
+    terms = StreamTerms(IntegerFilter([[1, 1]], 6, [1], [1], [1], [[0]]), (alone,), 0, ONE, 1, 1, 100)
+    tables = np.zeros((1, 1, *SHAPE), dtype=np.int64)
+    tables[0, 0, 0] = [63, 63, 0]
+    others = tables.copy()
+    others[0, 0, 0] += [1, 1, 0]
+    found = shifts(terms, tables, others, cut=True)[0]
+    assert found == 9 <= terms.squared_shift(SIZES, PrivacyUnit("add-remove", "id", 2)) < 14
+    terms = replace(terms, families=(replace(alone, factors=(Residual(2), Residual(3))),))
+    others[0, 0, 0] = [64, 62, 0]
+    tables[0, 0, 0] = [63, 64, 0]
+    found = shifts(terms, tables, others, cut=False)[0]
+    assert found == 18 <= terms.squared_shift(SIZES, PrivacyUnit("replace-one"))
+
+
+def test_what_costs_more_than_its_price_does_not_fit() -> None:
+    """Mutants: a price of another kind believed, a sensitivity in place of its square."""
+    terms = terms_of(np.random.default_rng(6), 1, 1, bits=10)
+    unit = PrivacyUnit("add-remove")
+    exact = terms.squared_shift(SIZES, unit)
+    assert terms.fits(GaussianEvent(exact), SIZES, unit)
+    assert not terms.fits(GaussianEvent(exact * Fraction(10**9 - 1, 10**9)), SIZES, unit)
+    assert not terms.fits(ZcdpEvent(exact * 100), SIZES, unit)
+
+
+def test_terms_refuse_what_makes_no_sense() -> None:
+    rng = np.random.default_rng(7)
+    used, given = drawn(rng), families(rng, 2)
+    n = used.periods
+    good = (used, given, 2, ONE, 1, 1, 100)
+    StreamTerms(*good)
+    for place, bad in (
+        (1, ()),
+        (1, (Family(NAMES, given[1].factors, given[1].sets),)),
+        (2, 1),
+        (2, 31),
+        (3, DiscreteGaussian(Fraction(1))),
+        (4, 0),
+        (4, n + 1),
+        (5, 0),
+        (6, 0),
+    ):
+        changed = [*good]
+        changed[place] = bad
+        if (place, bad) == (2, 1):
+            changed[1] = (Family(NAMES, given[1].factors, given[1].sets, np.array([3, 1])),)
+        with pytest.raises(PlanError):
+            StreamTerms(*changed)
+    with pytest.raises(PlanError, match="so far apart"):
+        StreamTerms(used, given, 2, ONE, 2, n, 100)
+    with pytest.raises(PlanError, match="person"):
+        StreamTerms(drawn_alike(rng), given, 2, ONE, 2, 1, 100).squared_shift(SIZES, PrivacyUnit("add-remove"))
+
+
+def drawn_alike(rng: np.random.Generator) -> IntegerFilter:
+    while (used := drawn(rng, alike=True)).periods < 2:
+        pass
+    return used
