@@ -33,6 +33,7 @@ from sfumato.workloads import (
 
 if TYPE_CHECKING:
     from sfumato import mechanisms
+    from sfumato.designs.continual.periods import periods
     from sfumato.estimate.bodies import project
     from sfumato.estimate.projection import Projection
     from sfumato.estimate.width import width
@@ -100,6 +101,7 @@ __all__ = [
     "mechanisms",
     "open",
     "parities",
+    "periods",
     "plan",
     "predicates",
     "prefix",
@@ -138,6 +140,7 @@ _LATE = {
     "factorization": "sfumato.recipes.factorize",
     "load": "sfumato.recipes.loading",
     "open": "sfumato.recipes.opening",
+    "periods": "sfumato.designs.continual.periods",
     "plan": "sfumato.deprecated",
     "project": "sfumato.estimate.bodies",
     "read_spec": "sfumato.specs",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.selecting import Mwem as mwem
     from sfumato.mechanisms.signed import SparseProject as sparse_project
     from sfumato.mechanisms.sparse import SparseMw as sparse_mw
+    from sfumato.mechanisms.streamed import Continual as continual
     from sfumato.mechanisms.trees import Tree as tree
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "approximate",
     "auto",
     "boosting",
+    "continual",
     "count_sketch",
     "factorization",
     "gaussian",

@@ -12,10 +12,11 @@ from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.counted import Histogram
-from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, TABLES, Request
+from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.registry import named, serving
 from sfumato.mechanisms.reported import Local
+from sfumato.mechanisms.streamed import Continual
 from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
 from sfumato.plans.plan import Plan
 
@@ -35,13 +36,14 @@ class Auto(Tables):
     """The mechanism of least predicted error; `noise` and `lattice` are for tables."""
 
     name: ClassVar[str] = "auto"
-    serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL)
+    serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL, STREAMS)
     takes_strategy: ClassVar[bool] = True
     takes_public: ClassVar[bool] = True
     considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
 
     def check(self, asked: Request) -> None:
-        idle = [f"{name}=" for name in asked.given if name != "records"]
+        used = Continual.takes if asked.kind == STREAMS else ("records",)
+        idle = [f"{name}=" for name in asked.given if name not in used]
         if asked.kind != TABLES and idle:
             raise PlanError(f"plans of {KINDS[asked.kind]} make no use of {', '.join(idle)}; leave it out")
 
@@ -88,4 +90,5 @@ _DEFAULTS: dict[str, Callable[[Request], Any]] = {
     QUESTIONS: _of_questions,
     KEYS: sketched.automatic,
     LOCAL: lambda asked: Local().plan(asked),
+    STREAMS: lambda asked: Continual().plan(asked),
 }

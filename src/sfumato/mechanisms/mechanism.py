@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
@@ -17,10 +18,11 @@ from sfumato.privacy.unit import PrivacyUnit
 if TYPE_CHECKING:
     from sfumato.mechanisms.accuracy import Need
 
-__all__ = ["KEYS", "KINDS", "LOCAL", "QUESTIONS", "TABLES", "Mechanism", "Request", "read_currency", "whole"]
+__all__ = ["KEYS", "KINDS", "LOCAL", "QUESTIONS", "STREAMS", "TABLES", "Mechanism", "Request", "read_currency", "whole"]
 
-TABLES, QUESTIONS, KEYS, LOCAL = "tables", "questions", "keys", "local"
-"""What is planned: a workload; a whole domain, for questions to come; keys; a workload that persons report on."""
+TABLES, QUESTIONS, KEYS, LOCAL, STREAMS = "tables", "questions", "keys", "local", "streams"
+"""What is planned: a workload; a whole domain, for questions to come; keys; a workload that persons report on, or whose
+tables come period after period."""
 
 Made = TypeVar("Made", covariant=True)
 
@@ -38,12 +40,13 @@ class Request:
     public: Mapping[Any, Any] | None = None
     strategy: object = None
     reconstruction: object = None
+    periods: Periods | None = None
     progress: Progress | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
         """The options that were given and that not every mechanism takes."""
-        named = ("records", "public", "strategy", "reconstruction")
+        named = ("records", "public", "strategy", "reconstruction", "periods")
         found = [name for name in named if getattr(self, name) is not None]
         return (*found, *["objective"] * (self.objective != DEFAULT_OBJECTIVE))
 
@@ -102,6 +105,7 @@ KINDS = {
     QUESTIONS: "questions to come over a domain",
     KEYS: "queries over sf.Keys",
     LOCAL: "the local model (trust='local')",
+    STREAMS: "tables period after period (periods=)",
 }
 """The kinds in words."""
 

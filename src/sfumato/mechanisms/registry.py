@@ -30,6 +30,7 @@ MECHANISMS: dict[str, str] = {
     "pmw": "sfumato.mechanisms.online.Pmw",
     "sparse-mw": "sfumato.mechanisms.sparse.SparseMw",
     "local": "sfumato.mechanisms.reported.Local",
+    "continual": "sfumato.mechanisms.streamed.Continual",
 }
 """What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
 

@@ -80,13 +80,12 @@ class StreamTerms:
         """
         if self.participations > 1 and unit.person is None:
             raise PlanError("whoever is in several periods is a person; name the column that says whose record it is")
-        change = self._change(sizes, unit) * self.filter.response(self.participations, self.apart)
+        change = self.change(sizes, unit) * self.filter.response(self.participations, self.apart)
         exact = Fraction(change, 4 ** (self.grain + self.filter.shift))
-        cells = self.participations * unit.rows_per_person * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
-        rounded = cells**2 * self._columns() * self.filter.rounding_squared()
+        rounded = self.cells(unit) ** 2 * self.columns() * self.filter.rounding_squared()
         return exact + rounded + 2 * sqrt_up(exact * rounded)
 
-    def _change(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+    def change(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
         """The largest sum_A (multiple |X_A change|)^2 of one period.
 
         Added or removed: at most so many columns, so a count that is cut changes by no more. Replaced, every record
@@ -98,7 +97,11 @@ class StreamTerms:
         alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
         return 4 * sensitivity(self.families, sizes, alone, 2).value
 
-    def _columns(self) -> int:
+    def cells(self, unit: PrivacyUnit) -> int:
+        """The most cells of one table that change between neighbours, in all periods together."""
+        return self.participations * unit.rows_per_person * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
+
+    def columns(self) -> int:
         """The sum over all tables of the squared length of the largest column of their maps, without multiples."""
         total = 0
         for family in self.families:

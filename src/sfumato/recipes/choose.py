@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
+from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.local.plans import LocalPlan
-from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, TABLES, Mechanism, Request
+from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import made, planned
 from sfumato.mechanisms.tables import Tables, plan_tables
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions.plans import SessionPlan
@@ -70,6 +72,10 @@ def plan(
     neighbours: str | Neighbours | None = None,
 ) -> LocalPlan: ...
 @overload
+def plan(
+    what: Workload, budget: Budget, *, periods: int | Periods, mechanism: str = "auto", **options: Unpack[Options]
+) -> StreamPlan: ...
+@overload
 def plan(what: Workload, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> Plan: ...
 @overload
 def plan(what: KeyQueries, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> KeyPlan: ...
@@ -88,6 +94,7 @@ def plan(
     public: Mapping[Any, Any] | None = None,
     strategy: object = None,
     reconstruction: Any = None,
+    periods: int | Periods | None = None,
     trust: str = "curator",
     progress: Progress | None = None,
 ) -> Any:
@@ -109,6 +116,9 @@ def plan(
     (of branching 2, or "tree-4" and so on), "square-root" and "normalised-square-root", with "least-squares" or
     "canonical" sums of fewest values; they go with "auto", "laplace" and "gaussian" (which noise) and "projection".
     `records` is a public (approximate) number of records, for mechanisms and predictions that depend on it.
+
+    `periods` is a number of periods, or sf.periods(365, per_person=12, apart=30): the tables come period after period,
+    and totals, increments and sums of any periods are answered after each. Such a plan is opened with `sf.open`.
 
     `trust="local"`: nobody holds the table. Every person reports on the own record with pure epsilon (`budget`, any two
     records as neighbours), `records` is the expected number of reports, and the plan has `respond` and `collect`.
@@ -133,6 +143,7 @@ def plan(
         public=public,
         strategy=strategy,
         reconstruction=reconstruction,
+        periods=periods,
         trust=trust,
         progress=progress,
     )
@@ -161,6 +172,7 @@ def request(
     neighbours: str | Neighbours | None,
     person: str | None = None,
     rows_per_person: int = 1,
+    periods: int | Periods | None = None,
     trust: str = "curator",
     **options: Any,
 ) -> Request:
@@ -179,6 +191,11 @@ def request(
         if kind != TABLES:
             raise PlanError("the local model plans a workload; questions to come and keys need a curator")
         kind, neighbours = LOCAL, Neighbours.REPLACE_ONE if neighbours is None else neighbours
+    over = None if periods is None else periods if isinstance(periods, Periods) else Periods(periods)
+    if over is not None:
+        if kind != TABLES:
+            raise PlanError("periods= is of a workload of tables, held by a curator; leave it out")
+        kind = STREAMS
     if neighbours is None:
         raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
     if options.get("objective") == "mean":
@@ -189,7 +206,7 @@ def request(
             stacklevel=4,
         )
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
-    return Request(kind, what, budget, unit, **options)
+    return Request(kind, what, budget, unit, periods=over, **options)
 
 
 _KINDS: tuple[tuple[type, str], ...] = (

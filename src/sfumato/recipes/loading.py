@@ -13,6 +13,7 @@ from sfumato.local.plans import LocalPlan
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
@@ -29,6 +30,7 @@ T = TypeVar("T")
 DOCUMENTS = (
     Plan,
     CoursePlan,
+    StreamPlan,
     KeyPlan,
     LocalPlan,
     SessionPlan,

@@ -31,8 +31,8 @@ from sfumato.wall.keys.access import KeyAccess
 from sfumato.wall.keys.counts import KeyTable, open_keys
 from sfumato.wall.keys.lazy import LazyHistogram, MemoryCache
 from sfumato.wall.keys.store import HistogramOpening, KeyStore
+from sfumato.wall.places import check_place
 from sfumato.wall.talk.conversing import Conversation, converse, resume
-from sfumato.wall.talk.filed import check_place
 
 __all__ = ["KeyCurator"]
 
@@ -121,7 +121,7 @@ class KeyCurator:
             return LazyHistogram(table, noise, MemoryCache()), receipt
         if not self._ledger.durable:
             raise PlanError("a histogram that is kept in a file is paid from a ledger that is kept in one")
-        path = check_place(store)
+        path = check_place(store, "histogram")
         self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, self._unit, self._name)
         table, salt = self._open(), secrets.token_hex(32)
         bought = (table.digest(salt), self._ledger.ledger_id, name, plan_hash)

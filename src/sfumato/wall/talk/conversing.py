@@ -23,7 +23,8 @@ from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.holding import check_plan_hash
-from sfumato.wall.talk.filed import FileTranscript, Opening, check_place
+from sfumato.wall.places import check_place
+from sfumato.wall.talk.filed import FileTranscript, Opening
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
 __all__ = ["Access", "Conversation", "converse", "resume"]
@@ -196,7 +197,7 @@ def converse(
         return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), access, bits), receipt
     if not isinstance(ledger, Debits) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
-    path = check_place(store)
+    path = check_place(store, "conversation")
     ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
     access.open()
     key = secrets.token_bytes(32)

@@ -26,7 +26,7 @@ from sfumato.privacy.debits import Receipt
 from sfumato.privacy.files import Wording
 from sfumato.wall.talk.transcript import Standing
 
-__all__ = ["FileTranscript", "Opening", "check_place"]
+__all__ = ["FileTranscript", "Opening"]
 
 _NOTICE = (
     "Private to the custodian: this file holds the secret noise of a running conversation. Keep it unreadable for "
@@ -75,23 +75,6 @@ class Opening:
         texts = (self.holder, self.digest, self.ledger_id, self.name, self.plan_hash)
         if not isinstance(self.terms, Terms) or not isinstance(self.price, Event) or {*map(type, texts)} != {str}:
             raise InvalidInput("this is no opening of a conversation")
-
-
-def check_place(store: str | os.PathLike[str]) -> Path:
-    """A path at which nothing is, in a folder that is there. Raises InvalidInput."""
-    try:
-        path = Path(store)
-        if ".." in path.parts or not path.name or "\0" in path.name:
-            raise InvalidInput(f"{path}: the file of a conversation has a name of its own and must not climb with '..'")
-        if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
-            raise InvalidInput(f"{path} is a symbolic link; name the file itself")
-        if path.exists() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise InvalidInput(f"{path} exists, or its folder is missing or not to be written to; choose another path")
-    except InvalidInput:
-        raise
-    except (OSError, TypeError, ValueError) as error:
-        raise InvalidInput(f"a conversation cannot be kept at {store!r}: {error}") from error
-    return path
 
 
 @dataclass(frozen=True, slots=True, repr=False)

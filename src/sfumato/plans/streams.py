@@ -1,0 +1,304 @@
+"""A plan for tables that go on: the errors of every period and every question over time, before the first."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.designs.continual.errors import TimeErrors
+from sfumato.designs.continual.periods import Periods
+from sfumato.designs.design import Candidate
+from sfumato.designs.marginals.residuals import Residuals
+from sfumato.errors import PlanError
+from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
+from sfumato.operators.base import FloatArray
+from sfumato.plans.plan import Plan
+from sfumato.plans.planned import WorkloadPlan, price_text
+from sfumato.privacy.accountant import Event, GaussianEvent
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.workloads import Workload
+
+__all__ = ["StreamPlan"]
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class StreamPlan(WorkloadPlan):
+    """What will be measured in every period, with which noise, and all errors that follow. Holds nothing private.
+
+    A question over time is "totals" (all periods up to one), "increments" (one period), or weights of periods. Errors
+    are a product of two: what the tables of the workload err if they are measured once, and what time makes of it.
+    `bound` is proved of the root mean squared error over all periods' totals and all queries as the objective weighs
+    them, for any unbiased answers from Gaussian noise of any covariance. [LHR10, HUU23]
+    """
+
+    workload: Workload
+    budget: Budget
+    unit: PrivacyUnit
+    mechanism: str
+    objective: str
+    strategy: Residuals
+    terms: StreamTerms
+    price: Event
+    periods: Periods
+    bound: float | None = None
+    records: int | None = None
+    notes: tuple[str, ...] = ()
+    considered: tuple[Candidate, ...] = field(default=())
+
+    decides = ("workload", "budget", "unit", "mechanism", "strategy", "terms", "price", "periods")
+    holds = WorkloadPlan.holds | {
+        "strategy": Residuals,
+        "terms": StreamTerms,
+        "periods": Periods,
+        "price": GaussianEvent,
+        "objective": str,
+        "bound": float | int | None,
+    }
+
+    def check(self) -> None:
+        """Raise PlanError for what a damaged file holds, or for what costs more than the price it states."""
+        super().check()
+        paired = (self.terms.filter.periods, self.terms.participations, self.terms.apart)
+        if paired != (self.periods.count, self.periods.per_person, self.periods.apart):
+            raise PlanError("the plan's terms are of other periods than it states; plan again")
+        if not _alike(self.strategy, self.terms):
+            raise PlanError("the plan's terms measure something else than its strategy; plan again")
+        if not self.terms.fits(self.price, self._sizes, self.unit):
+            raise PlanError("the plan costs more than the price that it states; plan again")
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {n: a.size for n, a in self.workload.domain.attributes.items()}
+
+    # -- errors over time ----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def over_time(self) -> TimeErrors:
+        """What time makes of the noise of one measured value, at unit variance."""
+        return TimeErrors(self.terms.filter)
+
+    def weights(self, question: str, period: int | None = None) -> FloatArray:
+        """(m,) how a question over time counts the first m periods; by default at the last.
+
+        "totals", "increments", "last 12" (periods). Raises PlanError for others, and for periods there are not.
+        """
+        last = self.periods.count if period is None else period
+        if type(last) is not int or not 1 <= last <= self.periods.count:
+            raise PlanError(f"periods are numbered from 1 to {self.periods.count:,}, not {period!r}")
+        out = np.zeros(last)
+        match question.split() if isinstance(question, str) else []:
+            case ["totals"]:
+                out[:] = 1.0
+            case ["increments"]:
+                out[-1] = 1.0
+            case ["last", many] if many.isdecimal() and 1 <= int(many) <= self.periods.count:
+                out[-int(many) :] = 1.0
+            case _:
+                raise PlanError(
+                    f"a question over time is 'totals', 'increments' or 'last 12' (up to {self.periods.count:,} "
+                    f"periods), not {question!r}"
+                )
+        return out
+
+    def between(self, first: int, last: int) -> FloatArray:
+        """(last,) weights of the sum of the periods from `first` to `last`, counted from 1."""
+        if type(first) is not int or type(last) is not int or not 1 <= first <= last <= self.periods.count:
+            raise PlanError(f"between needs two periods from 1 to {self.periods.count:,} in order")
+        out = np.zeros(last)
+        out[first - 1 :] = 1.0
+        return out
+
+    def of(self, weights: FloatArray) -> Plan:
+        """The plan of one answer over time, as of a single look: its errors, intervals and covariances."""
+        return self._scaled(self.over_time.variance(weights))
+
+    def at(self, question: str = "totals", period: int | None = None) -> Plan:
+        """The plan of a question at a period (numbered from 1; by default the last)."""
+        return self.of(self.weights(question, period))
+
+    def standard_errors(
+        self, question: str = "totals", period: int | None = None, part: str | None = None
+    ) -> FloatArray:
+        """(k,) standard errors of all queries of a question over time at a period, in records."""
+        return self.at(question, period).standard_errors(part)
+
+    def curve(self, question: str = "totals") -> FloatArray:
+        """(periods,) the root mean squared error of a question at every period, as the objective weighs queries."""
+        if question in ("totals", "increments"):
+            factors = getattr(self.over_time, question)
+        else:
+            many = range(1, self.periods.count + 1)
+            factors = np.array([self.over_time.variance(self.weights(question, t)) for t in many])
+        return np.sqrt(factors / self.over_time.totals[-1]) * self.at().mean_error
+
+    def errors(self, confidence: float = 0.95, question: str = "totals") -> Frame:
+        """One row per period, doubling: rmse, worst standard error, half-width, and simultaneous half-width.
+
+        The last is of all queries of the workload in all periods up to that one together, by the union bound.
+        """
+        doubling = {min(2**j, self.periods.count) for j in range(self.periods.count.bit_length() + 1)}
+        columns: dict[str, list[Any]] = {
+            name: [] for name in ("period", "rmse", "worst_standard_error", "half_width", "simultaneous")
+        }
+        for period in sorted(doubling):
+            once = self.at(question, period)
+            together = 1 - (1 - confidence) / (period * len(self.workload))
+            widths = [
+                max(float(m.max()) for m in (once.margins(e, level) for e in once.entries))
+                for level in (confidence, together)
+            ]
+            row = (period, once.mean_error, once.max_standard_error, *widths)
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+        return Frame(columns)
+
+    def _scaled(self, variance: float) -> Plan:
+        deviation = math.sqrt(variance * float(self.terms.noise.variance)) * 2.0**self.terms.grain
+        return Plan(
+            self.workload,
+            self.budget,
+            self.unit,
+            self.mechanism,
+            self.objective,
+            self.strategy,
+            RoundedGaussian(Fraction(deviation)),
+            self.price,
+            Sensitivity(2, 0, exact=False),
+            records=self.records,
+        )
+
+    # -- beside others -------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def rmse(self) -> float:
+        """Root mean squared error over the totals of all periods, all queries alike, in records."""
+        mean = float(self.over_time.totals.mean() / self.over_time.totals[-1])
+        return (self.at().rmse or self.at().mean_error) * math.sqrt(mean)
+
+    @functools.cached_property
+    def objective_value(self) -> float:
+        """The largest error of a total over time, as the objective weighs queries: what was minimised."""
+        return float(self.curve().max())
+
+    @property
+    def lower_bound(self) -> float | None:
+        """Proved of the mean error over time, and so of the largest; None where no bound is known."""
+        return self.bound
+
+    @functools.cached_property
+    def tree_error(self) -> float:
+        """The largest error of a total if every period's table went into a binary tree as it is taught, at this price.
+
+        A person pays for all nodes above the periods 0, apart, 2 apart, ..., each as often as it holds one.
+        [CSS11, DNPR10]
+        """
+        n, k = self.periods.count, self.periods.per_person
+        places = np.arange(k) * self.periods.apart
+        price = sum(int((np.bincount(places >> level) ** 2).sum()) for level in range(n.bit_length()))
+        nodes = max(t.bit_count() for t in (n, (1 << (n.bit_length() - 1)) - 1))  # of the worst of 1 to n
+        ours = self.over_time.totals.max() * self.terms.filter.response(k, self.periods.apart)
+        return self.objective_value * math.sqrt(price * nodes / ours) * 2.0**self.terms.filter.shift
+
+    @property
+    def state_bytes(self) -> int:
+        """What a store keeps, in secret, between two periods."""
+        sizes = self.workload.domain.shape
+        cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
+        return 16 * cells * len(self.terms.filter.decays)
+
+    # -- words ---------------------------------------------------------------------------------------------
+
+    @property
+    def measures(self) -> tuple[str, Any]:
+        return "Strategy", (self.strategy, self.terms.filter)
+
+    def own_facts(self) -> dict[str, dict[str, Any]]:
+        return {
+            "mechanism": {
+                "name": self.mechanism,
+                "strategy": f"{self.strategy.summary}, filtered over {self.periods.count:,} periods",
+                "noise": {"law": "RoundedGaussian", "scale": str(self.terms.noise.sigma)},
+                "periods": self.periods.count,
+                "per_person": self.periods.per_person,
+                "apart": self.periods.apart,
+                "participation": "promised" if self.periods.per_person > 1 else "one period",
+                "most": self.terms.most,
+                "states": len(self.terms.filter.decays),
+            },
+            "error": {
+                "rmse": self.rmse,
+                "objective": self.objective,
+                "objective_value": self.objective_value,
+                "lower_bound": self.lower_bound,
+                "tree": self.tree_error,
+                "unit": self.main_unit,
+            },
+        }
+
+    def headline(self) -> str:
+        return f"{super().headline()}, {self.periods.count:,} periods"
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield "protects", self.unit.describe()
+        yield "over time", self.periods.describe()
+        if self.periods.per_person > 1:
+            yield "", "  how often a person is counted is promised by the custodian, and not enforced"
+        yield "guarantee", f"{self.budget}, also if tables are chosen after earlier answers"
+        values = sum(f.rows for f in self.terms.families)
+        states = len(self.terms.filter.decays)
+        yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {states} states"
+        yield "price", f"{price_text(self.price)}, debited as a whole before the first period"
+        last, single = self.at(), self.at("increments").mean_error
+        yield (
+            "error",
+            (
+                f"totals: rmse {self.rmse:,.5g} over all periods, {self.objective_value:,.5g} in the worst, largest "
+                f"standard error {last.max_standard_error:,.5g} in the last; one period: {single:,.5g}"
+            ),
+        )
+        yield "best", self._best()
+        yield "tree", f"a binary tree would err {self.tree_error / self.objective_value:.3g} times as much"
+        cut = "a period of more is refused" if self.unit.total_is_public else "of more, that many are counted"
+        yield "arithmetic", f"exact integers; up to {self.terms.most:,} records in a cell of one period, {cut}"
+        yield "secret", f"a state of {self.state_bytes:,} bytes between periods, as secret as the tables"
+        yield from (("note", n) for n in self.notes)
+
+    def _best(self) -> str:
+        if self.bound is None:
+            return "no bound is known for this relation and number of periods per person"
+        mean = float(np.sqrt((self.curve() ** 2).mean()))
+        return (
+            f"no unbiased answers err less than {self.bound:,.5g}: the mean is {mean / self.bound:.4g} times that, the "
+            f"worst {self.objective_value / self.bound:.4g} times"
+        )
+
+    def appended(self) -> Iterator[str]:
+        yield f"\nErrors of totals by period (half-widths of 95 % intervals, one and all so far):\n{self.errors()}"
+        yield from super().appended()
+
+    def brief(self) -> str:
+        return f"{self.mechanism}: {len(self.workload):,} queries in each of {self.periods.count:,} periods"
+
+
+def _alike(strategy: Residuals, terms: StreamTerms) -> bool:
+    """Whether the families of a strategy are those of the terms, number by number."""
+    pairs = list(zip(strategy.blocks, terms.families, strict=False))
+    return len(strategy.blocks) == len(terms.families) and all(
+        a.names == b.names
+        and a.factors == b.factors
+        and np.array_equal(a.sets, b.sets)
+        and np.array_equal(np.asarray(a.multiples), np.asarray(b.multiples))
+        for a, b in pairs
+    )

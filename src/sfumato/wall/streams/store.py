@@ -1,0 +1,146 @@
+"""The store of a stream: what it was opened for, its receipt, and for every period what was published.
+
+Lines form a chain of keyed hashes, so that an anchor that is shown tells nothing; the secret state lies beside it, and
+a line bears its keyed hash. A period's line says all that came out of it and comes into being with it, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidInput
+from sfumato.ground.bundles import pack, unpack
+from sfumato.ground.codec import storable
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.chain import Format
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.files import Wording
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["FORMAT", "Published", "Standing", "StreamOpening", "advance", "first_line", "period_line", "receipt_line"]
+
+_NOTICE = (
+    "Private to the custodian: with the files of state beside it, this store holds sums of past tables. Keep them "
+    "unreadable for others, and keep one copy: two copies that both go on would draw noise twice for one period."
+)
+
+
+def _key(opening: bytes) -> bytes:
+    """The key of all hashes: the second row of text of line 0."""
+    return bytes.fromhex(opening.split(b"\n", 2)[1].decode())
+
+
+FORMAT = Format(
+    words=Wording(
+        noun="stream",
+        mode=0o600,
+        make="open one with sf.open of a plan with periods",
+        undone="no period was published",
+        advice="no period was published: make room or access, and append it again",
+    ),
+    application_id=0x53464D53,
+    label="sfumato stream",
+    earlier="no earlier version of sfumato wrote streams; this is another file",
+    key=_key,
+)
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class StreamOpening:
+    """What a stream was opened for. `holder` tells domain and unit, `name` the debit."""
+
+    terms: StreamTerms
+    unit: PrivacyUnit
+    price: Event
+    about: Any
+    holder: str
+    ledger_id: str
+    name: str
+    plan_hash: str
+
+    def __post_init__(self) -> None:
+        texts = (self.holder, self.ledger_id, self.name, self.plan_hash)
+        kinds = {"terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
+        if {*map(type, texts)} != {str} or not all(isinstance(getattr(self, n), k) for n, k in kinds.items()):
+            raise InvalidInput("this is no opening of a stream")
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Published:
+    """What came out of one period: noisy values of every family, and the number of records where that is public."""
+
+    label: str
+    values: tuple[NDArray[np.int64], ...]
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.label) is not str or (self.total is not None and type(self.total) is not int):
+            raise InvalidInput("a period has a label, and a total where that is public")
+        if not all(v.dtype == np.int64 and v.ndim == 1 for v in self.values):
+            raise InvalidInput("published values are int64 arrays")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Standing:
+    """All lines so far. `key` and `digest`, that of the state in force, are secret."""
+
+    key: bytes
+    opening: StreamOpening
+    paid: tuple[int, str] | None = None
+    published: tuple[Published, ...] = ()
+    digest: str = ""
+
+    def find(self, label: str) -> Published | None:
+        """The period of that label, if it was published."""
+        return next((p for p in self.published if p.label == label), None)
+
+
+def first_line(key: bytes, opening: StreamOpening) -> bytes:
+    """Line 0."""
+    return b"\n".join([_NOTICE.encode(), key.hex().encode(), pack(opening)])
+
+
+def receipt_line(sequence: int, anchor: str) -> bytes:
+    """The line after it: who paid."""
+    return pack((sequence, anchor))
+
+
+def period_line(published: Published, digest: str) -> bytes:
+    """A period's line."""
+    return b"\n".join([digest.encode(), pack(published)])
+
+
+def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
+    """What some more lines say after those before; ValueError where they do not follow."""
+    if standing is None:
+        standing = Standing(_key(bodies[0]), _read(bodies[0].split(b"\n", 2)[2], StreamOpening))
+        bodies = bodies[1:]
+    more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
+    for body in bodies:
+        if standing.paid is None:
+            standing = replace(standing, paid=_read(body, tuple))
+            continue
+        mark, packed = body.split(b"\n", 1)
+        found, digest = _read(packed, Published), mark.decode("ascii")
+        terms = standing.opening.terms
+        if tuple(len(v) for v in found.values) != tuple(f.rows for f in terms.families):
+            raise ValueError("a period has other values than the stream measures")
+        if found.label in labels or len(labels) == terms.filter.periods:
+            raise ValueError("a period stands there twice, or after the last")
+        labels.add(found.label)
+        more.append(found)
+    return replace(standing, published=(*standing.published, *more), digest=digest)
+
+
+def _read(body: bytes, kind: type) -> Any:
+    found = unpack(body)
+    if not isinstance(found, kind):
+        raise ValueError(f"a {type(found).__name__} stands where a {kind.__name__} belongs")
+    return found

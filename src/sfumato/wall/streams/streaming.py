@@ -1,0 +1,293 @@
+"""Streams: the same tables period after period, under one budget debited at the opening.
+
+The order inside `append`: a period that was published before is returned without a look; else its table is opened, one
+turn is taken, in which the state is read, the filter run, noise drawn, the new state and what is published are written;
+what was written down for good is returned.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sfumato.errors import (
+    BudgetError,
+    LedgerCorrupted,
+    LedgerError,
+    NotWritten,
+    PlanError,
+    SfumatoError,
+    SourceError,
+)
+from sfumato.ground.codec import fingerprint
+from sfumato.ground.names import check_text
+from sfumato.privacy.accountant import Event
+from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.debits import Debits, Receipt
+from sfumato.wall.curator import Curator, holding
+from sfumato.wall.holding import Holding, check_plan_hash, own
+from sfumato.wall.places import check_place
+from sfumato.wall.rows.counting import Counts, check_countable
+from sfumato.wall.rows.sources import open_source
+from sfumato.wall.streams.measuring import cells_of, measure
+from sfumato.wall.streams.states import FileStates, MemoryStates, States
+from sfumato.wall.streams.store import (
+    FORMAT,
+    Published,
+    Standing,
+    StreamOpening,
+    advance,
+    first_line,
+    period_line,
+    receipt_line,
+)
+
+__all__ = ["PublicStream", "resume_stream", "stream"]
+
+
+class _Unmade(Exception):
+    """A period could not be measured; its turn is undone."""
+
+
+class PublicStream:
+    """Noisy values of period after period; made by `stream` and `resume_stream`. All it shows is public.
+
+    `terms` say what was paid for, `about` is what was given at the opening. It belongs to one process, and can be
+    neither copied nor pickled.
+    """
+
+    __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "about", "terms")
+
+    def __init__(self, held: Holding, chain: Chain[Standing], states: States) -> None:
+        self._held, self._chain, self._states = held, chain, states
+        self._process = os.getpid()
+        opening = chain.read().state.opening
+        self.terms, self.about = opening.terms, opening.about
+        self._starts = cells_of(self.terms, held.grid.shape)
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """All periods so far."""
+        return self._chain.read().state.published
+
+    @property
+    def anchor(self) -> str | None:
+        """Kept elsewhere, it finds a store that was put back; None for a stream in memory."""
+        return self._chain.read().anchor if isinstance(self._chain, FileChain) else None
+
+    def append(self, source: Any, label: str) -> Published:
+        """The next period, measured and published under a label of its own.
+
+        A label that was published before gives what was published then, and `source` is not looked at. Raises
+        DomainError for a text that is no label, BudgetError after the last period and in another process;
+        SourceError, for the custodian, where the table cannot be loaded, or has more records than the stream was
+        planned for where their number is public; LedgerError where the store cannot be written, NotWritten where
+        measuring failed: nothing was published then, and the period may be appended again.
+        """
+        if os.getpid() != self._process:
+            raise BudgetError("this stream belongs to the process that opened it; resume it from its store here")
+        label = "".join((check_text(label, "the label of a period"),))
+        standing = self._chain.read().state
+        known = standing.find(label)
+        if known is not None:
+            return known
+        _check_open(standing)
+        counts = self._open(source)
+        found: Published | None = None
+        with suppress(_Unmade), self._chain.turn(write=True) as turn:
+            found = turn.state.find(label)  # another process may have been faster
+            if found is None:
+                _check_open(turn.state)
+                found = self._measured(turn, counts, label)
+        if found is None:
+            raise NotWritten(
+                "measuring failed, for want of memory or because the table is gone; nothing was published, and the "
+                "period may be appended again"
+            )
+        # in a turn of its own: the file that is needed no more is the one that another process writes next
+        with suppress(SfumatoError), self._chain.turn(write=True) as turn:
+            self._states.forget(len(turn.state.published))
+        return found
+
+    def _open(self, source: Any) -> Counts:
+        """The table of a period. Raises SourceError."""
+        held = self._held
+        counts = open_source(
+            source,
+            held.grid,
+            person=held.unit.person,
+            rows_per_person=held.unit.rows_per_person,
+            packing=held.packing,
+        )
+        if held.unit.total_is_public and counts.rows > self.terms.most:
+            raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
+        return counts
+
+    def _measured(self, turn: Turn[Standing], counts: Counts, label: str) -> Published:
+        """Measure a period in its turn, and write it down."""
+        standing, held = turn.state, self._held
+        done = len(standing.published)
+        state = self._states.read(done, standing.digest)
+        found: Published | None = None
+        with suppress(Exception):  # what failed, and its text, may depend on the data
+            values = measure(
+                self.terms,
+                done,
+                counts,
+                self._starts,
+                state,
+                cut=not held.unit.total_is_public,
+                bits=held.bits,
+            )
+            found = Published(label, tuple(values), int(counts.rows) if held.unit.total_is_public else None)
+        if found is None:
+            raise _Unmade
+        turn.append(period_line(found, self._states.write(done + 1, state)))
+        return found
+
+    def __reduce__(self) -> NoReturn:
+        raise BudgetError("a stream holds sums of past tables: it can be neither copied nor pickled; keep its release")
+
+    def __repr__(self) -> str:
+        return f"<PublicStream: {len(self.published):,} of {self.terms.filter.periods:,} periods>"
+
+
+def stream(
+    curator: Curator,
+    terms: StreamTerms,
+    price: Event,
+    *,
+    name: str,
+    plan_hash: str,
+    store: Path | None = None,
+    about: Any = None,
+) -> tuple[PublicStream, Receipt]:
+    """Open a stream whose whole price is debited now, before any table; `append` takes each period's.
+
+    `about` is any public storable value, kept with the stream. With `store`, a path at which nothing is, it is kept
+    there and in two files beside it, private to the custodian, that many processes may `resume_stream`.
+
+    Guarantee: all it ever publishes satisfies together the definition that `price` states, for the curator's neighbour
+    relation, where nobody is in more periods than the terms say, nor in nearer ones; also if the table of a period is
+    chosen after what was published before (`privacy.continual`).
+
+    Refused before anything is spent: PlanError for terms that cost more than `price`, for a table that could not be
+    counted, and for a store under a ledger that is none; InvalidInput for a place where no file can be; NameTaken,
+    BudgetExceeded or LedgerError for what the ledger would not pay. NotWritten: spent, but the store is not complete.
+    """
+    held = holding(curator)
+    terms, price, about = own((terms, price, about))
+    _check(held, terms, price)
+    check_plan_hash(plan_hash)
+    ledger, key = held.ledger, secrets.token_bytes(32)
+    if not isinstance(ledger, Debits):
+        raise PlanError("a stream is paid from a ledger")
+    holder = fingerprint((held.grid, held.unit))
+    first = first_line(key, StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash))
+    if store is None:
+        held.expect(price, name, plan_hash)
+        receipt = held.debit(price, name, plan_hash)
+        chain: Chain[Standing] = MemoryChain(FORMAT, advance, first)
+        _pay(chain, receipt)
+        return PublicStream(held, chain, MemoryStates(_shape(held, terms))), receipt
+    if not ledger.durable or held.bits is not None:
+        raise PlanError("a stream that is kept in a store is paid from a ledger that is kept in one")
+    path = check_place(store, "stream")
+    for side in ("even", "odd"):
+        check_place(f"{path}.{side}", "stream")
+    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, held.unit, held.table)
+    chain = FileChain.create(path, FORMAT, advance, first)
+    try:
+        receipt = ledger.debit(name, _paid_as(chain), price, held.unit, held.table)
+    except BaseException:
+        chain.remove()
+        raise
+    try:
+        _pay(chain, receipt)
+    except Exception as error:
+        raise NotWritten(
+            f"the budget is spent (entry {receipt.sequence}) but {path} could not be completed ({error}); there is no "
+            "refund once noise may be drawn"
+        ) from error
+    return PublicStream(held, chain, FileStates(chain.path, _shape(held, terms), key)), receipt
+
+
+def resume_stream(curator: Curator, store: Path, *, anchor: str | None = None) -> PublicStream:
+    """The stream kept in a store, to go on with; no budget is spent. `anchor` finds a store that was put back.
+
+    Raises LedgerError or LedgerCorrupted for a store that the curator's ledger did not pay for, that is not complete,
+    that was changed or is open to others; PlanError for another domain or unit.
+    """
+    held, chain = holding(curator), FileChain(store, FORMAT, advance)
+    if anchor is not None:
+        chain.check(anchor)
+    standing = chain.read().state
+    opening, ledger = standing.opening, held.ledger
+    if not isinstance(ledger, Debits) or ledger.ledger_id != opening.ledger_id:
+        raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
+    entry = ledger.find(opening.name)
+    if entry is None or entry.plan_hash != _paid_as(chain):
+        raise LedgerError(
+            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Remove the file "
+            "and open another"
+        )
+    if standing.paid is None:
+        raise LedgerError(
+            f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
+            "used, and there is no refund"
+        )
+    ledger.check(standing.paid[1])
+    if entry.sequence != standing.paid[0] or entry.event != opening.price:
+        raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
+    if fingerprint((held.grid, held.unit)) != opening.holder:
+        raise PlanError(f"{store} is a stream over another domain or privacy unit; resume it with its own")
+    _check(held, opening.terms, opening.price)
+    states = FileStates(chain.path, _shape(held, opening.terms), standing.key)
+    states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
+    return PublicStream(held, chain, states)
+
+
+def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
+    """Refuse, from public facts alone, what costs more than its price or could not be measured."""
+    if type(terms) is not StreamTerms:
+        raise PlanError(f"a stream is opened on its terms, not on a {type(terms).__name__}")
+    if any(f.names != held.grid.names for f in terms.families):
+        raise PlanError("a family of tables numbers the attributes of the curator's domain")
+    check_countable(held.grid, [f.sets for f in terms.families])
+    for family in terms.families:
+        family.check(held.grid.sizes())
+        for group in family.alike():
+            # a dry run: what refuses does so now
+            shape = [held.grid.shape[i] for i in family.sets[group[0]].tolist()]
+            family.apply(group[:1], np.zeros((1, *shape), dtype=np.int64))
+    if not terms.fits(price, held.grid.sizes(), held.unit):
+        raise PlanError("the stream costs more than the price it states; it is refused")
+
+
+def _check_open(standing: Standing) -> None:
+    periods = standing.opening.terms.filter.periods
+    if len(standing.published) >= periods:
+        raise BudgetError(
+            f"all {periods:,} periods that were paid for are published; open another stream, whose totals add to these"
+        )
+
+
+def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
+    return 2, len(terms.filter.decays), int(cells_of(terms, held.grid.shape)[-1][-1])
+
+
+def _pay(chain: Chain[Standing], receipt: Receipt) -> None:
+    with chain.turn(write=True) as turn:
+        turn.append(receipt_line(receipt.sequence, receipt.anchor))
+
+
+def _paid_as(chain: Chain[Standing]) -> str:
+    """What the ledger's entry bears: the plan paid for, and this very store."""
+    found = chain.read()
+    return f"{found.state.opening.plan_hash}:{found.hashes[0][:32]}"
