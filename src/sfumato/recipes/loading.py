@@ -17,11 +17,15 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
+from sfumato.releases.accounts import opened
 from sfumato.releases.files import load_release
 from sfumato.releases.sketched import SketchRelease
+from sfumato.releases.streamed import StreamRelease
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sessions.opening import keeps_session, resume_session
 from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.streams import resume_stored
+from sfumato.wall.streams.minutes import is_stream
 
 __all__ = ["DOCUMENTS", "load", "read"]
 
@@ -31,6 +35,7 @@ DOCUMENTS = (
     Plan,
     CoursePlan,
     StreamPlan,
+    StreamRelease,
     KeyPlan,
     LocalPlan,
     SessionPlan,
@@ -74,6 +79,10 @@ def load(
     # databases are told by SQLite alone: to open and close one otherwise gives up the locks of this process
     if not folder and keeps_session(place):
         return resume_session(place, ledger, source, anchor=anchor)
+    if not folder and is_stream(place):
+        if source is not None:
+            raise InvalidInput(f"{place} keeps a stream, which takes its tables by append; leave source out")
+        return resume_stored(place, opened(ledger), anchor)
     given = [name for name, value in (("ledger", ledger), ("source", source), ("anchor", anchor)) if value is not None]
     if given:
         raise InvalidInput(f"{', '.join(given)} belong to a session, and {place} holds none; leave them out")

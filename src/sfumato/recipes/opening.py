@@ -12,6 +12,7 @@ from sfumato.mechanisms import run
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import named, planned
 from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.choose import request
@@ -28,6 +29,7 @@ from sfumato.sessions.opening import (
 )
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.requests import Opening
+from sfumato.sessions.streams import Stream, open_stream
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 
@@ -47,9 +49,11 @@ class _Terms(TypedDict, total=False):
 @overload
 def open_plan(plan: SessionPlan | Plan, source: Any = None, **terms: Unpack[_Terms]) -> QuerySession: ...
 @overload
+def open_plan(plan: StreamPlan, **terms: Unpack[_Terms]) -> Stream: ...
+@overload
 def open_plan(plan: HistogramPlan | SparsePlan, source: Any = None, **terms: Unpack[_Terms]) -> KeySession: ...
 def open_plan(
-    plan: SessionPlan | Plan | HistogramPlan | SparsePlan,
+    plan: SessionPlan | Plan | HistogramPlan | SparsePlan | StreamPlan,
     source: Any = None,
     *,
     ledger: Place | Ledger | None,
@@ -59,6 +63,8 @@ def open_plan(
     anchor: str | None = None,
 ) -> Session:
     """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
+
+    A plan with periods opens a stream: `append` takes the table of every period, so none is given here.
 
     The plan is one for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload. A
     plan of tables is measured now, and every question that its measurements span is free.
@@ -82,6 +88,10 @@ def open_plan(
     'histogram'
     """
     account, place = opened(ledger), None if store is None else Path(store)
+    if isinstance(plan, StreamPlan):
+        if source is not None:
+            raise InvalidInput("a stream takes its tables one by one: stream.append(table, period='2026-11')")
+        return open_stream(plan, account, name, place, table, anchor)
     if type(plan) not in KEPT:
         if not isinstance(plan, Plan):
             raise PlanError(

@@ -72,8 +72,8 @@ class FileStates:
     def _file(self, periods: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{'odd' if periods % 2 else 'even'}")
 
-    def _digest(self, periods: int, state: Integers) -> str:
-        keyed = hmac.new(self._key, b"state %d\n" % periods, "sha256")
+    def _digest(self, state: Integers) -> str:
+        keyed = hmac.new(self._key, b"state\n", "sha256")
         keyed.update(memoryview(state).cast("B"))
         return keyed.hexdigest()
 
@@ -89,7 +89,7 @@ class FileStates:
         except OSError as error:
             raise LedgerError(f"{file}: the state of the stream cannot be read ({error.strerror})") from error
         whole = found.size == np.prod(self._shape)
-        if not whole or not hmac.compare_digest(self._digest(periods, found.reshape(self._shape)), digest):
+        if not whole or not hmac.compare_digest(self._digest(found.reshape(self._shape)), digest):
             raise LedgerCorrupted(f"{file}: the state of the stream was changed or put back; restore it with its store")
         return found.reshape(self._shape)
 
@@ -113,7 +113,7 @@ class FileStates:
                 f"{file}: the state of the stream cannot be written ({error.strerror}); nothing was shown: make room "
                 "or access, and append the period again"
             ) from error
-        return self._digest(periods, state)
+        return self._digest(state)
 
     def forget(self, periods: int) -> None:
         """See `States`. What cannot be removed now is written over in the next period."""

@@ -10,19 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
 from sfumato.ground.codec import storable
+from sfumato.measurements import Published
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Format
 from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.files import Wording
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["FORMAT", "Published", "Standing", "StreamOpening", "advance", "first_line", "period_line", "receipt_line"]
+__all__ = ["FORMAT", "Standing", "StreamOpening", "advance", "first_line", "period_line", "receipt_line"]
 
 _NOTICE = (
     "Private to the custodian: with the files of state beside it, this store holds sums of past tables. Keep them "
@@ -69,22 +67,6 @@ class StreamOpening:
         kinds = {"terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
         if {*map(type, texts)} != {str} or not all(isinstance(getattr(self, n), k) for n, k in kinds.items()):
             raise InvalidInput("this is no opening of a stream")
-
-
-@storable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Published:
-    """What came out of one period: noisy values of every family, and the number of records where that is public."""
-
-    label: str
-    values: tuple[NDArray[np.int64], ...]
-    total: int | None = None
-
-    def __post_init__(self) -> None:
-        if type(self.label) is not str or (self.total is not None and type(self.total) is not int):
-            raise InvalidInput("a period has a label, and a total where that is public")
-        if not all(v.dtype == np.int64 and v.ndim == 1 for v in self.values):
-            raise InvalidInput("published values are int64 arrays")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -26,6 +26,7 @@ from sfumato.errors import (
 )
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
+from sfumato.measurements import Published
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.continual import StreamTerms
@@ -39,7 +40,6 @@ from sfumato.wall.streams.measuring import cells_of, measure
 from sfumato.wall.streams.states import FileStates, MemoryStates, States
 from sfumato.wall.streams.store import (
     FORMAT,
-    Published,
     Standing,
     StreamOpening,
     advance,
@@ -75,6 +75,13 @@ class PublicStream:
     def published(self) -> tuple[Published, ...]:
         """All periods so far."""
         return self._chain.read().state.published
+
+    @property
+    def paid(self) -> tuple[int, str]:
+        """The entry of the ledger that paid, and the anchor it had then."""
+        found = self._chain.read().state.paid
+        assert found is not None
+        return found
 
     @property
     def anchor(self) -> str | None:

@@ -1,0 +1,159 @@
+"""What came out of a stream: answers over time, each an ordinary release, and the whole as one file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import NoReturn
+
+import numpy as np
+
+from sfumato.designs.continual.decoding import Decoder
+from sfumato.errors import InvalidInput, NotAnswerable
+from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
+from sfumato.measurements import Measurement, Published
+from sfumato.operators.base import FloatArray
+from sfumato.plans.streams import StreamPlan
+from sfumato.releases.core import Release
+from sfumato.releases.provenance import Provenance
+from sfumato.releases.released import Released
+
+__all__ = ["History", "Running", "StreamRelease"]
+
+
+class Running(Release):
+    """One answer of a stream over time: totals so far, one period, or the periods between two.
+
+    It answers, projects and reports as any release does. What is stored is the stream's release, of which it is a part.
+    """
+
+    def save(self, path: str | PathLike[str]) -> NoReturn:
+        """Raises InvalidInput: the stream's own release is what is saved."""
+        raise InvalidInput(f"this is part of a stream, whose release is saved: stream.release().save({str(path)!r})")
+
+
+class History:
+    """The estimates of every period so far, added up as they come; public work on what was published."""
+
+    __slots__ = ("_decoder", "_labels", "_plan", "_sums", "_totals")
+
+    def __init__(self, plan: StreamPlan) -> None:
+        self._plan, self._decoder = plan, Decoder(plan.terms)
+        self._sums: list[list[FloatArray]] = [[np.zeros(f.rows) for f in plan.terms.families]]
+        self._labels: list[str] = []
+        self._totals = [0]
+
+    def follow(self, published: Sequence[Published]) -> None:
+        """Add what was published since."""
+        for period in published[len(self._labels) :]:
+            found = self._decoder.step(period.values)
+            self._sums.append([a + b for a, b in zip(self._sums[-1], found, strict=True)])
+            self._totals.append(self._totals[-1] + (period.total or 0))
+            self._labels.append(period.label)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of every period, in order."""
+        return tuple(self._labels)
+
+    def number(self, label: str) -> int:
+        """The number of a period, from 1. Raises NotAnswerable for one that is not published."""
+        if label not in self._labels:
+            last = f"; the last is {self._labels[-1]!r}" if self._labels else ""
+            raise NotAnswerable(f"no period {label!r} is published{last}")
+        return self._labels.index(label) + 1
+
+    def between(self, first: int, last: int, provenance: Provenance) -> Running:
+        """The sum of some periods, by number. Raises NotAnswerable for periods that are not published."""
+        if not 1 <= first <= last <= len(self._labels):
+            raise NotAnswerable(f"periods 1 to {len(self._labels):,} are published, not {first} to {last}")
+        once = self._plan.of(self._plan.between(first, last))
+        sums = zip(self._sums[last], self._sums[first - 1], strict=True)
+        # far finer than the noise, and rounding a rounded normal is what the plan's law says
+        values = tuple(np.rint(a - b).astype(np.int64) for a, b in sums)
+        total = self._totals[last] - self._totals[first - 1] if self._plan.unit.total_is_public else None
+        return Running(once, Measurement(once.strategy.blocks, values, once.noise, total), provenance)
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class StreamRelease(Released):
+    """All that a stream has published, as one file: answers over time, at no further cost.
+
+    Guarantee: with all that the stream publishes later it satisfies the budget of the plan, for the plan's privacy
+    unit, where nobody is counted in more periods than the plan says.
+    """
+
+    plan: StreamPlan
+    published: tuple[Published, ...]
+    provenance: Provenance
+
+    outcome = "published"
+
+    @functools.cached_property
+    def history(self) -> History:
+        """The estimates of every period."""
+        found = History(self.plan)
+        found.follow(self.published)
+        return found
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """The labels of all periods, in order."""
+        return tuple(p.label for p in self.published)
+
+    @property
+    def totals(self) -> Running:
+        """The sum of all periods so far."""
+        return self.history.between(1, len(self.published), self.provenance)
+
+    @property
+    def increments(self) -> Running:
+        """The last period."""
+        return self.history.between(len(self.published), len(self.published), self.provenance)
+
+    def between(self, first: str, last: str) -> Running:
+        """The sum of the periods from one to another, by their labels; one period, where both are the same."""
+        return self.history.between(self.history.number(first), self.history.number(last), self.provenance)
+
+    def last(self, count: int) -> Running:
+        """The sum of the last periods."""
+        done = len(self.published)
+        return self.history.between(done - count + 1, done, self.provenance)
+
+    def over_time(self, predicate: str | None = None, *, increments: bool = False, confidence: float = 0.95) -> Frame:
+        """One query after every period, of totals or of the period itself: value, standard error, interval.
+
+        By default the number of records. Intervals hold one by one.
+        """
+        columns: dict[str, list[float | str]] = {
+            name: [] for name in ("period", "value", "standard_error", "low", "high")
+        }
+        for t, label in enumerate(self.periods, 1):
+            found = self.history.between(t if increments else 1, t, self.provenance)
+            if predicate is None:
+                table = found.table(confidence=confidence)
+                row = tuple(float(a) for a in (table.values, table.standard_errors, table.low, table.high))
+            else:
+                answer = found.ask(predicate, confidence=confidence)
+                row = (answer.value, answer.standard_error, answer.low, answer.high)
+            for column, value in zip(columns.values(), (label, *row), strict=True):
+                column.append(value)
+        return Frame(columns)
+
+    def headline(self) -> str:
+        done = len(self.published)
+        ends = f", {self.periods[0]!r} to {self.periods[-1]!r}" if done else ""
+        return f"Stream {self.provenance.name!r}: {done:,} of {self.plan.periods.count:,} periods{ends}"
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield "guarantee", f"{self.plan.budget}, for all periods together"
+        yield "protects", self.plan.unit.describe()
+        yield "over time", self.plan.periods.describe()
+        yield "recorded", self.provenance.where
+
+    def brief(self) -> str:
+        return f"{self.provenance.name!r}: {len(self.published):,} periods"

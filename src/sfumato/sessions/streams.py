@@ -1,0 +1,174 @@
+"""Streams: tables appended period after period, answered over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
+from sfumato.ground.frames import Frame
+from sfumato.plans.packing import pack
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.releases.accounts import one_shot
+from sfumato.releases.provenance import Provenance, provenance, versions
+from sfumato.releases.streamed import History, Running, StreamRelease
+from sfumato.sessions.core import Session
+from sfumato.wall import Curator
+from sfumato.wall.streams import PublicStream, resume_stream, stream
+from sfumato.wall.streams.minutes import stream_minutes
+
+__all__ = ["Stream", "open_stream", "resume_stored"]
+
+
+class Stream(Session):
+    """Tables that go on, under one budget that was debited at the opening. Made by `sf.open` of a plan with periods.
+
+    Guarantee: everything it ever publishes satisfies together the plan's budget for the plan's privacy unit, where
+    nobody is counted in more periods than the plan says, nor in nearer ones; also where the table of a period depends
+    on what was published before.
+    """
+
+    __slots__ = ("_history", "_plan", "_provenance", "_public")
+
+    def __init__(self, plan: StreamPlan, public: PublicStream, made: Provenance) -> None:
+        if public.terms.filter.periods != plan.periods.count:
+            raise PlanError("this stream was opened on other terms than its plan states")
+        self._plan, self._public, self._provenance = plan, public, made
+        self._history = History(plan)
+
+    @property
+    def plan(self) -> StreamPlan:
+        return self._plan
+
+    @property
+    def anchor(self) -> str | None:
+        return self._public.anchor
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """The labels of all periods so far, in order."""
+        return tuple(p.label for p in self._public.published)
+
+    def append(self, source: Any, period: str) -> Running:
+        """Publish the next period under a label of its own, and return its answers.
+
+        `source` is a table as for `sf.release`. A label that was published before gives what was published then: the
+        source is not looked at. Records that come late count in the period that they come in.
+
+        Raises SourceError for a table that cannot be loaded, BudgetError after the last period, LedgerError where the
+        store cannot be written, NotWritten where measuring failed; nothing was published then.
+        """
+        self._public.append(source, period)
+        return self.between(period, period)
+
+    @property
+    def totals(self) -> Running:
+        """The sum of all periods so far."""
+        return self.release().totals
+
+    @property
+    def increments(self) -> Running:
+        """The last period."""
+        return self.release().increments
+
+    def between(self, first: str, last: str) -> Running:
+        """The sum of the periods from one to another, by their labels; one period, where both are the same."""
+        return self.release().between(first, last)
+
+    def last(self, count: int) -> Running:
+        """The sum of the last periods."""
+        return self.release().last(count)
+
+    def over_time(self, predicate: str | None = None, *, increments: bool = False, confidence: float = 0.95) -> Frame:
+        """One query after every period, of totals or of the period itself: value, standard error, interval."""
+        return self.release().over_time(predicate, increments=increments, confidence=confidence)
+
+    def ask(self, *question: Any, **options: Any) -> Any:
+        """A further question about the totals so far, as `Release.ask` answers it."""
+        return self.totals.ask(*question, **options)
+
+    def release(self) -> StreamRelease:
+        """All that is public of it, to be saved and loaded."""
+        published = self._public.published
+        self._history.follow(published)
+        found = StreamRelease(self._plan, published, self._provenance)
+        found.__dict__["history"] = self._history  # what was decoded stays decoded
+        return found
+
+    def status(self) -> dict[str, Any]:
+        done = self.periods
+        return {
+            "mechanism": self._plan.mechanism,
+            "periods": len(done),
+            "periods_left": self._plan.periods.count - len(done),
+            "last": done[-1] if done else None,
+        }
+
+    def headline(self) -> str:
+        return self.release().headline()
+
+    def brief(self) -> str:
+        return self.release().brief()
+
+
+def open_stream(
+    plan: StreamPlan, account: Ledger | None, name: str, store: Path | None, table: str | None, anchor: str | None
+) -> Stream:
+    """Debit the whole price of a stream and begin it, or go on with the one that is kept.
+
+    Raises InvalidInput for a store that keeps another, PlanError for a plan that does not hold together, and as the
+    doors of the wall.
+    """
+    plan.check()
+    if store is not None and store.exists():
+        found = stream_minutes(store, anchor)
+        kept = _plan_of(found.about, store)
+        if kept.fingerprint != plan.fingerprint or found.name != name:
+            raise InvalidInput(
+                f"{store} keeps the stream {found.name!r}{'' if found.name != name else ' of another plan'}; choose "
+                f"another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
+            )
+        return resume_stored(store, account, anchor)
+    if anchor is not None:
+        raise InvalidInput(f"anchor= is of a stream that is kept, and at {store} there is none; leave it out")
+    if not plan.honest:
+        raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
+    paying = one_shot(plan.price, plan.budget) if account is None else account
+    curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack)
+    public, receipt = stream(
+        curator, plan.terms, plan.price, name=name, plan_hash=plan.fingerprint, store=store, about={"plan": plan}
+    )
+    try:
+        if store is not None:
+            paying.mark_released(receipt, plan.fingerprint)
+    except SfumatoError as error:
+        raise NotWritten(
+            f"the stream is paid for and kept in {store}, but the ledger could not be told so ({error}); the same call "
+            "of sf.open goes on with it"
+        ) from error
+    return Stream(plan, public, provenance(receipt, paying, versions(), table=table))
+
+
+def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None) -> Stream:
+    """Go on with the stream that is kept in a store; nothing is spent. Raises as `resume_stream`."""
+    if account is None:
+        raise InvalidInput(
+            f"which ledger paid for {store}? Name it (ledger=, --ledger): a store is not believed about who paid"
+        )
+    found = stream_minutes(store, anchor)
+    plan = _plan_of(found.about, store)
+    curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
+    public = resume_stream(curator, store, anchor=anchor)
+    sequence, paid = public.paid
+    entry = account.find(found.name)
+    assert entry is not None  # the door found it
+    receipt = Receipt(sequence, paid, account.ledger_id, found.name, entry.price, account.currency)
+    return Stream(plan, public, provenance(receipt, account, versions()))
+
+
+def _plan_of(about: Any, store: Path) -> StreamPlan:
+    plan = about.get("plan") if isinstance(about, dict) else None
+    if not isinstance(plan, StreamPlan):
+        raise InvalidInput(f"{store} is a stream that was opened without a plan; go on with it by sfumato.wall.streams")
+    return plan

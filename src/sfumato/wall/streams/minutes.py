@@ -1,0 +1,37 @@
+"""What a stream's store shows without a ledger. All of it is public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.measurements import Published
+from sfumato.privacy.chain import FileChain, says_it_is
+from sfumato.wall.streams.store import FORMAT, advance
+
+__all__ = ["StreamMinutes", "is_stream", "stream_minutes"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMinutes:
+    """What a stream's store shows without a ledger. All of it is public."""
+
+    about: Any
+    published: tuple[Published, ...]
+    anchor: str
+    ledger_id: str
+    name: str
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a file says of itself that it is the store of a stream; nothing else is checked."""
+    return says_it_is(path, FORMAT)
+
+
+def stream_minutes(store: Path, anchor: str | None = None) -> StreamMinutes:
+    """Read the store of a stream; nothing can be appended by it. Raises LedgerError, LedgerCorrupted."""
+    chain = FileChain(store, FORMAT, advance)
+    found = chain.read() if anchor is None else chain.check(anchor)
+    opening = found.state.opening
+    return StreamMinutes(opening.about, found.state.published, found.anchor, opening.ledger_id, opening.name)

@@ -1,0 +1,275 @@
+"""Streams that are killed in the middle, resumed, and appended to by several processes at once.
+
+Run as `python stream_harness.py EXPERIMENT JSON`: a process of one thread, so that forking is safe. It prints the
+figures of one experiment as JSON; the tests judge them. The state of a stream holds no noise, so at its end it must be,
+to the last bit, that of a stream that was never killed; two draws for one period agree with probability below 2^-100.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Run as a script, this folder is on the path, and the one above is not.
+sys.path.append(str(Path(__file__).parents[1]))
+
+from conversation_harness import add
+from ledger_harness import child, statuses
+
+import sfumato as sf
+from sfumato.measurements import Published
+from sfumato.operators import Family, Residual
+from sfumato.privacy import files
+from sfumato.privacy.accountant import GaussianEvent
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.wall import Curator
+from sfumato.wall.streams import PublicStream, resume_stream, states, stream
+from sfumato.wall.streams.filtering import advance
+from support.patching import put
+
+Figures = dict[str, Any]
+PERIODS = 8
+DOMAIN = sf.Domain({"a": 2, "b": 3})
+TABLES = np.random.default_rng(1).integers(0, 50, size=(PERIODS, 2, 3))
+UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+PRICE = GaussianEvent(Fraction(1))
+HASH = "0" * 64
+
+
+def terms(periods: int = PERIODS) -> StreamTerms:
+    used = IntegerFilter([[3000, 13], [2500, 16]], 10, [periods], [2000], [2**30], [[2**27, 2**24]])
+    sets = ([[]], [[0], [1]], [[0, 1]])
+    families = tuple(
+        Family(("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [2**k] * len(s))
+        for k, s in enumerate(sets)
+    )
+    return StreamTerms(used, families, 3, RoundedGaussian(Fraction(2**40)), 1, 1, 1000)
+
+
+def curator(folder: Path) -> Curator:
+    return Curator(None, DOMAIN, UNIT, sf.Ledger(folder / "l.db"))
+
+
+def opened(folder: Path, periods: int = PERIODS) -> None:
+    """A ledger and a stream in a new folder."""
+    folder.mkdir()
+    sf.Ledger.create(folder / "l.db", total=sf.gdp(10))
+    stream(curator(folder), terms(periods), PRICE, name="s", plan_hash=HASH, store=folder / "s.db")
+
+
+def reference() -> np.ndarray:
+    """The state after all periods, from the tables alone."""
+    found = terms()
+    tables = (TABLES.sum(axis=(1, 2))[:, None], TABLES.sum(axis=2), TABLES.sum(axis=1), TABLES.reshape(PERIODS, -1))
+    multiples = (1, 2, 2, 4)
+    parts = []
+    for table, multiple in zip(tables, multiples, strict=True):
+        high, low = (np.zeros((2, table.shape[1]), dtype=np.int64) for _ in range(2))
+        for t in range(PERIODS):
+            factors = np.repeat(found.filter.coefficients(t, [multiple], 3), table.shape[1], axis=1)
+            decays = [(int(e), int(g)) for e, g in found.filter.decays]
+            advance(high, low, table[t], factors, decays, found.filter.row(t), found.filter.shift)
+        parts.append(np.stack([high, low]))
+    return np.concatenate(parts, axis=2)
+
+
+def text(period: Published) -> str:
+    return f"{period.label} {hashlib.sha256(np.concatenate(period.values).tobytes()).hexdigest()}\n"
+
+
+def go_on(appended: PublicStream, log: Path, most: int = PERIODS, beat: int | None = None) -> None:
+    """Append, tell the world, and again, until the last period; each is a beat. What was published is asked again."""
+    told = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    before = appended.published
+    for period in before[-1:]:
+        os.write(told, text(appended.append("gone", period.label)).encode())
+    for t in range(len(before), min(len(before) + most, PERIODS)):
+        os.write(told, text(appended.append(sf.Histogram(TABLES[t]), f"p{t}")).encode())
+        if beat is not None:
+            os.write(beat, b"1")
+
+
+def judge(folder: Path) -> Figures:
+    """What a store shows against what was told: all of them are to be 0 but `periods`."""
+    kept_stream = resume_stream(curator(folder), folder / "s.db")
+    kept, ledger = [text(p) for p in kept_stream.published], sf.Ledger(folder / "l.db")
+    log = folder / "log"
+    told = set(log.read_text().splitlines(keepends=True) if log.exists() else [])
+    private = ("s.db", "s.db.even", "s.db.odd")
+    return {
+        "periods": len(kept),
+        "told_twice": len(told) - len({line.split()[0] for line in told}),
+        "told_not_kept": len(told - set(kept)),
+        "out_of_order": int([line.split()[0] for line in kept] != [f"p{t}" for t in range(len(kept))]),
+        "debits": len(ledger.entries()) - 1,
+        "readable": sum((folder / n).exists() and bool((folder / n).stat().st_mode & 0o077) for n in private),
+        "other_state": int(len(kept) == PERIODS and not (_state(folder, kept_stream) == reference()).all()),
+    }
+
+
+def _state(folder: Path, found: PublicStream) -> np.ndarray:
+    name = "s.db.odd" if len(found.published) % 2 else "s.db.even"
+    return np.fromfile(folder / name, dtype="<i8").reshape(2, 2, -1)
+
+
+def kills(folder: Path, kills: int) -> Figures:
+    """kill -9 of a child that resumes and goes on, at a random moment after none, one or two periods in turn."""
+    figures: Figures = {"kills": 0, "streams": 0, "unfinished": 0}
+    while figures["kills"] < kills:
+        place, done, found = folder / str(figures["streams"]), False, Figures()
+        opened(place)
+        while not done:
+            beats, beat = os.pipe()
+
+            def worker(place: Path = place, beat: int = beat) -> None:
+                appended = resume_stream(curator(place), place / "s.db")
+                os.write(beat, b"1")
+                go_on(appended, place / "log", beat=beat)
+
+            pid = child(worker)
+            os.close(beat)
+            if figures["kills"] < kills:
+                for _ in range(1 + figures["kills"] % 3):
+                    os.read(beats, 1)
+                time.sleep(random.uniform(0, 0.02))
+                os.kill(pid, signal.SIGKILL)
+            done = statuses([pid]) == [0]
+            os.close(beats)
+            figures["kills"] += not done
+            found = judge(place)
+            add(figures, {k: v for k, v in found.items() if k != "periods"})
+        add(figures, {"streams": 1, "unfinished": int(found["periods"] != PERIODS)})
+    return figures
+
+
+def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> Figures:
+    """kill -9 before and after every statement that reaches SQLite or the files of state, in an opening or two periods.
+
+    `lossy` names the control: "commit", a transaction that is undone in place of committed; "state", one that is
+    committed before its state is written.
+    """
+    figures: Figures = {"kills": 0, "unpaid": 0, "spent": 0, "usable": 0}
+    for target in range(first, 1000):
+        for after in (False, True):
+            place = folder / f"{target}{after}"
+            if opening:
+                place.mkdir()
+                sf.Ledger.create(place / "l.db", total=sf.gdp(10))
+            else:
+                opened(place)
+
+            def worker(place: Path = place, target: int = target, after: bool = after) -> None:
+                made = curator(place)
+                _kill_at(target, after=after, lossy=lossy)
+                if opening:
+                    stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
+                else:
+                    go_on(resume_stream(made, place / "s.db"), place / "log", 2)
+
+            ended = statuses([child(worker)]) == [0]
+            if opening and not ended:
+                add(figures, _left(place))
+            if not opening:
+                try:
+                    go_on(resume_stream(curator(place), place / "s.db"), place / "log")
+                    found = judge(place)
+                    add(figures, found | {"unfinished": int(found["periods"] != PERIODS)})
+                except sf.errors.LedgerError:
+                    add(figures, {"stuck": 1})
+            figures["kills"] += not ended
+            if ended or (lossy and (figures.get("told_not_kept") or figures.get("stuck") or figures["other_state"])):
+                return figures
+    raise AssertionError("it never ends")
+
+
+def _kill_at(target: int, *, after: bool, lossy: str) -> None:
+    """Have this process killed at a statement."""
+    counter = iter(range(1, 10**6))
+
+    def counted(call: Any, *args: Any, **more: Any) -> Any:
+        now = next(counter) == target
+        if now and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = call(*args, **more)
+        if now:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    class Killing(sqlite3.Connection):
+        def execute(self, *args: Any) -> sqlite3.Cursor:
+            swap = lossy == "commit" and args[0] == "COMMIT"
+            return counted(super().execute, *(("ROLLBACK",) if swap else args))
+
+    class Counting:
+        """The module `os`, counted where it changes files."""
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(os, name)
+            return partial(counted, found) if name in ("open", "fsync", "fchmod") else found
+
+    files.sqlite3.connect = partial(sqlite3.connect, factory=Killing)
+    put(states, "os", Counting())
+    if lossy == "state":
+        put(states.FileStates, "write", lambda self, _, state: self._digest(state))
+
+
+def _left(place: Path) -> Figures:
+    """What an opening that was killed has left: nothing spent, or all spent and either usable or not."""
+    spent = len(sf.Ledger(place / "l.db").entries())
+    try:
+        usable = resume_stream(curator(place), place / "s.db").published == ()
+        return {"usable": usable, "wrong": int(spent != 1)}
+    except sf.errors.LedgerError as error:
+        said = str(error)
+    if not spent:
+        return {"unpaid": 1, "wrong": int("refund" in said)}
+    return {"spent": 1, "wrong": int("there is no refund" not in said)}
+
+
+def race(folder: Path, processes: int) -> Figures:
+    """Processes append the same periods at once; each is drawn by one of them."""
+    place = folder / "race"
+    opened(place)
+
+    def worker() -> None:
+        appended = resume_stream(curator(place), place / "s.db")
+        told = os.open(place / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        for t in range(PERIODS):
+            os.write(told, text(appended.append(sf.Histogram(TABLES[t]), f"p{t}")).encode())
+
+    pids = [child(worker) for _ in range(processes)]
+    failures = sum(status != 0 for status in statuses(pids))
+    told = (place / "log").read_text().splitlines()
+    return {**judge(place), "failures": failures, "told": len(told)}
+
+
+EXPERIMENTS = {experiment.__name__: experiment for experiment in (kills, boundaries, race)}
+
+
+def main() -> None:
+    name, arguments = sys.argv[1], json.loads(sys.argv[2])
+    # A kill is no power cut: what was written survives it, on a disk or in memory, and memory is quicker.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        figures = EXPERIMENTS[name](Path(folder), **arguments)
+        sys.stdout.write(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Streams under kills and races. The experiments are in stream_harness.py.
+
+Nothing here is judged by chance: whatever the moment of a kill, the promises must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HARNESS = Path(__file__).with_name("stream_harness.py")
+BROKEN = ("told_twice", "told_not_kept", "out_of_order", "debits", "readable", "other_state")
+
+
+def experiment(name: str, **arguments: object) -> dict[str, Any]:
+    """Figures of one experiment, made in a process of its own; a hang is a failure."""
+    command = [sys.executable, str(HARNESS), name, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_200_kills_draw_no_period_twice_and_lose_none() -> None:
+    """Mutants: a period told before its commit; a state kept in place; a debit at each resumption."""
+    found = experiment("kills", kills=200)
+    assert found["kills"] == 200
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
+    assert found["unfinished"] == 0
+    assert found["streams"] >= 2
+
+
+def test_a_kill_at_every_boundary_of_a_period_loses_nothing() -> None:
+    """Mutants: as above, at every statement that reaches SQLite or a file of state; the stream goes on to its end."""
+    found = experiment("boundaries", opening=False)
+    assert found["kills"] > 60
+    assert {k: found.get(k, 0) for k in (*BROKEN, "unfinished", "stuck")} == dict.fromkeys(
+        (*BROKEN, "unfinished", "stuck"), 0
+    )
+
+
+def test_the_kills_catch_a_period_before_its_commit() -> None:
+    """The control: the same kills must find what is told and not kept."""
+    assert experiment("boundaries", opening=False, lossy="commit", first=25)["told_not_kept"] > 0
+
+
+def test_the_kills_catch_a_state_that_is_not_written() -> None:
+    """The other control: a store that names a state which is not there, or another, is not gone on with."""
+    assert experiment("boundaries", opening=False, lossy="state", first=40)["stuck"] > 0
+
+
+def test_a_kill_at_every_boundary_of_an_opening_leaves_it_unpaid_or_spent() -> None:
+    """Mutants: a receipt before the debit; a store that is usable without one; a debit without a store."""
+    found = experiment("boundaries", opening=True)
+    assert found["wrong"] == 0
+    assert min(found["unpaid"], found["spent"]) > 10
+    assert found["usable"] >= 1
+
+
+@pytest.mark.parametrize("processes", [2, 5])
+def test_processes_that_append_the_same_periods_publish_each_once(processes: int) -> None:
+    """Mutants: BEGIN for BEGIN IMMEDIATE; the period looked for before the turn alone; a state removed out of turn."""
+    found = experiment("race", processes=processes)
+    assert (found["periods"], found["told"], found["failures"]) == (8, 8 * processes, 0)
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)

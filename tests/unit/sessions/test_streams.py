@@ -1,0 +1,154 @@
+"""Streams as people use them: opened, resumed and loaded by the words of the card, answered over time, stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.errors import InvalidInput, LedgerError, NotAnswerable, PlanError
+from sfumato.plans.streams import StreamPlan
+from sfumato.releases.streamed import Running, StreamRelease
+from sfumato.sessions.streams import Stream
+
+DOMAIN = sf.Domain({"age": sf.Integers(0, 3, outside="clamp", missing="other"), "sex": 2})
+WORK = sf.marginals(DOMAIN, upto=2)
+SHAPE = DOMAIN.shape
+TABLES = np.random.default_rng(1).integers(0, 10_000, size=(12, *SHAPE))
+
+
+def planned(periods: int = 12, **options: Any) -> StreamPlan:
+    return sf.plan(WORK, sf.gdp(1), **({"neighbours": "add-remove", "periods": periods} | options))
+
+
+def filled(tmp_path: Path, count: int, **options: Any) -> tuple[Stream, dict[str, Any]]:
+    """A stream of some periods, and how it is opened again."""
+    sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
+    how = {"ledger": tmp_path / "l.db", "name": "deaths", "store": tmp_path / "d.stream"}
+    found = sf.open(planned(**options), **how)
+    for t in range(count):
+        found.append(sf.Histogram(TABLES[t]), period=f"2026-{t + 1:02}")
+    return found, how
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_answers_over_time_are_near_and_say_how_near(tmp_path: Path, relation: str) -> None:
+    """Within 8 standard errors of the truth: every question, both relations. Mutants: a period too many or too few,
+    the total of another period, errors of another question."""
+    found, _ = filled(tmp_path, 9, neighbours=relation)
+    truths = (
+        (found.totals, TABLES[:9].sum(axis=0)),
+        (found.increments, TABLES[8]),
+        (found.between("2026-03", "2026-06"), TABLES[2:6].sum(axis=0)),
+        (found.between("2026-03", "2026-03"), TABLES[2]),
+        (found.last(4), TABLES[5:9].sum(axis=0)),
+        (found.append("gone", "2026-02"), TABLES[1]),
+    )
+    for answer, truth in truths:
+        assert type(answer) is Running
+        wanted = np.concatenate([q.block.operator.matvec(_margin(truth, q.attributes)) for q in WORK.blocks])
+        errors = answer.standard_errors()
+        assert errors is not None
+        assert (abs(answer.answers - wanted) <= 8 * errors + 1e-3).all()
+        assert errors.max() < 20
+    np.testing.assert_allclose(found.totals.standard_errors(), found.plan.standard_errors("totals", 9))
+    np.testing.assert_allclose(found.last(4).standard_errors(), found.plan.standard_errors("last 4", 9))
+    assert found.totals.standard_errors().max() < 0.75 * found.last(1).standard_errors().max() * 3
+    asked = found.ask("age >= 2")
+    assert abs(asked.value - TABLES[:9, 2:4].sum()) < 8 * asked.standard_error
+    line = found.over_time("age >= 2", increments=True)
+    assert list(line["period"]) == list(found.periods)
+    assert abs(np.array(line["value"]) - TABLES[:9, 2:4].sum(axis=(1, 2))).max() < 8 * max(line["standard_error"])
+
+
+def _margin(table: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    axes = [("age", "sex").index(a) for a in names]
+    return table.sum(axis=tuple(i for i in range(2) if i not in axes)).reshape(-1)
+
+
+def test_the_same_call_goes_on_and_spends_nothing(tmp_path: Path) -> None:
+    """Mutants: a second debit; a store of another plan or name taken; an anchor dropped."""
+    found, how = filled(tmp_path, 3)
+    before, anchor = found.totals.answers, found.anchor
+    for again in (
+        sf.open(planned(), **how),
+        sf.open(planned(), anchor=anchor, **how),
+        sf.load(how["store"], ledger=how["ledger"]),
+    ):
+        assert again.totals.answers.tolist() == before.tolist()
+        assert again.periods == found.periods
+    assert [e.kind for e in sf.Ledger(how["ledger"]).entries()] == ["spend", "released"]
+    again.append(sf.Histogram(TABLES[3]), period="2026-04")
+    assert found.periods[-1] == "2026-04"  # what another has appended is seen
+    assert found.totals.answers.tolist() == again.totals.answers.tolist()
+    with pytest.raises(InvalidInput, match="another plan"):
+        sf.open(planned(13), **how)
+    with pytest.raises(InvalidInput, match="keeps the stream 'deaths'"):
+        sf.open(planned(), **(how | {"name": "births"}))
+    with pytest.raises(InvalidInput, match="which ledger paid"):
+        sf.load(how["store"])
+    with pytest.raises(InvalidInput, match="leave source out"):
+        sf.load(how["store"], ledger=how["ledger"], source="t.csv")
+    with pytest.raises(LedgerError):
+        sf.load(how["store"], ledger=how["ledger"], anchor="1:" + "0" * 64)
+
+
+def test_a_release_holds_all_that_is_public_and_nothing_else(tmp_path: Path) -> None:
+    """Mutants: a state or a key in it; answers that differ once it is loaded."""
+    found, how = filled(tmp_path, 5)
+    found.release().save(tmp_path / "public")
+    loaded = sf.load(tmp_path / "public")
+    assert type(loaded) is StreamRelease
+    assert loaded.result_hash == found.release().result_hash
+    assert loaded.totals.answers.tolist() == found.totals.answers.tolist()
+    assert loaded.between("2026-02", "2026-03").answers.tolist() == found.between("2026-02", "2026-03").answers.tolist()
+    secret = (how["store"].with_name("d.stream.odd")).read_bytes()
+    public = (tmp_path / "public").read_bytes()
+    assert secret[:64] not in public
+    text = str(loaded)
+    assert "5 of 12 periods, '2026-01' to '2026-05'" in text
+
+
+def test_one_answer_is_not_stored_as_if_it_were_a_release(tmp_path: Path) -> None:
+    """It would state a measurement that was never priced by itself. Mutant: saved."""
+    found, _ = filled(tmp_path, 2)
+    for answer in (found.totals, found.increments, found.totals.project()):
+        with pytest.raises(InvalidInput, match="part of a stream"):
+            answer.save(tmp_path / "one")
+    assert not (tmp_path / "one").exists()
+
+
+def test_answers_project_and_keep_their_intervals(tmp_path: Path) -> None:
+    found, _ = filled(tmp_path, 4)
+    near = found.totals.project()
+    assert near.answers.min() >= 0
+    assert (near.intervals().low <= near.answers).all()
+
+
+def test_what_is_not_published_is_not_answered(tmp_path: Path) -> None:
+    found, _ = filled(tmp_path, 0)
+    for asked in (lambda: found.totals, lambda: found.increments, lambda: found.between("a", "b")):
+        with pytest.raises(NotAnswerable, match="published"):
+            asked()
+    found.append(sf.Histogram(TABLES[0]), "one")
+    found.append(sf.Histogram(TABLES[1]), "two")
+    for asked in (lambda: found.last(3), lambda: found.last(0), lambda: found.between("two", "one")):
+        with pytest.raises(NotAnswerable):
+            asked()
+    assert found.status() == {"mechanism": "continual", "periods": 2, "periods_left": 10, "last": "two"}
+
+
+def test_opening_refuses_what_does_nothing(tmp_path: Path) -> None:
+    for options, words in (
+        ({"source": sf.Histogram(TABLES[0])}, "one by one"),
+        ({"anchor": "1:" + "0" * 64}, "leave it out"),
+        ({"store": tmp_path / "s"}, "kept in one"),
+    ):
+        with pytest.raises((InvalidInput, PlanError), match=words):
+            sf.open(planned(), **({"ledger": None, "name": "x"} | options))
+    alone = sf.open(planned(), ledger=None, name="x")
+    assert alone.append(sf.Histogram(TABLES[0]), "one").answers.size == len(WORK)
+    assert alone.anchor is None

@@ -1,0 +1,367 @@
+"""The door of streams: its order, what it refuses before a look, and what finds a store that was changed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.errors import (
+    BudgetError,
+    BudgetExceeded,
+    DomainError,
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerError,
+    NameTaken,
+    NotWritten,
+    PlanError,
+    SourceError,
+)
+from sfumato.operators import Family, Residual
+from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
+from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.wall import Curator
+from sfumato.wall.streams import PublicStream, resume_stream, states, stream
+from sfumato.wall.streams.measuring import measure
+from sfumato.wall.streams.minutes import is_stream, stream_minutes
+from sfumato.wall.streams.store import FORMAT, advance, period_line
+from sfumato.wall.streams.streaming import FileChain
+from support.insecure_bits import InsecureTestBits
+from support.streams import filtered
+
+DOMAIN = sf.Domain({"a": 2, "b": 3})
+UNIT = PrivacyUnit("add-remove")
+HASH = "0" * 64
+PERIODS = 6
+TABLES = np.random.default_rng(1).integers(0, 50, size=(PERIODS + 1, 2, 3))
+
+
+def terms(sigma: Fraction = Fraction(1, 1024), most: int = 1000, total: bool = True) -> StreamTerms:
+    """Of coarse integers, so that even noise of deviation 2^-10, which is always 0, has a price that can be stated."""
+    used = IntegerFilter([[3, 4], [5, 8]], 4, [PERIODS], [3], [20], [[7, 2]])
+    sets = ([[]], [[0], [1]], [[0, 1]])[0 if total else 1 :]
+    families = tuple(
+        Family(("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [4] * len(s))
+        for s in sets
+    )
+    return StreamTerms(used, families, 2, RoundedGaussian(sigma), 1, 1, most)
+
+
+def price(of: StreamTerms, unit: PrivacyUnit = UNIT) -> GaussianEvent:
+    return GaussianEvent(of.squared_shift({"a": 2, "b": 3}, unit) / of.noise.sigma**2)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(10**8))
+    return tmp_path / "l.db"
+
+
+def curator(ledger: Path, unit: PrivacyUnit = UNIT, domain: sf.Domain = DOMAIN) -> Curator:
+    return Curator(None, domain, unit, sf.Ledger(ledger))
+
+
+def opened(ledger: Path, of: StreamTerms | None = None, unit: PrivacyUnit = UNIT, **options: Any) -> PublicStream:
+    given = terms() if of is None else of
+    place = {"name": "s", "plan_hash": HASH, "store": ledger.with_name("s.db")} | options
+    return stream(curator(ledger, unit), given, price(given, unit), **place)[0]
+
+
+def exact(of: StreamTerms, tables: np.ndarray) -> Iterator[np.ndarray]:
+    """All values of every period without noise, in Python's integers."""
+    parts = []
+    for family in of.families:
+        for i, axes in enumerate(family.sets.tolist()):
+            table = tables.sum(axis=tuple(1 + a for a in range(2) if a not in axes)).reshape(len(tables), -1)
+            table = np.minimum(table, of.most)
+            matrix = np.ones((1, 1), dtype=np.int64)
+            for a in axes:
+                matrix = np.kron(matrix, Residual((2, 3)[a]).matvec(np.eye((2, 3)[a], dtype=np.int64)))
+            parts.append(filtered(of.filter, table, family.multiple(i), of.grain) @ matrix.T.astype(object))
+    yield from np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("most", [1000, 30])
+def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger: Path, most: int) -> None:
+    """With noise of 0. Mutants: a state of another period, a period counted twice, no cut, a state of zero."""
+    of = terms(most=most)
+    opened(ledger, of)
+    for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
+        found = resume_stream(curator(ledger), ledger.with_name("s.db")).append(sf.Histogram(TABLES[t]), f"p{t}")
+        assert (np.concatenate(found.values) == wanted).all()
+    kept = stream_minutes(ledger.with_name("s.db"))
+    assert [p.label for p in kept.published] == [f"p{t}" for t in range(PERIODS)]
+    again = resume_stream(curator(ledger), ledger.with_name("s.db"))
+    with pytest.raises(BudgetError, match="all 6 periods"):
+        again.append(sf.Histogram(TABLES[-1]), "one more")
+
+
+def test_a_period_that_is_published_is_returned_without_a_look(ledger: Path) -> None:
+    """Mutants: the source opened first; new noise for a label; another label taken for it."""
+    found = opened(ledger, terms(Fraction(2**30)))
+    first = found.append(sf.Histogram(TABLES[0]), "p0")
+    for source in ("no such file", None, sf.Histogram(TABLES[1]), 3):
+        again = found.append(source, "p0")
+        assert [v.tolist() for v in again.values] == [v.tolist() for v in first.values]
+    assert len(found.published) == 1
+    assert resume_stream(curator(ledger), ledger.with_name("s.db")).append("no such file", "p0").label == "p0"
+
+
+def test_every_period_and_every_opening_has_noise_of_its_own(tmp_path: Path, ledger: Path) -> None:
+    """Of the same table. Mutants: one draw for all periods; a seed."""
+    values = []
+    for name in ("one", "two"):
+        found = opened(ledger, terms(Fraction(2**40)), name=name, store=tmp_path / name)
+        values += [v for t in range(PERIODS) for v in found.append(sf.Histogram(TABLES[0]), f"p{t}").values]
+    every = np.concatenate(values).tolist()
+    assert len(set(every)) == len(every) == 2 * PERIODS * 12
+
+
+def test_what_is_refused_is_refused_before_anything_is_spent(tmp_path: Path, ledger: Path) -> None:
+    """Mutants: a price that is not checked; the debit first; a store made before the refusal."""
+    of, place = terms(), {"name": "s", "plan_hash": HASH}
+    mine, cost = curator(ledger), price(terms())
+    less = GaussianEvent(cost.mu_squared * Fraction(999, 1000))
+    other = sf.Domain({"a": 2, "c": 3})
+    for opening, error in (
+        (lambda: stream(mine, of, less, **place), PlanError),
+        (lambda: stream(mine, of, ZcdpEvent(cost.mu_squared), **place), PlanError),
+        (lambda: stream(curator(ledger, domain=other), of, cost, **place), PlanError),
+        (lambda: stream(curator(ledger, domain=sf.Domain({"a": 2, "b": 4})), of, cost, **place), Exception),
+        (lambda: stream(mine, of, GaussianEvent(10**18), **place), BudgetExceeded),
+        (lambda: stream(mine, of.filter, cost, **place), PlanError),
+        (lambda: stream(mine, of, cost, name="s", plan_hash="a:b"), InvalidInput),
+        (lambda: stream(mine, of, cost, store=ledger, **place), InvalidInput),
+        (lambda: stream(mine, of, cost, store=tmp_path / "no" / "s.db", **place), InvalidInput),
+        (lambda: stream(mine, of, cost, store=tmp_path / ".." / "s.db", **place), InvalidInput),
+        (lambda: stream(_memory_with_bits(), of, cost, store=tmp_path / "s.db", **place), PlanError),
+    ):
+        with pytest.raises(error):
+            opening()
+    (tmp_path / "s.db.odd").touch()
+    with pytest.raises(InvalidInput, match=r"s\.db\.odd exists"):
+        stream(mine, of, cost, store=tmp_path / "s.db", **place)
+    (tmp_path / "s.db.odd").unlink()
+    assert not sf.Ledger(ledger).entries()
+    assert not (tmp_path / "s.db").exists()
+    opened(ledger)
+    with pytest.raises(NameTaken):
+        stream(mine, of, cost, store=tmp_path / "other.db", **place)
+    assert not (tmp_path / "other.db").exists()
+
+
+def _memory_with_bits() -> Curator:
+    return Curator(None, DOMAIN, UNIT, sf.Ledger.in_memory(sf.gdp(10**9)), insecure_bits=InsecureTestBits(1))
+
+
+def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
+    """Mutants: a state that the next period does not see; a failed period that changed it."""
+    of = terms()
+    made, receipt = stream(_memory_with_bits(), of, price(of), name="s", plan_hash=HASH)
+
+    def broken(*given: Any, **options: Any) -> None:
+        measure(*given, **options)
+        raise MemoryError
+
+    for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
+        with monkeypatch.context() as patch:
+            patch.setattr("sfumato.wall.streams.streaming.measure", broken)
+            with pytest.raises(NotWritten):
+                made.append(sf.Histogram(TABLES[t]), f"p{t}")
+        assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
+    assert made.anchor is None
+    assert receipt.sequence == made.paid[0]
+
+
+def test_a_period_that_fails_is_not_there_and_can_be_appended_again(ledger: Path, monkeypatch: Any) -> None:
+    """At every step behind the look. Mutants: a state written in place; a label taken by a failure; its text told."""
+    of = terms()
+    found = opened(ledger, of)
+    wanted = list(exact(of, TABLES[:PERIODS]))
+    for t in range(3):
+        for target, name, error, raised in (
+            ("sfumato.wall.streams.streaming.measure", None, ValueError("17 records"), NotWritten),
+            (states.FileStates, "write", LedgerError("no room"), LedgerError),
+        ):
+            with monkeypatch.context() as patch:
+
+                def fail(*_: Any, error: Exception = error, **__: Any) -> None:
+                    raise error
+
+                patch.setattr(target, fail) if name is None else patch.setattr(target, name, fail)
+                with pytest.raises(raised) as told:
+                    found.append(sf.Histogram(TABLES[t]), f"p{t}")
+                assert "17" not in str(told.value)
+        assert len(found.published) == t
+        assert (np.concatenate(found.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted[t]).all()
+
+
+def test_a_table_that_cannot_be_loaded_is_told_to_the_custodian_alone(ledger: Path) -> None:
+    found = opened(ledger)
+    with pytest.raises((SourceError, InvalidInput)):
+        found.append("no such file.csv", "p0")
+    with pytest.raises(InvalidInput):
+        found.append(sf.Histogram([1, 2]), "p0")
+    assert not found.published
+    for label in ("", "a\nb", 3, None, "x" * 300):
+        with pytest.raises(DomainError):
+            found.append(sf.Histogram(TABLES[0]), label)  # type: ignore[arg-type]
+
+
+def test_where_the_number_of_records_is_public_a_period_of_too_many_is_refused(ledger: Path) -> None:
+    """Mutants: a cut in place of the refusal, which would cost more; a total that is not told."""
+    unit, of = PrivacyUnit("replace-one"), terms(most=100, total=False)
+    found = opened(ledger, of, unit)
+    table = np.array([[90, 1, 2], [3, 2, 2]])
+    period = found.append(sf.Histogram(table), "p0")
+    assert period.total == 100
+    assert (np.concatenate(period.values) == next(exact(of, table[None]))).all()
+    table[0, 0] += 1
+    with pytest.raises(SourceError, match="at most 100 records"):
+        found.append(sf.Histogram(table), "p1")
+    assert len(found.published) == 1
+
+
+def test_files_are_for_the_custodian_alone(ledger: Path) -> None:
+    """Mutants: mode 0644; a file that others may read used; two states kept."""
+    found = opened(ledger)
+    store = ledger.with_name("s.db")
+    for t in range(3):
+        found.append(sf.Histogram(TABLES[t]), f"p{t}")
+        there = [p for p in (store, store.with_name("s.db.even"), store.with_name("s.db.odd")) if p.exists()]
+        assert len(there) == 2
+        assert all(p.stat().st_mode & 0o777 == 0o600 for p in there)
+    store.chmod(0o644)
+    with pytest.raises(LedgerError, match="open to others"):
+        resume_stream(curator(ledger), store)
+
+
+def test_a_store_that_was_changed_or_put_back_is_found(tmp_path: Path, ledger: Path) -> None:
+    """Mutants: a state believed; an anchor not compared; both states of one name."""
+    found, store = opened(ledger), tmp_path / "s.db"
+    odd, even = store.with_name("s.db.odd"), store.with_name("s.db.even")
+    found.append(sf.Histogram(TABLES[0]), "p0")
+    for p in (store, odd):
+        shutil.copy(p, tmp_path / f"{p.name}.old")
+    anchors = [found.anchor]
+    found.append(sf.Histogram(TABLES[1]), "p1")
+    anchors.append(found.anchor)
+    good = even.read_bytes()
+
+    def resumed(anchor: str | None = None) -> PublicStream:
+        return resume_stream(curator(ledger), store, anchor=anchor)
+
+    even.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(LedgerCorrupted, match="changed or put back"):
+        resumed()
+    even.write_bytes(good[:-8])
+    with pytest.raises(LedgerCorrupted):
+        resumed()
+    even.write_bytes((tmp_path / "s.db.odd.old").read_bytes())  # the state of another period
+    with pytest.raises(LedgerCorrupted):
+        resumed()
+    even.unlink()
+    with pytest.raises(LedgerError, match="cannot be read"):
+        resumed()
+    even.write_bytes(good)
+    even.chmod(0o600)
+    assert len(resumed(anchors[0]).published) == len(resumed(anchors[1]).published) == 2
+    # put back as a whole it is a stream in good order, which would draw noise for p1 again: the anchor finds it
+    shutil.copy(tmp_path / "s.db.old", store)
+    with pytest.raises(LedgerError):
+        resumed()
+    shutil.copy(tmp_path / "s.db.odd.old", odd)
+    assert len(resumed().published) == 1
+    with pytest.raises(LedgerCorrupted, match="rolled back"):
+        resumed(anchors[1])
+
+
+def test_it_is_resumed_under_its_own_ledger_domain_and_unit(tmp_path: Path, ledger: Path) -> None:
+    """Mutants: a file believed about who paid; a price of the store in place of the ledger's."""
+    opened(ledger)
+    store = ledger.with_name("s.db")
+    other = tmp_path / "other.db"
+    sf.Ledger.create(other, total=sf.gdp(10**8))
+    with pytest.raises(LedgerError, match="another ledger"):
+        resume_stream(curator(other), store)
+    with pytest.raises(PlanError, match="another domain or privacy unit"):
+        resume_stream(curator(ledger, PrivacyUnit("add-remove", "id")), store)
+    with pytest.raises(PlanError, match="another domain or privacy unit"):
+        resume_stream(curator(ledger, domain=sf.Domain({"a": 2, "b": 4})), store)
+    shutil.copy(ledger, tmp_path / "foreign.db")
+    (tmp_path / "foreign.db").chmod(0o600)
+    with pytest.raises(LedgerError, match="is not a sfumato stream"):
+        resume_stream(curator(ledger), tmp_path / "foreign.db")
+    assert is_stream(store)
+    assert not is_stream(ledger)
+
+
+def test_it_is_not_copied_and_belongs_to_one_process(ledger: Path) -> None:
+    found = opened(ledger)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(BudgetError):
+            copied(found)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            found.append(sf.Histogram(TABLES[0]), "p0")
+        except BudgetError:
+            os.write(writing, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(writing)
+    assert os.read(reading, 100) == b"refused"
+
+
+def test_foreign_terms_are_not_believed(ledger: Path) -> None:
+    """Mutant: terms taken as they are, not built anew by the library's own constructors."""
+
+    class Cheap(StreamTerms):
+        def fits(self, *_: object) -> bool:
+            return True
+
+    of = terms()
+    own = Cheap(of.filter, of.families, of.grain, of.noise, 1, 1, of.most)
+    with pytest.raises(PlanError):
+        stream(curator(ledger), own, GaussianEvent(Fraction(1)), name="s", plan_hash=HASH)
+    lying = replace(of, filter=replace(of.filter))
+    lying.filter.__dict__["response"] = lambda *_: 1
+    with pytest.raises(PlanError, match="costs more"):
+        stream(curator(ledger), lying, GaussianEvent(price(of).mu_squared / 2), name="s", plan_hash=HASH)
+    changed = replace(of)
+    object.__setattr__(changed, "noise", RoundedGaussian(Fraction(1, 1000)))
+    found, _ = stream(curator(ledger), changed, price(of), name="s", plan_hash=HASH)
+    object.__setattr__(changed, "noise", None)
+    assert found.terms.noise.sigma == Fraction(1, 1000)
+
+
+def test_lines_that_do_not_follow_are_refused(ledger: Path) -> None:
+    """Whoever knows the key could write them. Mutants: a label twice, a period too many, other values."""
+    found = opened(ledger)
+    standing = FileChain(ledger.with_name("s.db"), FORMAT, advance).read().state
+    good = found.append(sf.Histogram(TABLES[0]), "p0")
+    one = period_line(good, "d")
+    assert advance(standing, [one]).published[0].label == "p0"
+    for bad in (
+        [one, one],
+        [period_line(replace(good, label=str(t)), "d") for t in range(PERIODS + 1)],
+        [period_line(replace(good, values=good.values[1:]), "d")],
+    ):
+        with pytest.raises(ValueError, match="period"):
+            advance(standing, bad)
