@@ -29,7 +29,7 @@ from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.workloads import QueryBlock, QueryFamily
+from sfumato.workloads import QueryFamily
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.accuracy import Need
@@ -101,7 +101,7 @@ def planned(problem: Problem) -> Plan:
 
 
 def _notes(problem: Problem) -> tuple[str, ...]:
-    beyond = sum(i.rows for i in problem.workload.items if _order(i) > 2)
+    beyond = sum(i.rows for i in problem.workload.items if i.order > 2)
     out = ["errors are those of the unprojected answers; that denoising lowers them is not guaranteed"]
     if beyond:
         out.append(
@@ -114,10 +114,6 @@ def _notes(problem: Problem) -> tuple[str, ...]:
         memory, time = _BYTES * cells**2 / 1e9, _SECONDS * cells**2 / 60
         out.append(f"denoising {cells:,} cells of attributes takes about {memory:.1f} GB and {time:.0f} CPU-minutes")
     return tuple(out)
-
-
-def _order(item: QueryBlock | QueryFamily) -> int:
-    return item.family.order if isinstance(item, QueryFamily) else len(item.attributes)
 
 
 def _asked(problem: Problem) -> tuple[FloatArray, FloatArray]:

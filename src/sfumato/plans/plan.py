@@ -238,6 +238,9 @@ class Plan(WorkloadPlan):
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
 
+    def error_tables(self) -> dict[str, Frame]:
+        return {"orders": self.errors_by_order(), "families": self.errors()}
+
     def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
         """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""
         level = self.level(confidence, simultaneous=simultaneous, count=len(self.workload))

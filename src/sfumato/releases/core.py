@@ -24,7 +24,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.covariances import Question
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
-from sfumato.plans.predictions import biases, expand
+from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics, words, writing
 from sfumato.releases.cautions import Caution, caution_lines, find_cautions
@@ -61,6 +61,9 @@ class Release(WorkloadRelease):
     part: str | None = None
     projection: Projection | None = None
 
+    def with_errors(self) -> Release:
+        return self
+
     # -- answers -------------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -91,14 +94,10 @@ class Release(WorkloadRelease):
         for item in self.workload.items:
             into = out[start : start + item.rows]
             start += item.rows
-            if isinstance(item, QueryBlock):
-                into[:] = self.answer_block(item.block)
-                continue
-            if self.projection is not None:
-                into[:] = np.concatenate([self.answer_block(b) for b in item.family.blocks()])
-                continue
-            for chosen, rows in self.plan.strategy.answer_family(self.estimate, item.family):
-                item.family.place(chosen, rows, into)
+            if self.projection is None:
+                answer_item(self.plan.strategy, self.estimate, item, into)
+            else:
+                into[:] = np.concatenate([self.answer_block(q.block) for q in item.blocks()])
         return out
 
     def batches(self) -> Iterator[Batch]:
