@@ -1,4 +1,15 @@
-"""Mechanisms as values: `sf.mechanisms.pmw(alpha="least")`. Each has its options; a name stands for its defaults."""
+"""Mechanisms as values: `sf.mechanisms.pmw(alpha="least")`. Each has its options; a name stands for its defaults.
+
+>>> made = sf.plan(
+...     sf.marginals(sf.Domain({"age": 4, "sex": 2, "edu": 3}), order=2),
+...     sf.zcdp("0.5"),
+...     neighbours="add-remove",
+...     records=100,
+...     mechanism=sf.mechanisms.mwem(rounds=2),
+... )
+>>> made.mechanism, made.course.rounds
+('mwem', 2)
+"""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Projection", "forecast", "forecasts", "projected"]
 
 _BODIES = tuple(b for b in BODIES if b != "mixtures")  # a model, no body
-_DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16
-_MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20
+_DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16  # widths hardly vary from draw to draw; each of pairs is an eigenvalue
+_MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20  # draws of so many are 2 GB; beyond it nothing is forecast
 _ROOT_ANSWERS, _ROOT_BLOCKS = 2**11, 24  # up to which the root of the answers' covariance is cheaper than releases
 
 

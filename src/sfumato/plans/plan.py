@@ -34,7 +34,7 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
-_MAX_ERRORS = 200_000_000
+_MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
 @storable
@@ -43,6 +43,12 @@ class Plan(WorkloadPlan):
     """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
 
     `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> made.mechanism, made.price
+    ('gaussian', GaussianEvent(mu_squared=Fraction(1, 1)))
+    >>> made.standard_errors().round(6)
+    array([1., 1., 1., 1.])
     """
 
     workload: Workload

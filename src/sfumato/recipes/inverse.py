@@ -26,7 +26,7 @@ __all__ = ["budget_for", "plan_for"]
 
 Margins = float | Mapping[Any, float]
 
-_LEAST_SIZE = Fraction(1, 10**6)
+_LEAST_SIZE = Fraction(1, 10**6)  # of a budget: whoever needs less has asked for no accuracy
 _KINDS = ("approx", "zcdp", "gdp", "pure")
 _SLACK = 20  # what has no margin keeps to so many times the widest one: next to nothing in budget, and no ruin
 

@@ -41,7 +41,7 @@ from sfumato.workloads.levels import family_names, names_asked, table_block
 
 __all__ = ["Release"]
 
-_MAX_ANSWERS = 200_000_000
+_MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
 
 
 @storable
@@ -53,6 +53,12 @@ class Release(WorkloadRelease):
     bias every sum. With a `projection` they are those of a possible table instead: biased where that binds,
     so without standard errors; intervals are the unprojected ones, clipped to what is possible and
     extended to the projected answer, and hold as before. `raw` has the unprojected answers.
+
+    >>> domain = sf.Domain({"age": 4})
+    >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+    >>> ages.answers.shape, ages.standard_errors().round(6)
+    ((4,), array([1., 1., 1., 1.]))
     """
 
     plan: Plan

@@ -34,7 +34,7 @@ __all__ = [
     "write_release",
 ]
 
-MAX_LISTED = 10_000_000
+MAX_LISTED = 10_000_000  # answers in one file: with their labels a gigabyte in memory
 BUNDLE = "release.sfumato"
 
 

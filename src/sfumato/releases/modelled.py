@@ -31,7 +31,7 @@ from sfumato.workloads.levels import table_block
 
 __all__ = ["Findings", "ModelRelease"]
 
-_MAX_ANSWERS = 200_000_000
+_MAX_ANSWERS = 200_000_000  # as of releases of one look
 _PROCESSING = (
     "a model was fitted to what came out of the looks, and answers every query; its errors have no known law, so there "
     "are no standard errors and no intervals"
