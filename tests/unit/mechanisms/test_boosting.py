@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import boosted as boosting
+from sfumato.mechanisms.research import boosted as boosting
 from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency
