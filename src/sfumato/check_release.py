@@ -23,6 +23,7 @@ import math
 import sqlite3
 import sys
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -99,7 +100,7 @@ def toeplitz(o: Any) -> Array:  # entry (i, j) is multiples_i coefficients_(i - 
     return np.tril(o.coefficients.astype(object)[abs(i[:, None] - i)]) * o.multiples[:, None]
 
 
-ROWS: dict[str, Any] = {  # the matrix that an operator is, by its name. A later kind adds a line
+ROWS: dict[str, Callable[[Any], Array]] = {  # the matrix that an operator is, by its name. A later kind adds a line
     "Identity": lambda o: np.eye(o.n, dtype=int),
     "Total": lambda o: np.ones((1, o.n), int),
     "Residual": lambda o: o.n * np.eye(o.n, dtype=int) - 1,
@@ -160,7 +161,7 @@ def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
     if s.kind in ("Stacked", "Biased"):
         return [b for part in s.pieces or [s.measured] for b in blocks(part, ops)]
     simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
-    own = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
+    own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
     plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
     contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
 
@@ -169,7 +170,7 @@ def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
         multiples = [1] * len(sets) if multiples is None else multiples
         return [(m, [each[i] for i in some]) for some, m in zip(sets, multiples, strict=True)]
 
-    cases = {  # a later kind adds a case
+    cases: dict[str, Any] = {  # a later kind adds a case
         "Block": lambda: [(1, zip(s.groups, s.factors, strict=True))],
         "Family": lambda: family(s.factors, s.sets, s.multiples),
         "Product": lambda: [(s.multiple, zip(s.groups, own, strict=True))],

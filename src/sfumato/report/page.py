@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
+from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.releases import Release
@@ -64,7 +65,10 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     specs: Specs = {}
     context: Context = dict.fromkeys(_SOMETIMES, ())
     context |= _shared(plan, release) | standing(plan, release)
-    context |= _one_look(plan, release, actual, specs) if isinstance(plan, Plan) else course_sections(plan, release)
+    if isinstance(plan, Plan):
+        context |= _one_look(plan, release, actual, specs)
+    elif isinstance(plan, CoursePlan):
+        context |= course_sections(plan, release)
     return _fill(context, specs)
 
 
