@@ -240,34 +240,10 @@ class Release(WorkloadRelease):
         """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
         return self.plan.table_covariances(first, second)
 
-    def quantiles(
-        self, attribute: str, probabilities: Sequence[float], by: str | Sequence[str] = (), confidence: float = 0.95
-    ) -> Frame:
-        """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
-
-        They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
-        standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
-        measured.
-        """
-        return statistics.quantiles(self, attribute, probabilities, by, confidence)
-
-    def cdf(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-        """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells."""
-        return statistics.cdf(self, attribute, by, confidence)
-
-    def mean(
-        self,
-        attribute: str,
-        by: str | Sequence[str] = (),
-        values: Sequence[float] | None = None,
-        confidence: float = 0.95,
-    ) -> Frame:
-        """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`."""
-        return statistics.mean(self, attribute, by, values, confidence)
-
-    def share(self, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-        """Share of each cell of an attribute within each cell of `within`."""
-        return statistics.share(self, attribute, within, confidence)
+    quantiles = statistics.quantiles
+    cdf = statistics.cdf
+    mean = statistics.mean
+    share = statistics.share
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:
