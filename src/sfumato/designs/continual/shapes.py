@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.signal import lfilter
 
 from sfumato.operators.base import FloatArray
 
@@ -46,11 +47,21 @@ def shape_for(periods: int, participations: int = 1, apart: int = 1) -> TimeShap
     periods are alike, for which the price is known.
     """
     poles, zeros = _best(periods, participations, apart)
-    columns = np.ones(periods)
-    if participations == 1:
-        lengths = np.sqrt(np.cumsum(_coefficients(poles, zeros, periods) ** 2)[::-1])
-        columns = 1 / lengths
-    return TimeShape(poles, zeros, np.ones(periods), columns)
+    rows = np.ones(periods)
+    columns = 1 / _lengths(poles, zeros, rows) if participations == 1 else np.ones(periods)
+    return TimeShape(poles, zeros, rows, columns)
+
+
+def _lengths(poles: FloatArray, zeros: FloatArray, rows: FloatArray) -> FloatArray:
+    """(periods,) of the columns of diag(rows) T."""
+    squares = rows**2
+    out = squares.copy()
+    weights = residues(poles, zeros)
+    for i, (w, p) in enumerate(zip(weights, poles, strict=True)):
+        for other, q in zip(weights[: i + 1], poles[: i + 1], strict=True):
+            later = lfilter([1.0], [1.0, -(1 - p) * (1 - q)], squares[:0:-1])[::-1]
+            out[:-1] += (1 if p == q else 2) * w * other * later
+    return np.sqrt(out)
 
 
 def _best(periods: int, participations: int, apart: int) -> tuple[FloatArray, FloatArray]:
