@@ -13,7 +13,10 @@ from sfumato.designs.continual.errors import TimeErrors
 from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.shapes import TimeShape, residues, shape_for
 from sfumato.errors import PlanError
+from sfumato.operators import Family, Identity
+from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.noise import RoundedGaussian
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
 
@@ -44,6 +47,23 @@ def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int)
     for m in {1, (n + 1) // 2, n}:
         weights = rng.normal(size=m)
         assert np.isclose(found.variance(weights), ((weights @ inverse[:m]) ** 2).sum(), rtol=1e-5)
+
+
+def test_scales_of_rows_count_in_errors_and_on_the_way_back() -> None:
+    """Of rows that fall to two fifths. Mutants: the first row for all, the row of another period."""
+    n, found = 90, shape_for(90)
+    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n), found.columns))
+    inverse = np.linalg.inv(dense(used))
+    over = TimeErrors(used)
+    np.testing.assert_allclose(over.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
+    assert np.isclose(over.variance(np.ones(50)), over.totals[49], rtol=1e-9)
+    total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3]))
+    terms = StreamTerms(used, (total,), 2, RoundedGaussian(Fraction(1)), 1, 1, 10**4)
+    counts = np.random.default_rng(1).integers(0, 10**4, size=(n, 1))
+    decoder = Decoder(terms)
+    for t, y in enumerate(filtered(used, counts, 3, 2)):
+        (back,) = decoder.step([y.astype(np.int64)])
+        assert abs(back[0] / 3 - counts[t, 0]) < 1e-2
 
 
 @pytest.mark.parametrize(("n", "k", "b"), CASES)
