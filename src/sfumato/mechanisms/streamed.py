@@ -80,12 +80,10 @@ class Continual(Mechanism[StreamPlan]):
         families = strategy.blocks
         sizes = problem.sizes
         shape = shape_for(given.count, given.per_person, given.apart)
-        ratio = 1.0
-        for _ in range(2):
-            # first for the ratio itself: what rounding of a cell counts beside the response
-            used = filter_of(shape, ratio)
-            terms = self._terms(used, families, given)
-            ratio = max(1.0, _rounding_ratio(terms, sizes, asked.unit))
+        # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
+        rough = self._terms(filter_of(shape), families, given)
+        ratio = max(1.0, _rounding_ratio(rough, sizes, asked.unit))
+        terms = rough if ratio == 1.0 else self._terms(filter_of(shape, ratio), families, given)
         terms = replace(terms, noise=_noise(terms, price, sizes, asked.unit))
         terms.check_values()
         bound = None
@@ -93,7 +91,7 @@ class Continual(Mechanism[StreamPlan]):
             mu = math.sqrt(float(price.mu_squared))
             over = math.sqrt(problem.total_weight) * mu / asked.unit.rows_per_person
             bound = design.bound / over * _prefix_bound(given.count) * (1 - 1e-12)
-        found = StreamPlan(
+        return StreamPlan(
             asked.what,
             asked.budget,
             asked.unit,
@@ -106,8 +104,6 @@ class Continual(Mechanism[StreamPlan]):
             bound if problem.objective != "max" else None,
             asked.records,
         )
-        found.check()
-        return found
 
     def _terms(self, used: IntegerFilter, families: tuple[Family, ...], given: Periods) -> StreamTerms:
         """With the largest counts that there is room for."""

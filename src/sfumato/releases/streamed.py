@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.releases.core import Release
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released
+from sfumato.workloads import predicates
+from sfumato.workloads import total as sum_of_all
 
 __all__ = ["History", "Running", "StreamRelease"]
 
@@ -129,17 +131,13 @@ class StreamRelease(Released):
 
         By default the number of records. Intervals hold one by one.
         """
-        columns: dict[str, list[float | str]] = {
-            name: [] for name in ("period", "value", "standard_error", "low", "high")
-        }
+        domain = self.plan.workload.domain
+        asked = sum_of_all(domain) if predicate is None else predicates(domain, [predicate])
+        columns: dict[str, list[Any]] = {name: [] for name in ("period", "value", "standard_error", "low", "high")}
         for t, label in enumerate(self.periods, 1):
             found = self.history.between(t if increments else 1, t, self.provenance)
-            if predicate is None:
-                table = found.table(confidence=confidence)
-                row = tuple(float(a) for a in (table.values, table.standard_errors, table.low, table.high))
-            else:
-                answer = found.ask(predicate, confidence=confidence)
-                row = (answer.value, answer.standard_error, answer.low, answer.high)
+            answer = found.ask(asked, confidence)
+            row = (answer[name][0] for name in ("answer", "standard_error", "low", "high"))
             for column, value in zip(columns.values(), (label, *row), strict=True):
                 column.append(value)
         return Frame(columns)

@@ -93,7 +93,7 @@ class Stream(Session):
         published = self._public.published
         self._history.follow(published)
         found = StreamRelease(self._plan, published, self._provenance)
-        found.__dict__["history"] = self._history  # what was decoded stays decoded
+        object.__setattr__(found, "history", self._history)  # what was decoded stays decoded
         return found
 
     def status(self) -> dict[str, Any]:

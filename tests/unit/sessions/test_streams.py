@@ -59,6 +59,11 @@ def test_answers_over_time_are_near_and_say_how_near(tmp_path: Path, relation: s
     assert found.totals.standard_errors().max() < 0.75 * found.last(1).standard_errors().max() * 3
     asked = found.ask("age >= 2")
     assert abs(asked.value - TABLES[:9, 2:4].sum()) < 8 * asked.standard_error
+    every = found.over_time()
+    assert (
+        abs(np.array(every["value"]) - TABLES[:9].sum(axis=(1, 2)).cumsum()).max()
+        <= 8 * max(every["standard_error"]) + 1e-3
+    )
     line = found.over_time("age >= 2", increments=True)
     assert list(line["period"]) == list(found.periods)
     assert abs(np.array(line["value"]) - TABLES[:9, 2:4].sum(axis=(1, 2))).max() < 8 * max(line["standard_error"])

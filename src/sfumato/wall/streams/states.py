@@ -74,7 +74,7 @@ class FileStates:
 
     def _digest(self, state: Integers) -> str:
         keyed = hmac.new(self._key, b"state\n", "sha256")
-        keyed.update(memoryview(state).cast("B"))
+        keyed.update(np.ascontiguousarray(state).data)
         return keyed.hexdigest()
 
     def read(self, periods: int, digest: str) -> Integers:

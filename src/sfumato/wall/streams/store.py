@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
 from sfumato.ground.codec import storable
@@ -95,8 +97,20 @@ def receipt_line(sequence: int, anchor: str) -> bytes:
 
 
 def period_line(published: Published, digest: str) -> bytes:
-    """A period's line."""
-    return b"\n".join([digest.encode(), pack(published)])
+    """A period's line: as long for any values of theirs, which are no smaller when they are packed."""
+    header = pack((published.label, published.total))
+    raw = (v.astype("<i8", copy=False).tobytes() for v in published.values)
+    return b"\n".join([digest.encode(), b"%d" % len(header), header + b"".join(raw)])
+
+
+def _published(size: bytes, rest: bytes, terms: StreamTerms) -> Published:
+    """What a period's line holds behind its digest. Raises ValueError."""
+    label, total = _read(rest[: int(size)], tuple)
+    values = np.frombuffer(rest[int(size) :], dtype="<i8").astype(np.int64, copy=False)
+    ends = np.cumsum([f.rows for f in terms.families])
+    if len(values) != ends[-1]:
+        raise ValueError("a period has other values than the stream measures")
+    return Published(label, tuple(np.split(values, ends[:-1])), total)
 
 
 def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
@@ -109,11 +123,9 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))
             continue
-        mark, packed = body.split(b"\n", 1)
-        found, digest = _read(packed, Published), mark.decode("ascii")
+        mark, *rest = body.split(b"\n", 2)
         terms = standing.opening.terms
-        if tuple(len(v) for v in found.values) != tuple(f.rows for f in terms.families):
-            raise ValueError("a period has other values than the stream measures")
+        found, digest = _published(*rest, terms), mark.decode("ascii")
         if found.label in labels or len(labels) == terms.filter.periods:
             raise ValueError("a period stands there twice, or after the last")
         labels.add(found.label)
