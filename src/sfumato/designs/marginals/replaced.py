@@ -104,12 +104,13 @@ class Replaced:
         shape = [min(t.shape) for t in tables]
         counts = np.zeros((len(amounts), len(shape) + 1), dtype=np.int64)
         np.put_along_axis(counts, self._kinds, self._times, axis=1)
-        table = np.bincount(np.ravel_multi_index(tuple(counts[:, :-1].T), shape), amounts, math.prod(shape))
+        places = np.ravel_multi_index(tuple(counts[:, :-1].T), shape)
+        table: FloatArray = np.bincount(places, amounts, math.prod(shape)).astype(np.float64)
         rest = math.prod(shape)
         for size, means in zip(shape, tables, strict=True):
             rest //= size
-            table = (means[:, :size] @ table.reshape(-1, size, rest)).reshape(-1)
-        costs = float(amounts.sum()) - table
+            table = np.asarray(means[:, :size] @ table.reshape(-1, size, rest), dtype=np.float64).reshape(-1)
+        costs = np.asarray(float(amounts.sum()) - table, dtype=np.float64)
         chosen = np.argsort(-costs)[:_ADDED]
         changes = np.stack(np.unravel_index(chosen, tuple(self._members + 1)), axis=1)
         return changes.astype(np.int64), costs[chosen]
