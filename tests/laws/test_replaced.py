@@ -227,6 +227,16 @@ def test_the_dearest_change_is_found_among_all_of_them(seed: int, monkeypatch: p
         assert (replaced.costs(moved) @ precision).max() <= float(replaced.costs(change[None])[0] @ precision) + 1e-6
 
 
+def test_attributes_in_no_table_change_nothing() -> None:
+    """Sixty of them, no two alike, among three that are asked. Mutants: their changes counted among those to list."""
+    wide = [5, 3, *range(2, 62), 2]
+    asked = np.array([[0, 1], [0, 62], [1, 62]], dtype=np.int32)
+    found, same = _ask([(asked, np.ones(3))], wide), _ask([(_combinations(3, 2), np.ones(3))], [5, 3, 2])
+    assert found.listed
+    assert found.value == same.value
+    assert found.bound == same.bound
+
+
 @pytest.mark.parametrize("objective", ["mean", "max"])
 def test_a_search_that_misses_the_dearest_leaves_the_bound_true(
     objective: Objective, monkeypatch: pytest.MonkeyPatch

@@ -71,7 +71,7 @@ def _of_tables(problem: Problem) -> list[Design]:
     found = [_allocated(problem)]
     if not found[0].listed:
         found.append(_allocated(problem, replaced=False))
-    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE
+    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and _power(problem) == 2
     bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)
     each = [residual_design(problem, f.sets, f.precision, bits=bits, none_cut=none_cut) for f in found]
     return [replace(design, bound=found[0].bound) for design in each]

@@ -47,8 +47,11 @@ class Replaced:
     """
 
     def __init__(self, sets: Sequence[Sets], many: FloatArray, sizes: FloatArray, members: NDArray[np.intp]) -> None:
-        self._members = members.astype(np.int64)
         self._kinds, self._times = _runs(sets, len(sizes))
+        # attributes that no residual has may change as they like
+        self._members = np.where(
+            np.bincount(self._kinds.reshape(-1), minlength=len(sizes))[: len(sizes)] > 0, members, 0
+        )
         inside = np.append((sizes - 1) / sizes, 1.0)
         some = self._kinds[:, 0] < len(sizes)
         self._unit = np.where(some, 2 * many * np.prod(inside[self._kinds] ** self._times, axis=1), 0.0)

@@ -117,43 +117,28 @@ def allocate(
     residuals = closure(families, len(sizes))
     if free_total and len(residuals) == 1:
         raise PlanError("only the public total is asked; it needs no measurement")
-    public = [np.empty((1, 0), dtype=np.int32)] if free_total else []
-    public = list(closure([*public, *known], len(sizes)))
-    unknown = [
-        locate(public[k], s, len(sizes)) < 0 if k < len(public) else np.ones(len(s), dtype=np.bool_)
-        for k, s in enumerate(residuals)
-    ]
+    public = closure([*([np.empty((1, 0), dtype=np.int32)] if free_total else []), *known], len(sizes))
+    unknown = [~_among(public, s, len(sizes)) for s in residuals]
     if not any(u.any() for u in unknown):
         raise PlanError("all that is asked is public; it needs no measurement")
-    labels = kinds(families, weights, sizes)
-    if known:  # exchanged must be what changes neither
-        own = kinds(public, [np.ones(len(s)) for s in public], sizes)
-        labels = np.unique(np.stack([labels, own]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    labels = _kinds(families, weights, public, sizes)
     alike = [sorted_kinds(s, labels) for s in residuals]
     lattice = Lattice([distinct(t, len(sizes)) for t in alike], len(sizes))
     which = [locate(found, t, len(sizes)) for found, t in zip(lattice.sets, alike, strict=True)]
     n = np.ones(int(labels.max(initial=-1)) + 1)
     n[labels] = sizes
-    orbits = _Orbits(
-        lattice,
-        n,
-        np.bincount(labels),
-        _counted(which, lattice),
-        _counted([i[u] for i, u in zip(which, unknown, strict=True)], lattice),
-        np.concatenate(
-            [
-                _spread(locate(s, sorted_kinds(asked, labels), len(sizes)), w, len(s))
-                for s, asked, w in zip(lattice.sets, families, weights, strict=True)
-            ]
-        ),
-    )
-    found, listed = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
-    squares = zip(lattice.split(found.squares), which, unknown, strict=True)
+    noisy = _counted([i[u] for i, u in zip(which, unknown, strict=True)], lattice)
+    weight = np.zeros(len(noisy))
+    for part, found, asked, w in zip(lattice.split(weight), lattice.sets, families, weights, strict=True):
+        part[locate(found, sorted_kinds(asked, labels), len(sizes))] = w
+    orbits = _Orbits(lattice, n, np.bincount(labels), _counted(which, lattice), noisy, weight)
+    best, listed = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
+    squares = zip(lattice.split(best.squares), which, unknown, strict=True)
     return Allocation(
         tuple(s[u] for s, u in zip(residuals, unknown, strict=True)),
         tuple(part[i[u]] ** -0.5 for part, i, u in squares),
-        math.sqrt(found.upper),
-        math.sqrt(found.lower),
+        math.sqrt(best.upper),
+        math.sqrt(best.lower),
         listed,
     )
 
@@ -164,10 +149,22 @@ def _counted(which: Sequence[NDArray[np.intp]], lattice: Lattice) -> FloatArray:
     return np.concatenate(counts).astype(np.float64)
 
 
-def _spread(places: NDArray[np.intp], values: FloatArray, count: int) -> FloatArray:
-    out = np.zeros(count)
-    out[places] = values
-    return out
+def _among(known: Sequence[Sets], sets: Sets, attributes: int) -> NDArray[np.bool_]:
+    """Which of the sets, of one order, are among the known ones, by order."""
+    order = sets.shape[1]
+    known_here = known[order] if order < len(known) else sets[:0]
+    return locate(known_here, sets, attributes) >= 0
+
+
+def _kinds(
+    families: Sequence[Sets], weights: Sequence[FloatArray], public: Sequence[Sets], sizes: Sequence[int]
+) -> NDArray[np.int32]:
+    """Attributes that can be exchanged without changing what is asked, or what is public."""
+    asked = kinds(families, weights, sizes)
+    if not any(s.size for s in public):
+        return asked
+    known = kinds(public, [np.ones(len(s)) for s in public], sizes)
+    return np.unique(np.stack([asked, known]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
