@@ -97,7 +97,7 @@ def _ask(tables: Tables, sizes: Sequence[int], objective: Objective = "mean", **
 def test_the_optimum_is_that_of_all_strategies(seed: int) -> None:
     """The dense optimum over all pairs of cells, of the mean and of the largest error: value and bound.
 
-    Mutants: the sign of r; the price of a record more or less; a change of no attribute of a table left out.
+    Mutants: the sign of r; the price of a record more or less.
     """
     tables, sizes = _random(seed)
     matrix = _matrix(tables, sizes)
@@ -187,7 +187,7 @@ def test_all_that_is_asked_may_be_known() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_one_unknown_per_kind_gives_what_one_per_set_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attributes alike are told apart, or are not. Mutants: the mean over sets of a kind; multisets counted as sets."""
+    """Attributes alike are told apart, or are not. Mutants: the mean over sets of a kind."""
     rng = np.random.default_rng(seed)
     sizes = np.repeat(rng.choice([2, 3, 5], 2, replace=False), [3, 4]).tolist()
     tables: Tables = [(s, np.ones(len(s))) for s in (_combinations(7, k) for k in ([2], [3], [1, 3], [2, 4])[seed % 4])]

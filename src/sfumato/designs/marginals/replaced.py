@@ -81,7 +81,12 @@ class Replaced:
         """All attributes, half of each kind, and what makes every residual cost something."""
         found = np.stack([self._members, (self._members + 1) // 2])
         costs = self.costs(found).sum(axis=0)
-        while (free := costs < _FREE * self._unit).any():
+        for _ in range(
+            len(self._members)
+        ):  # what touches a residual alone costs something, so one for a kind is enough
+            free = costs < _FREE * self._unit
+            if not free.any():
+                break
             one = np.zeros((1, len(self._members)), dtype=np.int64)
             one[0, self._kinds[int(free.argmax()), 0]] = 1
             found = np.concatenate([found, one])
