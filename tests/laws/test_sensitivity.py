@@ -11,6 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.pricing import changes as changes_module
+from sfumato.designs.pricing import pairs as pairs_module
+from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import (
     AllRange,
@@ -24,10 +28,7 @@ from sfumato.operators import (
     Total,
     Tree,
 )
-from sfumato.privacy.distance import changes as changes_module
-from sfumato.privacy.distance import pairs as pairs_module
-from sfumato.privacy.distance import search as search_module
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple
 from support.sensitivities import Case, brute_force, cases, columns_of

@@ -12,18 +12,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.pricing import bounds as bounds_module
+from sfumato.designs.pricing import changes as changes_module
+from sfumato.designs.pricing import elimination as elimination_module
+from sfumato.designs.pricing import pairs as pairs_module
+from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing.bounds import largest_change, product_bound
+from sfumato.designs.pricing.changes import Absolute, Changes, Inner, Part, orbit_maximum
+from sfumato.designs.pricing.elimination import eliminated
+from sfumato.designs.pricing.exact import Weights
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
-from sfumato.privacy.distance import bounds as bounds_module
-from sfumato.privacy.distance import changes as changes_module
-from sfumato.privacy.distance import elimination as elimination_module
-from sfumato.privacy.distance import pairs as pairs_module
-from sfumato.privacy.distance import search as search_module
-from sfumato.privacy.distance.bounds import largest_change, product_bound
-from sfumato.privacy.distance.changes import Absolute, Changes, Inner, Part, orbit_maximum
-from sfumato.privacy.distance.elimination import eliminated
-from sfumato.privacy.distance.exact import Weights
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import simple
 from support.sensitivities import NAMES, blocks_over, brute_force, columns_of, expanded

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.estimate.projection import joint_attributes
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.shares import free, noise_at
 from sfumato.operators import Block, Dense
 from sfumato.privacy.accountant import Event, PureEvent
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.workloads import Workload

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Grid
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.ground.spool import forget, room
 from sfumato.measurements import Measurement
@@ -27,7 +28,7 @@ from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.holding import Holding, own
 from sfumato.wall.rows.clusters import Packing, alone

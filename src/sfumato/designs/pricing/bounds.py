@@ -17,10 +17,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.designs.pricing.changes import Changes, Inner, Part, Positions, orbit_maximum
+from sfumato.designs.pricing.elimination import eliminated
+from sfumato.designs.pricing.exact import products
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.distance.changes import Changes, Inner, Part, Positions, orbit_maximum
-from sfumato.privacy.distance.elimination import eliminated
-from sfumato.privacy.distance.exact import products
 
 __all__ = ["largest_change", "product_bound"]
 

@@ -11,8 +11,8 @@ from functools import reduce
 
 import numpy as np
 
+from sfumato.designs.pricing.changes import Changes
 from sfumato.operators.base import INT64, Numbers
-from sfumato.privacy.distance.changes import Changes
 
 __all__ = ["eliminated"]
 

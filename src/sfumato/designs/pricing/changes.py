@@ -21,8 +21,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.pricing.exact import IntArray, Weights, number_rows, row_keys, split
 from sfumato.operators.base import Numbers
-from sfumato.privacy.distance.exact import IntArray, Weights, number_rows, row_keys, split
 
 __all__ = ["Absolute", "Changes", "Columns", "Inner", "Part", "Table", "orbit_maximum"]
 

@@ -1,0 +1,1 @@
+"""What an integer strategy costs: the search for the largest change of its measurement."""
