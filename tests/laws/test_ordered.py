@@ -17,6 +17,8 @@ from sfumato.designs.ordered.trees import TreeSums
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.ranges import Ordered
 from sfumato.errors import WorkloadError
+from sfumato.maps import convolution
+from sfumato.maps.convolution import causal_exact
 from sfumato.operators import (
     AllRange,
     Block,
@@ -28,9 +30,7 @@ from sfumato.operators import (
     Toeplitz,
     Tree,
     Window,
-    convolution,
 )
-from sfumato.operators.convolution import causal_exact
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

@@ -149,7 +149,7 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
     with pytest.MonkeyPatch.context() as patch:
         if limits == "work":
             patch.setattr(search_module, "MAX_WORK", 0)
-            patch.setattr(changes_module, "_MAX_PATTERNS", 0)
+            patch.setattr(changes_module, "MAX_PATTERNS", 0)
         elif limits == "ties":
             patch.setattr(search_module, "_MAX_TIES", 0)
             patch.setattr(search_module, "_MAX_OBJECTS", 0)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import Map, ToeplitzMap
+from sfumato.maps.convolution import causal, causal_exact
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
-from sfumato.operators.convolution import causal, causal_exact
 
 __all__ = ["Toeplitz"]
 
@@ -98,3 +99,6 @@ class Toeplitz(LinearOperator):
         weights = (self.multiples**power)[::-1]
         bits = int(weights.max()).bit_length() + 1
         return causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)
+
+    def lowered(self) -> Map:
+        return ToeplitzMap(self.coefficients, self.multiples)

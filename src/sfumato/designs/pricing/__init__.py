@@ -1,1 +1,1 @@
-"""What an integer strategy costs: the search for the largest change of its measurement."""
+"""The price of an integer strategy: the search for it, and the certificate by which the wall checks what was found."""

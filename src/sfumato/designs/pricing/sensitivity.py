@@ -1,4 +1,4 @@
-"""Exact integer sensitivities of integer strategies; the one home of the neighbour relation.
+"""The search for exact integer sensitivities of integer strategies.
 
 A strategy is a list of blocks, each a Kronecker product of integer factors. The column of the whole
 strategy that belongs to a cell u = (u_1, u_2, ...) has, summed over blocks b,
@@ -29,8 +29,8 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["sensitivity"]
 
-_MAX_DOMINANCE = 2_000
-_MAX_KINDS = 100_000_000
+_MAX_DOMINANCE = 2_000  # rows compared pair by pair
+_MAX_KINDS = 100_000_000  # entries of the kinds of blocks by groups: memory
 
 
 def sensitivity(

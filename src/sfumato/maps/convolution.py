@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import WorkloadError
-from sfumato.operators.base import FloatArray, Numbers
+from sfumato.maps.linear import FloatArray, Numbers
 
 __all__ = ["causal", "causal_exact"]
 
