@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps.base import Extremes, IntArray, Map
-from sfumato.maps.given import IdentityMap
+from sfumato.maps.base import IntArray, Map
+from sfumato.maps.given import AlikeMap
 from sfumato.maps.linear import INT64, Linear, Numbers
-from sfumato.maps.made import KroneckerMap
 
 __all__ = ["BlockMap", "FamilyMap"]
 
-_MAX_MULTIPLE = 2**62
+_MAX_MULTIPLE = 2**62  # multiples are 63-bit integers, with a bit to spare
 
 
 @storable
@@ -78,11 +77,6 @@ class BlockMap:
         for axis, factor in enumerate(self.factors):
             out = factor.along(out, axis)
         return out.reshape(-1)
-
-    def extremes(self) -> Extremes:
-        """(rows,) the largest and the smallest entry of each row, of a lowered block."""
-        factors = tuple(f for f in self.factors if isinstance(f, Map))
-        return KroneckerMap((IdentityMap(1), *factors)).extremes()
 
 
 @storable
@@ -172,7 +166,7 @@ class FamilyMap:
             # what no set names need not be in it
             key = (i in used, f if f.exchangeable else id(f))
             if key not in known:
-                known[key] = f.lowered() if i in used else IdentityMap(f.shape[1])
+                known[key] = f.lowered() if i in used else AlikeMap(f.shape[1])
             factors.append(known[key])
         return FamilyMap(self.names, tuple(factors), self.sets, self.multiples)
 

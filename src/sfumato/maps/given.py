@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps.base import Extremes, IntArray, Map, length_of, own_array
+from sfumato.maps.base import IntArray, Map, length_of, own_array
 from sfumato.maps.convolution import causal_exact
-from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers, absolute_sums, times
+from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
 
-__all__ = ["DenseMap", "IdentityMap", "RangesMap", "ResidualMap", "SparseMap", "ToeplitzMap", "TotalMap"]
+__all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap"]
 
-# Products formed at once where compressed rows are applied.
-_CHUNK = 2**22
+_MOST_ALIKE = 2**31  # of the entries of a map whose columns are alike: their squares fit int64
 
 
 # ---- columns that are all alike --------------------------------------------------------------------------
 
 
+@storable
 @dataclass(frozen=True, slots=True, repr=False)
-class _Simple(Map):
-    """A map that its number of cells describes."""
+class AlikeMap(Map):
+    """own I + other J, J of ones: (n, n). Every cell itself by default; n I - J is each cell's excess over the mean."""
 
     n: int
+    own: int = 1
+    other: int = 0
 
     def __post_init__(self) -> None:
         length_of(self.n)
+        if not all(type(e) is int and abs(e) < _MOST_ALIKE for e in (self.own, self.other)):
+            raise WorkloadError("a map whose columns are alike has entries below 2^31")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,78 +45,65 @@ class _Simple(Map):
 
     @property
     def binary(self) -> bool:
-        return True
+        return (self.own, self.other) == (1, 0)
 
     @property
     def max_abs(self) -> int:
-        return 1
-
-    def column_sums(self, power: int) -> Numbers:
-        return np.ones(self.n, dtype=object)
-
-
-@storable
-@dataclass(frozen=True, slots=True, repr=False)
-class IdentityMap(_Simple):
-    """Every cell itself: (n, n)."""
+        return max(abs(self.own + self.other), abs(self.other))
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return vectors
+        return self.along(vectors, 0)
 
     def along(self, table: Numbers, axis: int) -> Numbers:
-        return table
+        return table if self.binary else self.own * table + self.other * table.sum(axis=axis, keepdims=True)
 
-    def extremes(self) -> Extremes:
-        return np.ones(self.n, dtype=np.int64), np.full(self.n, int(self.n == 1))
+    def column_sums(self, power: int) -> Numbers:
+        return np.full(self.n, abs(self.own + self.other) ** power + (self.n - 1) * abs(self.other) ** power, object)
+
+    def pairs(self) -> tuple[tuple[int, int, int], ...]:
+        """How often each pair of entries stands in two columns: (rows, entry, entry); of one column, in it twice."""
+        both = (self.own + self.other, self.other)
+        if self.n == 1:
+            return ((1, both[0], both[0]),)
+        rest = ((self.n - 2, self.other, self.other),) if self.other else ()
+        return ((1, *both), (1, *both[::-1]), *rest)
 
     def gram(self) -> Numbers:
-        return np.eye(self.n, dtype=np.int64)
+        eye, ones = self.roomy((np.eye(self.n, dtype=np.int64), np.ones((self.n, self.n), dtype=np.int64)))
+        return self.own**2 * eye + (2 * self.own * self.other + self.n * self.other**2) * ones
 
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class TotalMap(_Simple):
+class TotalMap(Map):
     """The sum of all cells: (1, n)."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        length_of(self.n)
 
     @property
     def shape(self) -> tuple[int, int]:
         return (1, self.n)
 
-    def apply(self, vectors: Numbers) -> Numbers:
-        return vectors.sum(axis=0, keepdims=True)
-
-    def extremes(self) -> Extremes:
-        return np.ones(1, dtype=np.int64), np.ones(1, dtype=np.int64)
-
-
-@storable
-@dataclass(frozen=True, slots=True, repr=False)
-class ResidualMap(_Simple):
-    """n I - J: each cell's excess over the mean, times n. (n, n)."""
+    @property
+    def exchangeable(self) -> bool:
+        return True
 
     @property
     def binary(self) -> bool:
-        return False
-
-    @property
-    def max_abs(self) -> int:
-        return max(1, self.n - 1)
+        return True
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return self.n * vectors - vectors.sum(axis=0, keepdims=True)
-
-    def along(self, table: Numbers, axis: int) -> Numbers:
-        return self.n * table - table.sum(axis=axis, keepdims=True)
+        return vectors.sum(axis=0, keepdims=True)
 
     def column_sums(self, power: int) -> Numbers:
-        n = self.n
-        return np.full(n, 2 * (n - 1) if power == 1 else n * (n - 1), dtype=object)
+        return np.ones(self.n, dtype=object)
 
-    def extremes(self) -> Extremes:
-        return np.full(self.n, self.n - 1), np.full(self.n, -int(self.n > 1))
-
-    def gram(self) -> Numbers:
-        return self.n * (self.n * np.eye(self.n, dtype=np.int64) - 1)
+    def pairs(self) -> tuple[tuple[int, int, int], ...]:
+        """As those of `AlikeMap`."""
+        return ((1, 1, 1),)
 
 
 # ---- rows given one by one -------------------------------------------------------------------------------
@@ -142,12 +134,8 @@ class RangesMap(Map):
     def binary(self) -> bool:
         return True
 
-    @property
-    def max_abs(self) -> int:
-        return 1
-
     def apply(self, vectors: Numbers) -> Numbers:
-        sums = np.zeros((self.n + 1, vectors.shape[1]), dtype=vectors.dtype)
+        sums = np.zeros((self.n + 1, vectors.shape[1]), dtype=np.int64)
         np.cumsum(vectors, axis=0, out=sums[1:])
         return sums[self.last] - sums[self.first]
 
@@ -155,16 +143,13 @@ class RangesMap(Map):
         starts, ends = (np.bincount(i, minlength=self.n + 1) for i in (self.first, self.last))
         return np.cumsum(starts - ends)[:-1].astype(object)
 
-    def extremes(self) -> Extremes:
-        return np.ones(len(self.first), dtype=np.int64), (self.last - self.first == self.n).astype(np.int64)
-
     def gram(self) -> Numbers:
         # each row adds 1 on a square: four corners, then sums along both axes
         n = self.n + 1
         steps = np.zeros(n * n, dtype=np.int64)
-        for i, j, sign in ((self.first, self.first, 1), (self.last, self.last, 1), (self.first, self.last, -1)):
-            steps += sign * np.bincount(i * n + j, minlength=n * n)
-        steps -= np.bincount(self.last * n + self.first, minlength=n * n)
+        for i, sign in ((self.first, 1), (self.last, -1)):
+            for j, other in ((self.first, 1), (self.last, -1)):
+                steps += sign * other * np.bincount(i * n + j, minlength=n * n)
         return steps.reshape(n, n).cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
 
 
@@ -193,6 +178,12 @@ class SparseMap(Map):
             raise WorkloadError("the indices of a sparse row rise, each once, inside the map")
 
     @property
+    def _csr(self) -> Any:
+        from scipy.sparse import csr_array  # noqa: PLC0415  (scipy.sparse is slow to import)
+
+        return csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+
+    @property
     def shape(self) -> tuple[int, int]:
         return (len(self.indptr) - 1, self.n)
 
@@ -205,31 +196,16 @@ class SparseMap(Map):
         return int(np.abs(self.data).max(initial=0))
 
     def apply(self, vectors: Numbers) -> Numbers:
-        out = np.zeros((self.shape[0], vectors.shape[1]), dtype=vectors.dtype)
-        filled = np.flatnonzero(np.diff(self.indptr))
-        starts = self.indptr[filled]
-        for column in range(0, vectors.shape[1], step := max(1, _CHUNK // max(1, len(self.data)))):
-            part = vectors[:, column : column + step]
-            if len(filled):
-                products = self.data[:, None] * part[self.indices]
-                out[filled, column : column + step] = np.add.reduceat(products, starts, axis=0)
-        return out
+        return self._csr @ vectors
 
     def column_sums(self, power: int) -> Numbers:
         out = np.zeros(self.n, dtype=object)
         np.add.at(out, self.indices, np.abs(self.data).astype(object) ** power)
         return out
 
-    def extremes(self) -> Extremes:
-        high, low = (np.zeros(self.shape[0], dtype=np.int64) for _ in range(2))
-        lengths = np.diff(self.indptr)
-        filled = np.flatnonzero(lengths)
-        if len(filled):
-            full = lengths[filled] == self.n
-            for out, best in ((high, np.maximum), (low, np.minimum)):
-                found = best.reduceat(self.data, self.indptr[filled])
-                out[filled] = np.where(full, found, best(found, 0))
-        return high, low
+    def gram(self) -> Numbers:
+        # arithmetic modulo 2^64 is exact where the largest inner product fits
+        return (self._csr.T @ self._csr).toarray() if max(self.column_sums(2)) < INT64 else Map.gram(self)
 
 
 @storable
@@ -262,12 +238,6 @@ class DenseMap(Map):
     def column_sums(self, power: int) -> Numbers:
         return absolute_sums(self.matrix, power)
 
-    def columns(self, count: int | None = None) -> Numbers:
-        return self.matrix[:, :count]
-
-    def extremes(self) -> Extremes:
-        return self.matrix.max(axis=1), self.matrix.min(axis=1)
-
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -297,33 +267,11 @@ class ToeplitzMap(Map):
     def nonnegative(self) -> bool:
         return int(self.coefficients.min()) >= 0
 
-    @property
-    def max_abs(self) -> int:
-        # a row has the coefficients up to its own
-        return int((np.maximum.accumulate(np.abs(self.coefficients)) * self.multiples).max())
-
     def apply(self, vectors: Numbers) -> Numbers:
-        if vectors.dtype.kind == "O":
-            return self.columns().astype(object) @ vectors
-        out = causal_exact(self.coefficients, vectors.T)
-        return np.ascontiguousarray((out * self.multiples).T)
-
-    def columns(self, count: int | None = None) -> Numbers:
-        n = self.shape[0]
-        if n * n > DENSE_LIMIT:
-            raise WorkloadError(f"{self!r} has too many entries to be written out")
-        lag = np.arange(n)[:, None] - np.arange(n)[:count]
-        return np.where(lag >= 0, self.coefficients[np.maximum(lag, 0)] * self.multiples[:, None], 0)
+        return np.ascontiguousarray((causal_exact(self.coefficients, vectors.T) * self.multiples).T)
 
     def column_sums(self, power: int) -> Numbers:
         # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones
         weights = (self.multiples**power)[::-1]
         bits = int(weights.max()).bit_length() + 1
         return causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)
-
-    def extremes(self) -> Extremes:
-        ends = [best.accumulate(self.coefficients) * self.multiples for best in (np.maximum, np.minimum)]
-        # every row but the last has zeros
-        high, low = np.maximum(ends[0], 0), np.minimum(ends[1], 0)
-        high[-1], low[-1] = ends[0][-1], ends[1][-1]
-        return high, low

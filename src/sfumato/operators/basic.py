@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import IdentityMap, Map, ResidualMap, TotalMap
+from sfumato.maps import AlikeMap, Map, TotalMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 
 __all__ = ["Identity", "Residual", "Total"]
@@ -69,7 +69,7 @@ class Identity(LinearOperator):
         return np.diagonal(matrix).copy()
 
     def lowered(self) -> Map:
-        return IdentityMap(self.n)
+        return AlikeMap(self.n)
 
 
 @storable
@@ -174,4 +174,4 @@ class Residual(LinearOperator):
         return n * n * np.diagonal(matrix) - n * (matrix.sum(axis=0) + matrix.sum(axis=1)) + matrix.sum()
 
     def lowered(self) -> Map:
-        return ResidualMap(self.n)
+        return AlikeMap(self.n, self.n, -1)

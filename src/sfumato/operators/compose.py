@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import IdentityMap, KroneckerMap, Map, MergedMap, MultipleMap, StackMap
+from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, StackMap
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import Identity
 from sfumato.operators.explicit import Dense
@@ -300,9 +300,9 @@ class Compose(LinearOperator):
 
     def lowered(self) -> Map:
         right = self.right.lowered()
-        if isinstance(right, IdentityMap):
+        if isinstance(right, AlikeMap) and right.binary:
             return self.left.lowered()
-        if isinstance(right, MergedMap) and isinstance(right.operator, IdentityMap):
+        if isinstance(right, MergedMap) and isinstance(right.map, AlikeMap) and right.map.binary:
             # a partition of the cells
             return MergedMap(self.left.lowered(), right.codes)
         return LinearOperator.lowered(self)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import IdentityMap, Map, MergedMap
+from sfumato.maps import AlikeMap, Map, MergedMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
@@ -104,4 +104,4 @@ class Grouping(LinearOperator):
         return np.asarray(np.bincount(self.codes[kept], between, self.groups), dtype=np.float64)
 
     def lowered(self) -> Map:
-        return MergedMap(IdentityMap(self.groups), self.codes)
+        return MergedMap(AlikeMap(self.groups), self.codes)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.maps import BlockMap
+from sfumato.maps.linear import Linear
 from sfumato.privacy.accountant import BoundedRangeEvent, Event
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampling import BitSource, SystemBits
@@ -36,6 +37,7 @@ __all__ = [
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
 _MAX_WORK = 2**28
 _TOP = 2**63 - 1
+_CHUNK = 2**22  # entries written out at a time: 32 MB
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
 
 
@@ -129,12 +131,27 @@ def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: Privac
 
 def _moves(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
     """(rows,) how far one record can move each row of a lowered block."""
-    high, low = block.extremes()
+    # the entries of a row are all products of one entry from a row of each factor
+    high = low = np.ones(1, dtype=np.int64)
+    for factor in block.factors:
+        ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _extremes(factor)]
+        high, low = np.maximum.reduce(ends), np.minimum.reduce(ends)
     if unit.neighbours is Neighbours.ADD_REMOVE:
         return np.maximum(np.abs(high), np.abs(low))
     if unit.total_is_public:
         return high - low
     return np.maximum(high, 0) - np.minimum(low, 0)
+
+
+def _extremes(factor: Linear) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(rows,) the largest and the smallest entry of each row, from its columns, some at a time."""
+    rows, n = factor.shape
+    high, low = np.full(rows, -_TOP), np.full(rows, _TOP)
+    step = max(1, _CHUNK // max(rows, n))
+    for start in range(0, n, step):
+        columns = factor.apply(np.eye(n, min(step, n - start), -start, dtype=np.int64))
+        high, low = np.maximum(high, columns.max(axis=1)), np.minimum(low, columns.min(axis=1))
+    return high, low
 
 
 # ---- choosing ----------------------------------------------------------------------------------------------

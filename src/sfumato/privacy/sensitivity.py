@@ -24,7 +24,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.maps import BlockMap, FamilyMap, IdentityMap, KroneckerMap, Map, MergedMap, TotalMap
+from sfumato.maps import AlikeMap, BlockMap, FamilyMap, KroneckerMap, MergedMap
 from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.maxima import Bucket, Feature, Sum
 from sfumato.privacy.products import Products, least_symmetric
@@ -232,7 +232,7 @@ def price_changes(terms: Terms, sizes: Sizes, column: int) -> Changes:
         group = terms.groups[slot.group]
         alike = slot.covers(group)
         if alike:
-            pairs = _two_columns(slot.inside[0][1])
+            pairs = slot.inside[0][1].pairs()
             same.append(sum(n * a * a for n, a, _ in pairs))
             other = sum(n * a * b for n, a, b in pairs)
         else:
@@ -244,19 +244,6 @@ def price_changes(terms: Terms, sizes: Sizes, column: int) -> Changes:
     states = (2,) * (len(terms.groups) + len(terms.slots))
     total = Sum(states, tuple(features.values()), _rest(terms.bundles, list(features), same, -1))
     return Changes(2, column, total, 2 * (column + total.largest_apart()))
-
-
-def _two_columns(factor: Map) -> tuple[tuple[int, int, int], ...]:
-    """How often each pair of entries stands in two columns of a map whose columns are alike: (rows, entry, entry).
-
-    Of a map with one column, that column twice; a pair of zeros may miss.
-    """
-    n = factor.shape[1]
-    if isinstance(factor, TotalMap) or (isinstance(factor, IdentityMap) and n == 1):
-        return ((1, 1, 1),)
-    if isinstance(factor, IdentityMap):
-        return ((1, 1, 0), (1, 0, 1))
-    return ((1, n - 1, -1), (1, -1, n - 1), (n - 2, -1, -1)) if n > 1 else ((1, 0, 0),)
 
 
 def _least_inner(inside: Inside, group: tuple[str, ...], sizes: Sizes, top: int) -> int:
@@ -271,7 +258,7 @@ def _least_inner(inside: Inside, group: tuple[str, ...], sizes: Sizes, top: int)
 def absolute_changes(terms: Terms) -> Changes:
     """The L1 distance of blocks whose cells are all alike, and for other blocks twice their columns."""
     tops = [s.top(1) for s in terms.slots]
-    columns = [_two_columns(s.inside[0][1]) if s.covers(terms.groups[s.group]) else () for s in terms.slots]
+    columns = [s.inside[0][1].pairs() if s.covers(terms.groups[s.group]) else () for s in terms.slots]
     kinds = list(dict.fromkeys(columns))
     kind = np.array([kinds.index(c) for c in columns], dtype=np.intp)
     place = np.array([s.group for s in terms.slots], dtype=np.intp)
@@ -322,7 +309,7 @@ def combined_pairs(terms: Terms, sizes: Sizes) -> Sum:
     for group, cells in enumerate(terms.cells):
         own = terms.of_group(group)
         if all(terms.slots[i].covers(terms.groups[group]) for i in own):
-            found = [_two_columns(terms.slots[i].inside[0][1]) for i in own]
+            found = [terms.slots[i].inside[0][1].pairs() for i in own]
             ends = [(sum(n * a * a for n, a, _ in c), sum(n * a * b for n, a, b in c)) for c in found]
             different = cells > 1 and any(s != o for s, o in ends)
             triples = np.array(
@@ -424,7 +411,7 @@ def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
     for row, weight in zip((r for b in terms.bundles for r in b.sets.tolist()), weights, strict=True):
         inside = [pair for i in row for pair in terms.slots[i].inside]
         some = tuple(a for own, _ in inside for a in own)
-        block = KroneckerMap((IdentityMap(1), *(f for _, f in inside)))
+        block = KroneckerMap((AlikeMap(1), *(f for _, f in inside)))
         codes = on_axes(np.arange(block.shape[1]), some, tuple(names), sizes)
         merged = MergedMap(block, np.broadcast_to(codes, shape).reshape(-1).astype(np.int64))
         parts.append(merged.columns().astype(np.int64 if fits else object) * weight)

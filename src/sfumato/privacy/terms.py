@@ -205,7 +205,7 @@ def _unscaled(factor: Linear) -> tuple[int, Map]:
     """(multiple, factor) with the size of integer multiples taken out."""
     multiple = 1
     while isinstance(factor, MultipleMap):
-        multiple, factor = multiple * abs(factor.factor), factor.operator
+        multiple, factor = multiple * abs(factor.factor), factor.map
     if not isinstance(factor, Map):
         raise PlanError(f"{factor!r} is no map of the closed set")
     return multiple, factor

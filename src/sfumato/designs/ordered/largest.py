@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.maps.convolution import causal
 from sfumato.operators.base import FloatArray
+from sfumato.operators.toeplitz import causal
 
 __all__ = ["largest_bound"]
 

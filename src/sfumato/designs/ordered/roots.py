@@ -18,11 +18,10 @@ from sfumato.designs.ordered.largest import largest_bound
 from sfumato.designs.ordered.series import inverse_series, response, root_coefficients, row_weights
 from sfumato.designs.ranges import Ordered, contiguous
 from sfumato.ground.codec import storable
-from sfumato.maps.convolution import causal
 from sfumato.operators import AllRange, LinearOperator
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.ordered import Window
-from sfumato.operators.toeplitz import Toeplitz
+from sfumato.operators.toeplitz import Toeplitz, causal
 
 __all__ = ["FINE_ROOT", "Roots", "rooted"]
 

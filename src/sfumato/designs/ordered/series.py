@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from sfumato.maps.convolution import causal
 from sfumato.operators.base import FloatArray
+from sfumato.operators.toeplitz import causal
 
 __all__ = [
     "inverse_series",
