@@ -19,13 +19,12 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.maps.linear import Numbers
-from sfumato.privacy.maxima import Sum, by_order
-from sfumato.privacy.terms import products
+from sfumato.privacy.sums import Sum, products
 
 __all__ = ["SLICES", "Products", "elementary", "least_symmetric", "scaled_ends"]
 
-SLICES = 200
-_BREAKS = 64
+SLICES = 200  # of the range of p_1: twice as many tighten the bound by less than 1 %
+_BREAKS = 64  # slopes that are tried: all of them for few attributes
 
 Interval = tuple[Numbers, Numbers]
 
@@ -60,8 +59,7 @@ def least_symmetric(total: Sum, given: Products) -> int:
 
     Raises PlanError where the proposal does not fit.
     """
-    bundles = by_order(total.bundles)
-    top = max((b.sets.shape[1] for b in bundles), default=0)
+    top = max((b.sets.shape[1] for b in total.bundles), default=0)
     if not total.features or len(given.units) != len(total.features) or top >= len(given.costs):
         raise PlanError("products have a unit for every feature and a cost for every order")
     scale, low, high = scaled_ends(total)
@@ -69,7 +67,7 @@ def least_symmetric(total: Sum, given: Products) -> int:
     whole = elementary(units * high, len(given.costs) - 1)
     used = [0] * len(given.costs)
     paid = 0
-    for sets, negative in (c for b in bundles for c in b.chunks()):
+    for sets, negative in total.bundles:
         order = sets.shape[1]
         weights = -negative * products(scale, sets)
         if (weights < 0).any():

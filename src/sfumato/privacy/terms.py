@@ -7,79 +7,36 @@ is its weight times a number for each of its factors; attributes that some facto
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
-from sfumato.maps import BlockMap, FamilyMap, Map, MultipleMap
-from sfumato.maps.linear import INT64, Linear, Numbers
+from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MultipleMap, TotalMap
+from sfumato.maps.linear import Linear, Numbers
+from sfumato.privacy.sums import Bundle, products
 
-__all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "on_axes", "products"]
+__all__ = ["Group", "Inside", "Slot", "Terms", "on_axes"]
 
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, Map], ...]
-Positions = NDArray[np.intp]
-
-# Rows whose weights are Python integers at one time.
-_CHUNK = 2**17
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What some blocks have on one joint group of attributes: a factor, or several over its parts."""
+    """What some blocks have on one joint group of attributes: a factor, or several over its parts.
+
+    alike: the pairs of entries in two columns, where it is one map over the whole group whose columns are alike.
+    """
 
     group: int
     inside: Inside
-
-    def covers(self, group: Group) -> bool:
-        """Whether it is one exchangeable factor over the whole group, so that its cells are all alike."""
-        return len(self.inside) == 1 and len(self.inside[0][0]) == len(group) and self.inside[0][1].exchangeable
+    alike: tuple[tuple[int, int, int], ...] | None
 
     def top(self, power: int) -> int:
         """The largest sum of |entries|^power of a column, as a product over its factors."""
         return math.prod(int(max(f.column_sums(power))) for _, f in self.inside)
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Products of equally many numbers: sets (count, order) of positions, and weights scale base^exponent, (count,)."""
-
-    sets: Positions
-    base: Numbers
-    exponent: int = 1
-    scale: int = 1
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[Sequence[int], int]], order: int) -> Bundle:
-        """From sets and weights one by one."""
-        # as objects at once: a list of whole numbers on both sides of int64 would pass through float64
-        weights = np.array([w for _, w in rows], dtype=object)
-        return cls(np.array([s for s, _ in rows], dtype=np.intp).reshape(len(rows), order), weights)
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def chunks(self) -> Iterator[tuple[Positions, Numbers]]:
-        """(sets, weights as Python integers), some rows at a time."""
-        for start in range(0, len(self.base), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            yield self.sets[part], self.scale * self.base[part].astype(object) ** self.exponent
-
-    def weights(self) -> Numbers:
-        """All weights as Python integers."""
-        return self.scale * self.base.astype(object) ** self.exponent
-
-    def take(self, rows: NDArray[Any]) -> Bundle:
-        """Some of the products."""
-        return Bundle(self.sets[rows], self.base[rows], self.exponent, self.scale)
-
-    def dot(self, values: Sequence[int]) -> int:
-        """The sum of weight times the product of a value for each position."""
-        return sum(int((w * products(values, s)).sum()) for s, w in self.chunks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +59,7 @@ class Terms:
         for block in blocks:
             block.check(sizes)
         groups = _joint_groups(blocks)
-        builder = _Builder({a: i for i, g in enumerate(groups) for a in g}, power)
+        builder = _Builder(groups, power)
         for block in blocks:
             if isinstance(block, FamilyMap):
                 builder.add_family(block)
@@ -111,12 +68,15 @@ class Terms:
         cells = tuple(math.prod(sizes[a] for a in g) for g in groups)
         return cls(power, groups, cells, tuple(builder.slots), builder.bundles())
 
-    def __len__(self) -> int:
-        return sum(map(len, self.bundles))
+    @property
+    def binary(self) -> bool:
+        """Whether all entries are 0 or 1, but for the multiples."""
+        return all(f.binary for s in self.slots for _, f in s.inside)
 
-    def factors(self) -> Iterator[Map]:
-        """The factors of all slots, without their multiples."""
-        return (f for s in self.slots for _, f in s.inside)
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no entry is negative, or none positive, in every block."""
+        return all(f.nonnegative for s in self.slots for _, f in s.inside)
 
     def of_group(self, group: int) -> list[int]:
         """The slots of a group."""
@@ -124,27 +84,16 @@ class Terms:
 
     def dot(self, values: Sequence[int]) -> int:
         """The sum over blocks of weight times the product of a value for each of its slots."""
-        return sum(b.dot(values) for b in self.bundles)
-
-
-def products(values: Sequence[int] | Numbers, sets: Positions) -> Numbers:
-    """(count,) products of the values at the positions in every row of `sets`; int64 where all are below 2^62."""
-    top = max((abs(int(v)) for v in values), default=0)
-    fits = max(top, 1) ** max(sets.shape[1], 1) < INT64 // 2
-    table = np.array(values, dtype=np.int64 if fits else object)
-    out = np.ones(len(sets), dtype=table.dtype)
-    for column in sets.T:
-        out = out * table[column]
-    return out
+        return sum(int((b.weights * products(values, b.sets)).sum()) for b in self.bundles)
 
 
 class _Builder:
     """Collects slots and blocks."""
 
-    def __init__(self, group_of: Mapping[str, int], power: int) -> None:
+    def __init__(self, groups: Sequence[Group], power: int) -> None:
         self.slots: list[Slot] = []
-        self._group_of = group_of
-        self._power = power
+        self._groups, self._power = groups, power
+        self._home = {a: i for i, g in enumerate(groups) for a in g}
         self._known: dict[object, int] = {}
         self._single: dict[int, list[tuple[tuple[int, ...], int]]] = {}
         self._bundles: list[Bundle] = []
@@ -153,7 +102,10 @@ class _Builder:
         key = (group, *((g, f if f.exchangeable else id(f)) for g, f in inside))
         if key not in self._known:
             self._known[key] = len(self.slots)
-            self.slots.append(Slot(group, inside))
+            own, factor = inside[0]
+            whole = len(own) == len(self._groups[group]) and isinstance(factor, AlikeMap | TotalMap)
+            alike = factor.pairs() if whole else None
+            self.slots.append(Slot(group, inside, alike))
         return self._known[key]
 
     def add(self, groups: Sequence[Group], factors: Sequence[Linear], multiple: int = 1) -> None:
@@ -163,7 +115,7 @@ class _Builder:
             times, factor = _unscaled(given)
             multiple *= times
             if group:
-                joint = self._group_of[group[0]]
+                joint = self._home[group[0]]
                 insides[joint] = (*insides.get(joint, ()), (group, factor))
             else:
                 constant *= int(factor.column_sums(self._power)[0])
@@ -178,7 +130,7 @@ class _Builder:
         times = [1] * len(family.names)
         for i in used:
             times[i], factor = _unscaled(family.factors[i])
-            group[i] = self._group_of[family.names[i]]
+            group[i] = self._home[family.names[i]]
             slots[i] = self._slot(int(group[i]), (((family.names[i],), factor),))
         multiples = np.ones(len(family), dtype=np.int64) if family.multiples is None else family.multiples
         kept = np.ones(len(family), dtype=bool)
@@ -187,18 +139,15 @@ class _Builder:
             kept = (np.diff(np.sort(group[family.sets], axis=1), axis=1) > 0).all(axis=1)
             for i in np.flatnonzero(~kept).tolist():
                 own = family.sets[i].tolist()
-                groups, factors = [(family.names[a],) for a in own], [family.factors[a] for a in own]
-                self.add(groups, factors, int(multiples[i]))
-        sets, base = family.sets[kept], multiples[kept]
-        if any(t != 1 for t in times):
-            base = base.astype(object) * products(times, sets.astype(np.intp))
-        if len(sets):
-            self._bundles.append(Bundle(slots[sets], base, self._power))
+                self.add([(family.names[a],) for a in own], [family.factors[a] for a in own], int(multiples[i]))
+        if kept.any():
+            sets = family.sets[kept]
+            multiples = multiples[kept].astype(object) * products(times, sets)
+            self._bundles.append(Bundle(slots[sets], multiples**self._power))
 
     def bundles(self) -> tuple[Bundle, ...]:
-        out = list(self._bundles)
-        out += [Bundle.of(blocks, order) for order, blocks in self._single.items()]
-        return tuple(out)
+        single = (Bundle.of([s for s, _ in b], [w for _, w in b]) for b in self._single.values())
+        return (*self._bundles, *single)
 
 
 def _unscaled(factor: Linear) -> tuple[int, Map]:

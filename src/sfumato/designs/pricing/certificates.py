@@ -13,18 +13,12 @@ from numpy.typing import NDArray
 
 from sfumato.designs.pricing import bounds, changes, elimination
 from sfumato.designs.pricing.exact import Weights
-from sfumato.errors import PlanError
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import BlockMap, FamilyMap
-from sfumato.privacy.maxima import Bucket, Sum, by_order
 from sfumato.privacy.products import Products, scaled_ends
-from sfumato.privacy.sensitivity import (
-    Certificate,
-    Sensitivity,
-    absolute_changes,
-    largest_column,
-    largest_distance,
-    price_changes,
-)
+from sfumato.privacy.sensitivity import Certificate, Sensitivity, largest_column, largest_distance
+from sfumato.privacy.sensitivity import changes as price_changes
+from sfumato.privacy.sums import Clique, Sum
 from sfumato.privacy.terms import Terms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
@@ -39,13 +33,13 @@ def certificate(
         return None
     lowered = [b.lowered() for b in blocks]
     terms = Terms.of(lowered, sizes, found.power)
-    column = largest_column(terms, sizes)[0]
+    column = largest_column(terms, sizes)
     wanted = -(-found.value // unit.rows_per_person**found.power)
     best: tuple[int, Certificate] | None = None
     for proposed in _proposals(terms, sizes, column):
         try:
             value = largest_distance(terms, sizes, column, proposed)
-        except PlanError:
+        except (PlanError, WorkloadError):
             continue
         if value <= wanted:
             return proposed
@@ -56,17 +50,17 @@ def certificate(
 def _proposals(terms: Terms, sizes: Mapping[str, int], column: int) -> Iterator[Certificate]:
     """The cheapest first."""
     yield Certificate()
-    squared = terms.power == 2 or all(f.binary for f in terms.factors())
-    alike = all(s.covers(terms.groups[s.group]) for s in terms.slots)
-    if squared and not alike:
+    squared = terms.power == 2 or terms.binary
+    if not squared:
+        yield from _classes(price_changes(terms, sizes, column).sum)
+        yield Certificate("cells")
+    elif not all(s.alike for s in terms.slots):
         yield Certificate("cells")
         yield Certificate("pairs")
-    total = (price_changes(terms, sizes, column) if squared else absolute_changes(terms)).sum
-    yield from _classes(total)
+    total = price_changes(terms, sizes, column).sum
     if squared:
+        yield from _classes(total)
         yield from _products(total)
-    else:
-        yield Certificate("cells")
     yield from _cliques(total)
 
 
@@ -81,9 +75,7 @@ def _parts(total: Sum, place: NDArray[np.intp]) -> list[changes.Part]:
     known: dict[tuple[int, ...], int] = {}
     kind = np.array([known.setdefault(tuple(v.tolist()), len(known)) for _, v in total.features], dtype=np.intp)
     return [
-        changes.Part(place[b.sets], kind[b.sets], Weights.of(abs(b.weights())))
-        for b in by_order(total.bundles)
-        if b.sets.shape[1]
+        changes.Part(place[b.sets], kind[b.sets], Weights.of(abs(b.weights))) for b in total.bundles if b.sets.shape[1]
     ]
 
 
@@ -101,19 +93,18 @@ def _classes(total: Sum) -> Iterator[Certificate]:
         count = int(classes.max()) + 1
         every = np.full(len(total.states), count)
         every[used] = classes
-        scope = tuple(range(count))
-        yield Certificate("changes", tuple(every.tolist()), ((scope, ()),))
+        yield Certificate("classes", tuple(every.tolist()))
 
 
 def _cliques(total: Sum) -> Iterator[Certificate]:
     """One attribute after the other, that with the fewest neighbours first; cliques that are too wide are split."""
-    rows = [s for b in by_order(total.bundles) for s in b.sets.tolist() if s]
+    rows = [s for b in total.bundles for s in b.sets.tolist() if s]
     width = elimination.width_for(len(rows))
     if not rows or len(rows) > elimination.MAX_TABLES or max(map(len, rows)) > width:
         return
     nothing = np.zeros(0)
     functions = [(tuple(sorted(total.features[f][0] for f in row)), nothing) for row in rows]
-    found: list[Bucket] = []
+    found: list[Clique] = []
     while functions:
         chosen = elimination.next_of(functions)
         buckets, functions = elimination.buckets_of(chosen, functions, width)
@@ -123,7 +114,7 @@ def _cliques(total: Sum) -> Iterator[Certificate]:
             found.append((scope, rest))
             if rest:
                 functions.append((rest, nothing))
-    yield Certificate("changes", (), tuple(found))
+    yield Certificate("cliques", cliques=tuple(found))
 
 
 def _products(total: Sum) -> Iterator[Certificate]:
@@ -133,10 +124,10 @@ def _products(total: Sum) -> Iterator[Certificate]:
     except PlanError:
         return
     variables = bounds.Variables(scale, low, high)
-    parts = [changes.Part(b.sets, b.sets, Weights.of(abs(b.weights()))) for b in by_order(total.bundles) if b.sets.size]
+    parts = [changes.Part(b.sets, b.sets, Weights.of(abs(b.weights))) for b in total.bundles if b.sets.size]
     if not parts or not bounds.fits_floats(variables, parts):
         return
     fitted = bounds.fit(variables, parts)
     if fitted is not None:
         units, costs, shift = fitted
-        yield Certificate("changes", products=Products(tuple(map(int, units.tolist())), tuple(costs), shift))
+        yield Certificate("products", products=Products(tuple(map(int, units.tolist())), tuple(costs), shift))
