@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sfumato.designs.pricing.certificates import certificate
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError
+from sfumato.maps import AlikeMap, BlockMap, MultipleMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
 from sfumato.privacy.products import Products
 from sfumato.privacy.sensitivity import Certificate, certified
@@ -237,3 +238,25 @@ def test_every_kind_of_tampering_is_refused_or_proves_less() -> None:
     for classes in (proof.classes[1:], tuple(c + 1 for c in proof.classes)):
         with pytest.raises(PlanError, match="number for every attribute"):
             proved(families, sizes, REPLACE_ONE, 2, replace(proof, classes=classes))
+
+
+def test_features_that_are_the_same_stand_for_one() -> None:
+    """A sum found by random search: (0, 5, 6) and (1, 5, 6) are one set of weight -2, so that no class holds.
+
+    Mutant: features that are the same counted as two, so that classes prove 7 of a sum that reaches 9.
+    """
+    ends = [(0, [1, -1]), (0, [2, -1]), (0, [2, -1]), (1, [2, -1]), (1, [1, -1]), (1, [2, -1]), (2, [1, -1])]
+    features = tuple((v, np.array(values, dtype=object)) for v, values in ends)
+    total = Sum((2, 2, 2), features, (Bundle.of([(2, 5, 6), (1, 5, 6), (0, 4, 6)], [-1, -1, -1]),))
+    assert total.largest() == 9
+    with pytest.raises(PlanError, match="tell apart"):
+        total.in_classes((0, 1, 0))
+
+
+def test_blocks_of_nothing_cost_nothing() -> None:
+    """Mutant: a group that no block with a weight is over, taken for one with cells."""
+    sizes = {"a": 2, "b": 2}
+    blocks = [BlockMap((("a",),), (AlikeMap(2),)), BlockMap((("b",),), (MultipleMap(AlikeMap(2), 0),))]
+    for method in ("apart", "pairs", "classes"):
+        proof = Certificate(method, (0, 1, 2))
+        assert certified(blocks, sizes, REPLACE_ONE, 2, proof) == certified(blocks, sizes, REPLACE_ONE, 1, proof) == 2

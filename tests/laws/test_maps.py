@@ -30,6 +30,7 @@ from sfumato.maps import (
     check_price,
 )
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Residual, Scaled, Sum
+from support.golden.classes import stored_classes
 from support.operators import operators, written_out
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -196,3 +197,13 @@ def test_a_block_and_a_family_apply_their_factors() -> None:
     assert type(family) is FamilyMap
     found = family.apply(np.array([1]), table.sum(axis=2)[None])
     assert np.array_equal(found[0], 7 * np.kron(np.eye(2), 3 * np.eye(3) - 1) @ table.sum(axis=2).reshape(-1))
+
+
+def test_every_map_of_the_set_is_trusted_code() -> None:
+    """Mutant: a class outside the folder that derives from a map, and would be measured as one."""
+
+    def below(cls: type) -> set[type]:
+        return {cls}.union(*(below(c) for c in cls.__subclasses__()))
+
+    stored_classes()
+    assert all(c.__module__.startswith("sfumato.maps.") for c in below(Map) if not c.__module__.startswith("laws."))

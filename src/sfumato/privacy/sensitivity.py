@@ -166,8 +166,8 @@ def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
             sums = factor.column_sums(terms.power)
             table = table * (sums[0] if factor.exchangeable else on_axes(sums, some, names, sizes))
         columns.append(table)
-    if len(columns) == 1:
-        return np.array([[[max(columns[0].flat)]]], dtype=object)
+    if len(columns) < 2:
+        return np.array([max(c.flat) for c in columns], dtype=object).reshape(1, len(columns), 1)
     full = np.broadcast_shapes(*(c.shape for c in columns))
     rows = sorted(set(zip(*(np.broadcast_to(c, full).reshape(-1).tolist() for c in columns), strict=True)))[::-1]
     kept: list[tuple[int, ...]] = rows if len(rows) > _MOST_DOMINANCE else []
@@ -188,8 +188,8 @@ def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     alike = [_ends(s.alike) for s in own if s.alike]
     if len(alike) == len(own):
         # cells that agree, and two others
-        triples = [[(s, s, s) for s, _ in alike], [(s, s, o) for s, o in alike]]
-        return np.array(triples[: 1 + (terms.cells[group] > 1)], dtype=object)
+        triples = [[(s, s, s) for s, _ in alike], [(s, s, o) for s, o in alike]][: min(terms.cells[group], 2)]
+        return np.array(triples, dtype=object).reshape(len(triples), len(own), 3)
     cells = terms.cells[group]
     if cells > _MOST_CELLS_JOINT:
         raise PlanError("there are too many cells to look at all pairs of them")

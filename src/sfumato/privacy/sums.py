@@ -243,13 +243,16 @@ class Sum:
         sizes = [Counter(classes)[c] for c in range(max(classes, default=0) + 1)]
         if len(classes) != len(self.states) or not all(sizes) or any(n != 2 for n in self.states):
             raise PlanError("a certificate's classes are a number for every attribute, and none is left out")
-        own = [(classes[v], tuple(values.tolist())) for v, values in self.features]
-        kinds = list(dict.fromkeys(own))
+        # features that are the same stand for one: a set must not count as two
+        own = [(v, tuple(values.tolist())) for v, values in self.features]
+        same = {feature: i for i, feature in enumerate(own)}
+        place = np.array([same[feature] for feature in own], dtype=np.intp)
+        kinds = list(dict.fromkeys((classes[v], values) for v, values in own))
         number = {kind: i for i, kind in enumerate(kinds)}
-        label = np.array([number[kind] for kind in own], dtype=np.intp)
+        label = np.array([number[classes[v], values] for v, values in own], dtype=np.intp)
         made: dict[tuple[int, tuple[int, ...]], int] = {}
         out: list[Bundle] = []
-        for sets, weights in self.bundles:
+        for sets, weights in _merged([Bundle(place[sets], weights) for sets, weights in self.bundles], len(own)):
             labels = np.sort(label[sets], axis=1)
             first, kind = distinct(labels, len(kinds) + 1)
             if (weights != weights[first][kind]).any():
