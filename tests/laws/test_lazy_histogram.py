@@ -17,10 +17,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.accountant import PureEvent
-from sfumato.privacy.distribution import excess_kurtosis
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall.keys import KeyCurator
+from support.moments import excess_kurtosis
 
 UNIVERSE = (3, 2**40, 2**59 + 1)
 # a small law that is lopsided, so that neither signs nor orders can be mistaken

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
+from sfumato.plans.quantiles import cdf, quantile
 from sfumato.privacy import certified, noise, sampling
-from sfumato.privacy.certified import exp_bounds, log_bounds, normal_cdf_bounds
-from sfumato.privacy.distribution import cdf, excess_kurtosis, quantile
+from sfumato.privacy.certified import exp_bounds, normal_cdf_bounds
+from sfumato.privacy.conversions import log_bounds
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from support.moments import excess_kurtosis
 
 LAWS = (RoundedGaussian, DiscreteGaussian, DiscreteLaplace)
 scales = st.fractions(min_value=Fraction(1, 8), max_value=40, max_denominator=50)

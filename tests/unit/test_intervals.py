@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import PlanError
 from sfumato.plans.intervals import check_confidence, margins, simultaneous
-from sfumato.privacy.distribution import cdf, quantile
+from sfumato.plans.quantiles import cdf, quantile
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 
 GAUSS, LAPLACE = RoundedGaussian(Fraction(2**20)), DiscreteLaplace(Fraction(2**20))

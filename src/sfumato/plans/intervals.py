@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.distribution import quantile
+from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
 __all__ = ["check_confidence", "margins", "simultaneous", "widest"]

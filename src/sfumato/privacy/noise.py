@@ -24,7 +24,7 @@ from sfumato.privacy.sampling import BitSource, SystemBits, sampler
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = ["DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "RoundedGaussian", "masses"]
+__all__ = ["DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "RoundedGaussian"]
 
 LEAST_SCALE = Fraction(1, 1 << 10)
 GREATEST_SCALE = Fraction(1 << 55)
@@ -37,8 +37,8 @@ class NoiseLaw(ABC):
     """A symmetric, log-concave law on the integers.
 
     `sample` is exact: given ideal random bits each k comes with exactly its probability, draws are
-    independent, and every integer is possible. The variance is a double, for predicted errors; no privacy rests on
-    it. Distribution functions and quantiles are in `distribution`.
+    independent, and every integer is possible. The variance is a double, for predicted errors; no privacy rests
+    on it. Distribution functions and quantiles are in `plans.quantiles`.
     """
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class _Gaussian(NoiseLaw):
     @property
     def octave(self) -> int:
         """floor(log2(sigma)), at least 0."""
-        return _octave(self.sigma)
+        return max(0, math.floor(self.sigma).bit_length() - 1)
 
     def reach(self, bits: int) -> int:
         """About where the mass beyond is 2^-bits."""
@@ -121,7 +121,9 @@ class RoundedGaussian(_Gaussian):
     @property
     def variance(self) -> float:
         """sigma^2 + 1/12, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
-        return _second(self) if self.sigma < SMOOTH else float(self.sigma**2 + Fraction(1, 12))
+        if self.sigma < SMOOTH:
+            return _summed(self)
+        return float(self.sigma**2 + Fraction(1, 12))
 
     def weight(self, k: int) -> arb:
         """Twice P(noise = k)."""
@@ -145,7 +147,7 @@ class DiscreteGaussian(_Gaussian):
     @property
     def variance(self) -> float:
         """sigma^2, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
-        return _second(self) if self.sigma < SMOOTH else float(self.sigma**2)
+        return _summed(self) if self.sigma < SMOOTH else float(self.sigma**2)
 
     def weight(self, k: int) -> arb:
         """exp(-k^2 / (2 sigma^2))."""
@@ -177,7 +179,7 @@ class DiscreteLaplace(NoiseLaw):
     @property
     def octave(self) -> int:
         """floor(log2(scale)), at least 0."""
-        return _octave(self.scale)
+        return max(0, math.floor(self.scale).bit_length() - 1)
 
     def reach(self, bits: int) -> int:
         """About where the mass beyond is 2^-bits."""
@@ -191,17 +193,10 @@ class DiscreteLaplace(NoiseLaw):
 def _scale(name: str, value: object) -> Fraction:
     """The scale of a law, exact and in range."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
-        raise InvalidInput(
-            f"{name} must be an int or a Fraction, got {type(value).__name__} {value!r}; "
-            f"write Fraction('0.5') for a decimal"
-        )
+        raise InvalidInput(f"{name} must be an int or a Fraction, got {value!r}; write Fraction('0.5') for a decimal")
     if not LEAST_SCALE <= value <= GREATEST_SCALE:
         raise InvalidInput(f"{name} must be from 2^-10 to 2^55, got {value}; rescale the lattice")
     return Fraction(value)
-
-
-def _octave(scale: Fraction) -> int:
-    return max(0, math.floor(scale).bit_length() - 1)
 
 
 def _erfc(x: Fraction) -> arb:
@@ -209,14 +204,8 @@ def _erfc(x: Fraction) -> arb:
     return (ball(x) / ball(Fraction(2)).sqrt()).erfc()
 
 
-def masses(law: NoiseLaw) -> NDArray[np.float64]:
-    """Probabilities of 0, 1, 2, … as doubles, for small scales."""
-    weights = np.array([float(law.weight(k)) for k in range(law.reach(160) + 3)])
-    return weights / (2 * weights.sum() - weights[0])
-
-
 @lru_cache(maxsize=64)
-def _second(law: NoiseLaw) -> float:
-    """The variance, summed."""
-    found = masses(law)
-    return 2 * float(found @ np.arange(found.size, dtype=np.float64) ** 2)
+def _summed(law: NoiseLaw) -> float:
+    """The variance as a sum over the integers."""
+    weights = [float(law.weight(k)) for k in range(law.reach(160) + 3)]
+    return 2 * math.fsum(w * k * k for k, w in enumerate(weights)) / (2 * math.fsum(weights) - weights[0])

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.distribution import quantile
+from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 __all__ = ["energy", "farthest", "largest_sum"]

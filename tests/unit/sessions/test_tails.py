@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from sfumato.privacy.distribution import cdf
+from sfumato.plans.quantiles import cdf
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.sessions.tails import energy, farthest, largest_sum
 
