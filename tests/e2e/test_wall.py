@@ -20,10 +20,25 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
+from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Family,
+    Identity,
+    Kronecker,
+    LinearOperator,
+    Prefix,
+    Residual,
+    Scaled,
+    Total,
+)
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.products import Products
+from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator, curator, holding
 from sfumato.wall.rows import counting
@@ -166,6 +181,48 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
     for block, message in ((joint, "at most 50,000,000 can be counted"), (pairs, "504,084,000 values would be")):
         with pytest.raises(sf.errors.PlanError, match=message):
             holder.measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+    assert ledger.entries() == ()
+
+
+def test_a_wrong_certificate_is_refused_before_the_table_is_touched() -> None:
+    """A chain of pairs over six attributes under replace-one, at exactly its price: its own certificate pays, no other.
+
+    Mutants: a certificate's bound believed; the price of the plan believed where there is a certificate; a clique that
+    is left out forgotten; classes not looked at; a certificate that does not fit passed over.
+    """
+    names = tuple(f"a{i}" for i in range(6))
+    sizes = dict(zip(names, range(2, 8), strict=True))
+    pairs = np.array([(i, i + 1) for i in range(5)])
+    chain = [Family(names, tuple(map(Residual, sizes.values())), pairs)]
+    unit = PrivacyUnit(Neighbours.REPLACE_ONE)
+    found = sensitivity(chain, sizes, unit, 2)
+    proof = certificate(chain, sizes, unit, found)
+    assert proof is not None
+    assert proof.method == "classes"
+    cliques = tuple((((i, i + 1), (i + 1,)) if i < 4 else ((4, 5), ())) for i in range(5))
+    right = [proof, Certificate("cliques", cliques=cliques)]
+    wrong = [
+        *(Certificate("cliques", cliques=cliques[:i] + cliques[i + 1 :]) for i in range(5)),
+        Certificate("cliques", cliques=tuple((scope, ()) for scope, _ in cliques)),
+        Certificate("classes", (0,) * len(proof.classes)),
+        Certificate("classes", proof.classes[1:]),
+        Certificate("products", products=Products((1,) * 6, (0, 0, 0), 0)),
+        *(Certificate("products"), Certificate("apart"), Certificate("cells"), Certificate("guess"), None),  # type: ignore[arg-type]
+    ]
+    domain = sf.Domain({n: sf.Integers(0, k - 1) for n, k in sizes.items()})
+    ledger = sf.Ledger.in_memory(sf.gdp(10**6))
+    held = Curator(Untouchable(), domain, unit, ledger)
+    price = GaussianEvent(Fraction(found.value))
+
+    def paid(by: Certificate | None, stated: Sensitivity | None) -> None:
+        held.measure(chain, RoundedGaussian(1), price, name="n", plan_hash="h", stated=stated, certificate=by)
+
+    for proof, stated in itertools.product(right, (found, None)):
+        with pytest.raises(Touched):  # paid for, so the table is opened
+            paid(proof, stated)
+    for other, stated in (*itertools.product(wrong, (found, None)), *((g, replace(found, value=1)) for g in right)):
+        with pytest.raises(sf.errors.PlanError):
+            paid(other, stated)
     assert ledger.entries() == ()
 
 
