@@ -62,11 +62,11 @@ class AlikeMap(Map):
 
     def pairs(self) -> tuple[tuple[int, int, int], ...]:
         """How often each pair of entries stands in two columns: (rows, entry, entry); of one column, in it twice."""
-        both = (self.own + self.other, self.other)
+        first, other = self.own + self.other, self.other
         if self.n == 1:
-            return ((1, both[0], both[0]),)
-        rest = ((self.n - 2, self.other, self.other),) if self.other else ()
-        return ((1, *both), (1, *both[::-1]), *rest)
+            return ((1, first, first),)
+        rest = ((self.n - 2, other, other),) if other else ()
+        return ((1, first, other), (1, other, first), *rest)
 
     def gram(self) -> Numbers:
         eye, ones = self.roomy((np.eye(self.n, dtype=np.int64), np.ones((self.n, self.n), dtype=np.int64)))

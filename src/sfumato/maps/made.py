@@ -47,61 +47,68 @@ class _Made(Map):
         return max(p.max_abs for p in self.inside)
 
 
-@storable
 @dataclass(frozen=True, slots=True, repr=False)
-class StackMap(_Made):
-    """Maps over the same columns, one below the other."""
+class _Several(_Made):
+    """Made of several maps."""
 
-    inside: tuple[Map, ...]
+    parts: tuple[Map, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inside", _parts(self.inside))
-        if len({p.shape[1] for p in self.inside}) > 1:
+        object.__setattr__(self, "parts", _parts(self.parts))
+
+    @property
+    def inside(self) -> tuple[Map, ...]:
+        return self.parts
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class StackMap(_Several):
+    """Maps over the same columns, one below the other."""
+
+    def __post_init__(self) -> None:
+        _Several.__post_init__(self)
+        if len({p.shape[1] for p in self.parts}) > 1:
             raise WorkloadError("the maps of a stack are over the same cells")
 
     @property
     def shape(self) -> tuple[int, int]:
-        return (sum(p.shape[0] for p in self.inside), self.inside[0].shape[1])
+        return (sum(p.shape[0] for p in self.parts), self.parts[0].shape[1])
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return np.concatenate([p.apply(vectors) for p in self.inside])
+        return np.concatenate([p.apply(vectors) for p in self.parts])
 
     def column_sums(self, power: int) -> Numbers:
-        return reduce(np.add, [p.column_sums(power) for p in self.inside])
+        return reduce(np.add, [p.column_sums(power) for p in self.parts])
 
     def gram(self) -> Numbers:
-        return reduce(np.add, self.roomy(p.gram() for p in self.inside))
+        return reduce(np.add, self.roomy(p.gram() for p in self.parts))
 
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class KroneckerMap(_Made):
+class KroneckerMap(_Several):
     """The Kronecker product of its factors; the last factor runs fastest, in rows and in columns."""
-
-    inside: tuple[Map, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inside", _parts(self.inside))
 
     @property
     def shape(self) -> tuple[int, int]:
-        return (math.prod(f.shape[0] for f in self.inside), math.prod(f.shape[1] for f in self.inside))
+        return (math.prod(f.shape[0] for f in self.parts), math.prod(f.shape[1] for f in self.parts))
 
     @property
     def max_abs(self) -> int:
-        return math.prod(f.max_abs for f in self.inside)
+        return math.prod(f.max_abs for f in self.parts)
 
     def apply(self, vectors: Numbers) -> Numbers:
-        table = vectors.reshape(*(f.shape[1] for f in self.inside), vectors.shape[1])
-        for axis, factor in enumerate(self.inside):
+        table = vectors.reshape(*(f.shape[1] for f in self.parts), vectors.shape[1])
+        for axis, factor in enumerate(self.parts):
             table = factor.along(table, axis)
         return table.reshape(self.shape[0], vectors.shape[1])
 
     def column_sums(self, power: int) -> Numbers:
-        return reduce(np.kron, [f.column_sums(power) for f in self.inside])
+        return reduce(np.kron, [f.column_sums(power) for f in self.parts])
 
     def gram(self) -> Numbers:
-        return reduce(np.kron, self.roomy(f.gram() for f in self.inside))
+        return reduce(np.kron, self.roomy(f.gram() for f in self.parts))
 
 
 @storable

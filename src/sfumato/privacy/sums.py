@@ -87,7 +87,7 @@ class Sum:
             found += features.values()
             for sets, weights in bundles:
                 on = place[sets] >= 0
-                for shape in on[distinct(on, 2)[0]]:
+                for shape in on[distinct(on.astype(np.int64), 2)[0]]:
                     rows = np.flatnonzero((on == shape).all(axis=1))
                     fixed = products(constants, sets[rows][:, ~shape])
                     out.append(Bundle(place[sets[rows][:, shape]], scale * weights[rows] * fixed))
@@ -149,9 +149,8 @@ class Sum:
             return math.ceil(top + slack) + 1
         at = dict(zip(scope, states.T, strict=True))
         own = [values.astype(object)[at[v]] if v in at else values for v, values in self.features]
-        return int(
-            sum((reduce(np.multiply, (own[f] for f in s), w) for s, w in rows), np.zeros(len(near), object)).max()
-        )
+        exact = (reduce(np.multiply, (own[f] for f in s), w) for s, w in rows)
+        return int(reduce(np.add, exact, np.zeros(len(near), dtype=object)).max())
 
     def _work(self, scope: Sequence[int], rows: Sequence[Row]) -> int:
         """How many numbers are multiplied where sums are formed one variable at a time."""

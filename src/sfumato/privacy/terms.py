@@ -103,8 +103,8 @@ class _Builder:
         if key not in self._known:
             self._known[key] = len(self.slots)
             own, factor = inside[0]
-            whole = len(own) == len(self._groups[group]) and isinstance(factor, AlikeMap | TotalMap)
-            alike = factor.pairs() if whole else None
+            whole = len(own) == len(self._groups[group])
+            alike = factor.pairs() if whole and isinstance(factor, AlikeMap | TotalMap) else None
             self.slots.append(Slot(group, inside, alike))
         return self._known[key]
 

@@ -207,7 +207,7 @@ class Curator:
             raise SourceError("some tables were not counted")
         total = int(counts.rows) if self._holding.unit.total_is_public else None
         # named by what the planner called them: reconstruction is not the wall's
-        return Measurement(tuple(blocks), tuple(values), noise, total)
+        return Measurement(tuple(blocks), tuple(values), noise, total)  # pyright: ignore[reportArgumentType]
 
     def _axes(self, block: BlockMap) -> tuple[int, ...]:
         return tuple(sorted(self._holding.grid.axis(a) for a in block.attributes))

@@ -45,7 +45,7 @@ class Access(Protocol):
         """
         ...
 
-    def exact(self, asked: Any) -> int:
+    def exact(self, question: Any) -> int:
         """The exact answer to a question as it was admitted. Private."""
         ...
 
