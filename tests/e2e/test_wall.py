@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.designs.pricing.certificates import certificate
 from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.maps import AlikeMap, BlockMap
 from sfumato.operators import (
     AllRange,
     Block,
@@ -223,6 +224,28 @@ def test_a_wrong_certificate_is_refused_before_the_table_is_touched() -> None:
     for other, stated in (*itertools.product(wrong, (found, None)), *((g, replace(found, value=1)) for g in right)):
         with pytest.raises(sf.errors.PlanError):
             paid(other, stated)
+    assert ledger.entries() == ()
+
+
+class Cheap(AlikeMap):
+    """A map that states half of what its columns hold."""
+
+    def column_sums(self, power: int) -> Any:
+        return super().column_sums(power) // 2
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: BlockMap((("a",),), (Cheap(4, 2),)), lambda: Block((("a",),), (Scaled(Identity(4), 2),)), lambda: None],
+)
+def test_what_lowers_is_not_believed(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: maps taken as they were handed over; a lowered block that is none of maps."""
+    monkeypatch.setattr(Block, "lowered", lambda _: made())
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    with pytest.raises(sf.errors.PlanError):
+        line_curator(ledger, source=Untouchable()).measure(
+            [CELLS], RoundedGaussian(1), GaussianEvent(Fraction(2)), name="n", plan_hash="h"
+        )
     assert ledger.entries() == ()
 
 

@@ -110,6 +110,17 @@ def test_chains_graphs_and_matrices() -> None:
     same_price([Block((("a",),), (Prefix(20_000),))], {"a": 20_000})
 
 
+def test_a_pair_of_cells_stands_in_either_order() -> None:
+    """One row (1, 3) on a times (3, 1) on b: it is 9 and 1 where a changes one way and b the other.
+
+    Mutant: every pair of cells in one order, for which the row is 3 twice.
+    """
+    blocks = [Block((("a",), ("b",)), (Dense([[1, 3]]), Dense([[3, 1]])))]
+    sizes = {"a": 2, "b": 2}
+    assert proved(blocks, sizes, REPLACE_ONE, 2, Certificate("pairs")) == (9 - 1) ** 2
+    same_price(blocks, sizes)
+
+
 # ---- whatever is proposed, no bound is too small -----------------------------------------------------------
 
 
