@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.designs.pricing.certificates import certificate
 from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.maps import AlikeMap, BlockMap
+from sfumato.maps import AlikeMap, BlockMap, RangesMap
 from sfumato.operators import (
     AllRange,
     Block,
@@ -169,7 +169,7 @@ def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tm
         sf.release(plan(sf.gdp("0.1")), Untouchable(), ledger=tmp_path / "l.db", name="m")
 
 
-def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
+def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: no dry run; no limit to cells or values: counting, operators or memory then refuse after the debit."""
     wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
     ledger = sf.Ledger.in_memory(sf.gdp(100))
@@ -182,6 +182,16 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
     for block, message in ((joint, "at most 50,000,000 can be counted"), (pairs, "504,084,000 values would be")):
         with pytest.raises(sf.errors.PlanError, match=message):
             holder.measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+
+    def refuses(*_: Any) -> Any:
+        raise sf.errors.WorkloadError("there is no memory")
+
+    monkeypatch.setattr("sfumato.maps.base._CHECKED_ENTRIES", 0)
+    monkeypatch.setattr(RangesMap, "apply", refuses)
+    family = Family(wide.names, (Prefix(6_000), Identity(10_000)), np.array([[0]]))
+    for sums in (Block((("a",),), (Prefix(6_000),)), family):
+        with pytest.raises(sf.errors.WorkloadError, match="no memory"):
+            holder.measure([sums], RoundedGaussian(1), GaussianEvent(Fraction(10**4)), name="n", plan_hash="h")
     assert ledger.entries() == ()
 
 

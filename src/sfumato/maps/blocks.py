@@ -69,7 +69,7 @@ class BlockMap:
 
     def lowered(self) -> BlockMap:
         """The same block of maps of the closed set. Raises PlanError or WorkloadError for what is in none."""
-        return BlockMap(self.groups, tuple(f.lowered() for f in self.factors))
+        return self if type(self) is BlockMap else BlockMap(self.groups, tuple(f.lowered() for f in self.factors))
 
     def apply(self, table: Numbers) -> Numbers:
         """The table's cells (C order, any shape) -> (rows,), int64 in modular arithmetic where the factors are."""
