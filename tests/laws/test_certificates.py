@@ -17,7 +17,7 @@ from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, MultipleMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
-from sfumato.privacy.products import Products
+from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sensitivity import Certificate, certified
 from sfumato.privacy.sums import Bundle, Sum
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -217,6 +217,17 @@ def test_what_doubles_put_in_the_wrong_order_is_compared_exactly() -> None:
     features = tuple((0, np.array([2**53 + v for v in pair], dtype=object)) for pair in values)
     total = Sum((2,), features, (Bundle.of([(0,), (1,), (2,)], [1, 1, 1]),))
     assert total.largest() == 3 * 2**53 + 11
+
+
+def test_products_pay_for_the_sets_that_are_not_there() -> None:
+    """A star: one attribute with each of four others. All pairs together fall to -6, the star to -12.
+
+    Mutant: sets that the sum lacks not paid for.
+    """
+    features = tuple((v, np.array([3, -1], dtype=object)) for v in range(5))
+    star = Sum((2,) * 5, features, (Bundle.of([(0, v) for v in range(1, 5)], [-1] * 4),))
+    assert star.largest() == 12
+    assert -least_symmetric(star, Products((1,) * 5, (0, 0, 1), 0)) >= 12
 
 
 # ---- tampering ---------------------------------------------------------------------------------------------
