@@ -1,18 +1,21 @@
-"""What crosses the wall: integer noisy values, the maps that were measured and their noise, periods, and choices."""
+"""What crosses the wall: integer noisy values, the maps that were measured and the noise they carry, and choices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Family
 from sfumato.privacy.noise import NoiseLaw
 
-__all__ = ["Measurement", "Published", "Selection"]
+if TYPE_CHECKING:
+    from sfumato.operators import Block, Family
+
+__all__ = ["Measurement", "Selection"]
 
 
 @storable
@@ -50,20 +53,3 @@ class Selection:
     def __post_init__(self) -> None:
         if type(self.chosen) is not int or type(self.among) is not int or not 0 <= self.chosen < self.among:
             raise InvalidInput("a selection is the number of one of its candidates, counted from 0")
-
-
-@storable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Published:
-    """What came out of one period of a stream: noisy values of every family, and the number of records where that is
-    public. Publishable."""
-
-    label: str
-    values: tuple[NDArray[np.int64], ...]
-    total: int | None = None
-
-    def __post_init__(self) -> None:
-        if type(self.label) is not str or (self.total is not None and type(self.total) is not int):
-            raise InvalidInput("a period has a label, and a total where that is public")
-        if not all(v.dtype == np.int64 and v.ndim == 1 for v in self.values):
-            raise InvalidInput("published values are int64 arrays")

@@ -14,10 +14,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
+from sfumato.maps import FamilyMap
 from sfumato.operators import Family, Residual
 from sfumato.operators.ordered import Prefix
 from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import StreamTerms, multiples_of
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import DiscreteGaussian, RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
@@ -35,11 +36,11 @@ SIZES = dict(zip(NAMES, SHAPE, strict=True))
 ONE = RoundedGaussian(Fraction(1))
 
 
-def families(rng: np.random.Generator, grain: int, first: Any = None) -> tuple[Family, ...]:
+def families(rng: np.random.Generator, grain: int, first: Any = None) -> tuple[FamilyMap, ...]:
     """Maps of the total, of both attributes and of their table, with multiples at random."""
     factors = (Residual(2) if first is None else first, Residual(3))
     sets = [np.zeros((1, 0), dtype=np.int32), np.array([[0], [1]], dtype=np.int32), np.array([[0, 1]], dtype=np.int32)]
-    return tuple(Family(NAMES, factors, s, rng.integers(1, 2**grain + 1, size=len(s)).astype(np.int64)) for s in sets)
+    return tuple(Family(NAMES, factors, s, rng.integers(1, 2**grain + 1, size=len(s))).lowered() for s in sets)
 
 
 def terms_of(rng: np.random.Generator, k: int, b: int, *, bits: int, most: int = 100, first: Any = None) -> StreamTerms:
@@ -49,11 +50,11 @@ def terms_of(rng: np.random.Generator, k: int, b: int, *, bits: int, most: int =
     return StreamTerms(used, families(rng, grain, first), grain, ONE, k, b, most)
 
 
-def dense(family: Family, i: int) -> np.ndarray:
+def dense(family: FamilyMap, i: int) -> np.ndarray:
     """The map of one table, without its multiple."""
     out = np.ones((1, 1), dtype=np.int64)
     for a in family.sets[i].tolist():
-        out = np.kron(out, family.factors[a].matvec(np.eye(SHAPE[a], dtype=np.int64)))
+        out = np.kron(out, family.factors[a].apply(np.eye(SHAPE[a], dtype=np.int64)))
     return out
 
 
@@ -65,7 +66,7 @@ def measured(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> list[np.nd
         for i, axes in enumerate(family.sets.tolist()):
             table = tables.sum(axis=tuple(2 + a for a in range(2) if a not in axes)).reshape(n, -1)
             table = np.minimum(table, terms.most) if cut else table
-            y = filtered(terms.filter, table, family.multiple(i), terms.grain).reshape(n, pairs, -1)
+            y = filtered(terms.filter, table, int(multiples_of(family)[i]), terms.grain).reshape(n, pairs, -1)
             out.append(y @ dense(family, i).T.astype(object))
     return out
 
@@ -144,7 +145,7 @@ def test_a_cut_under_replace_one_would_cost_more() -> None:
     """Why a period of too many records is refused there: a cut turns a difference of columns into a column."""
     # all that tells cells of b apart is differences of neighbours; whole columns are ten times as long
     factors = (Residual(2), Prefix(3))
-    alone = Family(NAMES, factors, np.array([[1]], dtype=np.int32), np.array([1]))
+    alone = Family(NAMES, factors, np.array([[1]], dtype=np.int32), np.array([1])).lowered()
     used = IntegerFilter([[1, 1]], 0, [2], [1], [1000], [[1]])
     terms = StreamTerms(used, (alone,), 0, ONE, 1, 1, 2)
     bound = terms.squared_shift(SIZES, PrivacyUnit("replace-one"))
@@ -207,7 +208,7 @@ def periods(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> Iterator[np
 
 def test_two_persons_may_be_in_two_periods() -> None:
     """Mutant: the price of one record in place of another, which is the difference of two columns of one period."""
-    alone = Family(NAMES, (Prefix(2), Residual(3)), np.array([[0]], dtype=np.int32), np.array([1]))
+    alone = Family(NAMES, (Prefix(2), Residual(3)), np.array([[0]], dtype=np.int32), np.array([1])).lowered()
     terms = StreamTerms(IntegerFilter([[1, 1]], 0, [2], [1], [1000], [[0]]), (alone,), 0, ONE, 1, 1, 5)
     tables = np.zeros((2, 1, *SHAPE), dtype=np.int64)
     others = tables.copy()
@@ -218,7 +219,7 @@ def test_two_persons_may_be_in_two_periods() -> None:
 
 def test_every_cell_that_changes_may_be_rounded() -> None:
     """Responses of a 64th: two records that a floor moves by 1 each. Mutants: one cell; cells for their square."""
-    alone = Family(NAMES, (Residual(2), Prefix(3)), np.array([[1]], dtype=np.int32), np.array([1]))
+    alone = Family(NAMES, (Residual(2), Prefix(3)), np.array([[1]], dtype=np.int32), np.array([1])).lowered()
     terms = StreamTerms(IntegerFilter([[1, 1]], 6, [1], [1], [1], [[0]]), (alone,), 0, ONE, 1, 1, 100)
     tables = np.zeros((1, 1, *SHAPE), dtype=np.int64)
     tables[0, 0, 0] = [63, 63, 0]
@@ -226,7 +227,7 @@ def test_every_cell_that_changes_may_be_rounded() -> None:
     others[0, 0, 0] += [1, 1, 0]
     found = shifts(terms, tables, others, cut=True)[0]
     assert found == 9 <= terms.squared_shift(SIZES, PrivacyUnit("add-remove", "id", 2)) < 14
-    terms = replace(terms, families=(replace(alone, factors=(Residual(2), Residual(3))),))
+    terms = replace(terms, families=(replace(alone, factors=(Residual(2).lowered(), Residual(3).lowered())),))
     others[0, 0, 0] = [64, 62, 0]
     tables[0, 0, 0] = [63, 64, 0]
     found = shifts(terms, tables, others, cut=False)[0]
@@ -251,7 +252,7 @@ def test_terms_refuse_what_makes_no_sense() -> None:
     StreamTerms(*good)
     for place, bad in (
         (1, ()),
-        (1, (Family(NAMES, given[1].factors, given[1].sets),)),
+        (1, (FamilyMap(NAMES, given[1].factors, given[1].sets),)),
         (2, 1),
         (2, 31),
         (3, DiscreteGaussian(Fraction(1))),
@@ -263,7 +264,7 @@ def test_terms_refuse_what_makes_no_sense() -> None:
         changed = [*good]
         changed[place] = bad
         if (place, bad) == (2, 1):
-            changed[1] = (Family(NAMES, given[1].factors, given[1].sets, np.array([3, 1])),)
+            changed[1] = (FamilyMap(NAMES, given[1].factors, given[1].sets, np.array([3, 1])),)
         with pytest.raises(PlanError):
             StreamTerms(*changed)
     with pytest.raises(PlanError, match="so far apart"):

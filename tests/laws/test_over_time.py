@@ -14,7 +14,7 @@ from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.shapes import TimeShape, residues, shape_for
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import StreamTerms, multiples_of
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
 from support.insecure_bits import InsecureTestBits
@@ -57,7 +57,7 @@ def test_scales_of_rows_count_in_errors_and_on_the_way_back() -> None:
     over = TimeErrors(used)
     np.testing.assert_allclose(over.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     assert np.isclose(over.variance(np.ones(50)), over.totals[49], rtol=1e-9)
-    total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3]))
+    total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3])).lowered()
     terms = StreamTerms(used, (total,), 2, RoundedGaussian(Fraction(1)), 1, 1, 10**4)
     counts = np.random.default_rng(1).integers(0, 10**4, size=(n, 1))
     decoder = Decoder(terms)
@@ -81,8 +81,8 @@ def test_the_way_back_finds_the_counts(n: int, k: int, b: int) -> None:
         tables = []
         for i, axes in enumerate(family.sets.tolist()):
             table = counts.sum(axis=tuple(1 + a for a in range(2) if a not in axes)).reshape(n, -1)
-            factors = [family.factors[a].matvec(np.eye((2, 3)[a], dtype=np.int64)) for a in axes]
-            made = filtered(terms.filter, table, family.multiple(i), terms.grain)
+            factors = [family.factors[a].apply(np.eye((2, 3)[a], dtype=np.int64)) for a in axes]
+            made = filtered(terms.filter, table, int(multiples_of(family)[i]), terms.grain)
             matrix = np.ones((1, 1), dtype=np.int64)
             for f in factors:
                 matrix = np.kron(matrix, f)

@@ -30,11 +30,10 @@ from conversation_harness import add
 from ledger_harness import child, statuses
 
 import sfumato as sf
-from sfumato.measurements import Published
 from sfumato.operators import Family, Residual
 from sfumato.privacy import files
 from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -46,6 +45,7 @@ from support.patching import put
 Figures = dict[str, Any]
 PERIODS = 8
 DOMAIN = sf.Domain({"a": 2, "b": 3})
+RESIDUALS = (Residual(2), Residual(3))
 TABLES = np.random.default_rng(1).integers(0, 50, size=(PERIODS, 2, 3))
 UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
 PRICE = GaussianEvent(Fraction(1))
@@ -56,7 +56,9 @@ def terms(periods: int = PERIODS) -> StreamTerms:
     used = IntegerFilter([[3000, 13], [2500, 16]], 10, [periods], [2000], [2**30], [[2**27, 2**24]])
     sets = ([[]], [[0], [1]], [[0, 1]])
     families = tuple(
-        Family(("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [2**k] * len(s))
+        Family(
+            ("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [2**k] * len(s)
+        ).lowered()
         for k, s in enumerate(sets)
     )
     return StreamTerms(used, families, 3, RoundedGaussian(Fraction(2**40)), 1, 1, 1000)

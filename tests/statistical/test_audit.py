@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import Block, Identity, Scaled
 from sfumato.privacy.accountant import GaussianEvent, PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
 from support.audits import Worlds, audit, gaussian, pure

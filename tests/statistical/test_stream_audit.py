@@ -25,7 +25,7 @@ from sfumato.wall.streams.filtering import advance
 from support.audits import audit, gaussian
 
 PERIODS, CELLS = 8, 1_000_000
-TOTAL = (Family(("a",), (Identity(2),), np.zeros((1, 0), dtype=np.int32), np.array([1])),)
+TOTAL = (Family(("a",), (Identity(2),), np.zeros((1, 0), dtype=np.int32), np.array([1])).lowered(),)
 
 
 class Filtered:

@@ -15,17 +15,19 @@ from sfumato.designs.continual.shapes import shape_for
 from sfumato.designs.design import Design
 from sfumato.designs.marginals import planning as marginals
 from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.spending import noise_of, spend_in
 from sfumato.errors import BudgetError, InvalidInput, PlanError
 from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, whole
 from sfumato.mechanisms.tables import problem_of
-from sfumato.operators import Family
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.filters import MOST_COUNT, IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.sensitivity import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Continual"]
@@ -35,6 +37,7 @@ _GRAIN = (
 )
 _MOST_BITS = 30  # of counts in one cell and period unless `most` says so: a thousand million records
 _LEAST_BITS = 10  # where even a thousand records find no room the integers are too coarse to be of use
+_ROOM = 64  # standard deviations of noise above which no value is thought of
 _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
 _UNIT = RoundedGaussian(Fraction(1))
 
@@ -77,15 +80,15 @@ class Continual(Mechanism[StreamPlan]):
         fine = design.build(design.fine)
         assert isinstance(fine, Residuals)
         strategy = _scaled(fine, design)
-        families = strategy.blocks
         sizes = problem.sizes
+        proof = certificate(strategy.blocks, sizes, asked.unit, sensitivity(strategy.blocks, sizes, asked.unit, 2))
         shape = shape_for(given.count, given.per_person, given.apart)
         # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
-        rough = self._terms(filter_of(shape), families, given)
+        rough = self._terms(filter_of(shape), strategy, given, proof)
         ratio = max(1.0, _rounding_ratio(rough, sizes, asked.unit))
-        terms = rough if ratio == 1.0 else self._terms(filter_of(shape, ratio), families, given)
+        terms = rough if ratio == 1.0 else self._terms(filter_of(shape, ratio), strategy, given, proof)
         terms = replace(terms, noise=_noise(terms, price, sizes, asked.unit))
-        terms.check_values()
+        _check_values(terms, strategy)
         bound = None
         if design.bound is not None and asked.unit.neighbours is Neighbours.ADD_REMOVE and given.per_person == 1:
             mu = math.sqrt(float(price.mu_squared))
@@ -105,13 +108,16 @@ class Continual(Mechanism[StreamPlan]):
             asked.records,
         )
 
-    def _terms(self, used: IntegerFilter, families: tuple[Family, ...], given: Periods) -> StreamTerms:
+    def _terms(
+        self, used: IntegerFilter, strategy: Residuals, given: Periods, proof: Certificate | None
+    ) -> StreamTerms:
         """With the largest counts that there is room for."""
+        maps = tuple(b.lowered() for b in strategy.blocks)
         for bits in range(_MOST_BITS, _LEAST_BITS - 1, -1):
             most = 2**bits if self.most is None else self.most
             try:
-                found = StreamTerms(used, families, _GRAIN, _UNIT, given.per_person, given.apart, most)
-                found.check_values()
+                found = StreamTerms(used, maps, _GRAIN, _UNIT, given.per_person, given.apart, most, proof)
+                _check_values(found, strategy)
                 return found
             except PlanError:
                 if self.most is not None or bits == _LEAST_BITS:
@@ -131,6 +137,19 @@ def _rounding_ratio(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit
     """How much more the rounding of the cells that a person changes counts than a response of length 1."""
     change = math.sqrt(terms.change(sizes, unit)) / 2.0**terms.grain
     return terms.cells(unit) * math.sqrt(terms.columns()) / change
+
+
+def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
+    """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
+    used = terms.filter
+    carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
+    filtered = (float(used.direct.max()) + carried) * terms.most * float(used.rows.max()) / 2.0**used.shift
+    spread = max(
+        float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
+        for family in strategy.blocks
+    )
+    if filtered * spread + _ROOM * float(terms.noise.sigma) >= 2.0**63:
+        raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
 
 
 def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:

@@ -294,8 +294,9 @@ class StreamPlan(WorkloadPlan):
 
 def _alike(strategy: Residuals, terms: StreamTerms) -> bool:
     """Whether the families of a strategy are those of the terms, number by number."""
-    pairs = list(zip(strategy.blocks, terms.families, strict=False))
-    return len(strategy.blocks) == len(terms.families) and all(
+    blocks = [b.lowered() for b in strategy.blocks]
+    pairs = list(zip(blocks, terms.families, strict=False))
+    return len(blocks) == len(terms.families) and all(
         a.names == b.names
         and a.factors == b.factors
         and np.array_equal(a.sets, b.sets)

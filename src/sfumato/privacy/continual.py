@@ -18,21 +18,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.errors import PlanError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import storable
-from sfumato.operators import Family
+from sfumato.maps import FamilyMap
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.rounding import sqrt_up
-from sfumato.privacy.sensitivity import sensitivity
+from sfumato.privacy.sensitivity import Certificate, certified
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["StreamTerms"]
+__all__ = ["Published", "StreamTerms", "multiples_of"]
 
 _MOST_GRAIN = 30  # multiples of 30 bits and coefficients of 62 are scaled in Python integers; finer buys nothing
-_ROOM = 64  # standard deviations of noise above which no value is thought of
 
 
 @storable
@@ -42,22 +42,24 @@ class StreamTerms:
 
     families: integer maps of tables, with multiples of at most 2^grain. A person is in at most `participations`
     periods, each at least `apart` after the one before. Counts of a cell are cut at `most`, or where the number of
-    records is public a period with more is refused. Raises PlanError.
+    records is public a period with more is refused. `certificate` says how the price of a replaced record is proved.
+    Raises PlanError.
     """
 
     filter: IntegerFilter
-    families: tuple[Family, ...]
+    families: tuple[FamilyMap, ...]
     grain: int
     noise: RoundedGaussian
     participations: int
     apart: int
     most: int
+    certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
         if type(self.filter) is not IntegerFilter or type(self.noise) is not RoundedGaussian:
             raise PlanError("a stream has an integer filter and rounded Gaussian noise")
-        if not self.families or not all(type(f) is Family and f.multiples is not None for f in self.families):
+        if not self.families or not all(type(f) is FamilyMap and f.multiples is not None for f in self.families):
             raise PlanError("a stream measures families of tables, with a multiple for every table")
         for name, low, high in (
             ("grain", 0, _MOST_GRAIN),
@@ -69,7 +71,7 @@ class StreamTerms:
                 raise PlanError(f"{name} of a stream is a whole number from {low}{f' to {high:,}' if high else ''}")
         if (self.participations - 1) * self.apart >= self.filter.periods:
             raise PlanError("nobody can be in so many periods, so far apart; plan with fewer")
-        if any(int(np.max(f.multiples)) > 2**self.grain for f in self.families if f.multiples is not None):
+        if any(int(multiples_of(f).max()) > 2**self.grain for f in self.families):
             raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
         self.filter.check_count(self.most)
 
@@ -93,9 +95,9 @@ class StreamTerms:
         be cut: one is removed and one added, each at its own price.
         """
         if unit.neighbours is Neighbours.ADD_REMOVE or unit.total_is_public:
-            return sensitivity(self.families, sizes, unit, 2).value
+            return certified(self.families, sizes, unit, 2, self.certificate)
         alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
-        return 4 * sensitivity(self.families, sizes, alone, 2).value
+        return 4 * certified(self.families, sizes, alone, 2)
 
     def cells(self, unit: PrivacyUnit) -> int:
         """The most cells of one table that change between neighbours, in all periods together."""
@@ -115,14 +117,25 @@ class StreamTerms:
             return False
         return self.squared_shift(sizes, unit) <= price.mu_squared * self.noise.sigma**2
 
-    def check_values(self) -> None:
-        """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
-        largest = self.filter.direct.max() * 1.0
-        carried = (self.filter.carried.max(axis=0) / (1 - self.filter.decay_rates)).sum()
-        filtered = (largest + carried) * self.most * float(self.filter.rows.max()) / 2.0**self.filter.shift
-        spread = max(
-            float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
-            for family in self.families
-        )
-        if filtered * spread + _ROOM * float(self.noise.sigma) >= 2.0**63:
-            raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
+
+def multiples_of(family: FamilyMap) -> NDArray[np.int64]:
+    """(tables,) the multiples of a family that has them."""
+    assert family.multiples is not None
+    return family.multiples
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Published:
+    """What came out of one period of a stream: noisy values of every family, and the number of records where that is
+    public. Publishable."""
+
+    label: str
+    values: tuple[NDArray[np.int64], ...]
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.label) is not str or (self.total is not None and type(self.total) is not int):
+            raise InvalidInput("a period has a label, and a total where that is public")
+        if not all(v.dtype == np.int64 and v.ndim == 1 for v in self.values):
+            raise InvalidInput("published values are int64 arrays")

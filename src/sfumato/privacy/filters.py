@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.operators.base import FloatArray
 
 __all__ = ["MOST_COUNT", "MOST_PERIODS", "IntegerFilter"]
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
 
 MOST_PERIODS = 2**20
 """Operations in a row are at most about eight times as many, which SLACK rests on."""

@@ -14,9 +14,10 @@ from sfumato.designs.continual.decoding import Decoder
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
-from sfumato.measurements import Measurement, Published
+from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
 from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.continual import Published
 from sfumato.releases.core import Release
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released

@@ -30,7 +30,7 @@ from sfumato.errors import (
 )
 from sfumato.operators import Family, Residual
 from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import StreamTerms, multiples_of
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
@@ -44,6 +44,7 @@ from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
 
 DOMAIN = sf.Domain({"a": 2, "b": 3})
+RESIDUALS = (Residual(2), Residual(3))
 UNIT = PrivacyUnit("add-remove")
 HASH = "0" * 64
 PERIODS = 6
@@ -55,7 +56,9 @@ def terms(sigma: Fraction = Fraction(1, 1024), most: int = 1000, total: bool = T
     used = IntegerFilter([[3, 4], [5, 8]], 4, [PERIODS], [3], [20], [[7, 2]])
     sets = ([[]], [[0], [1]], [[0, 1]])[0 if total else 1 :]
     families = tuple(
-        Family(("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [4] * len(s))
+        Family(
+            ("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [4] * len(s)
+        ).lowered()
         for s in sets
     )
     return StreamTerms(used, families, 2, RoundedGaussian(sigma), 1, 1, most)
@@ -91,7 +94,7 @@ def exact(of: StreamTerms, tables: np.ndarray) -> Iterator[np.ndarray]:
             matrix = np.ones((1, 1), dtype=np.int64)
             for a in axes:
                 matrix = np.kron(matrix, Residual((2, 3)[a]).matvec(np.eye((2, 3)[a], dtype=np.int64)))
-            parts.append(filtered(of.filter, table, family.multiple(i), of.grain) @ matrix.T.astype(object))
+            parts.append(filtered(of.filter, table, int(multiples_of(family)[i]), of.grain) @ matrix.T.astype(object))
     yield from np.concatenate(parts, axis=1)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import StreamTerms, multiples_of
 
 __all__ = ["Decoder"]
 
@@ -23,7 +23,7 @@ class Decoder:
     def __init__(self, terms: StreamTerms) -> None:
         self._terms, self._period = terms, 0
         self._states = [np.zeros((len(terms.filter.decays), f.rows)) for f in terms.families]
-        self._scales = [np.repeat([float(f.multiple(i)) for i in range(len(f))], f.rows_each) for f in terms.families]
+        self._scales = [np.repeat(multiples_of(f).astype(np.float64), f.rows_each) for f in terms.families]
 
     def step(self, values: Sequence[Numbers]) -> list[FloatArray]:
         """Per family what its blocks make of the tables of the next period, multiples included, with noise: (rows,)."""
@@ -31,7 +31,7 @@ class Decoder:
         used, rates = terms.filter, terms.filter.decay_rates[:, None]
         scale = 2.0**used.shift / used.row(self._period)
         for family, state, multiples, y in zip(terms.families, self._states, self._scales, values, strict=True):
-            whole = [family.multiple(i) for i in range(len(family))]
+            whole = multiples_of(family).tolist()
             direct, *carried = np.repeat(
                 used.coefficients(self._period, whole, terms.grain).astype(np.float64), family.rows_each, axis=1
             )

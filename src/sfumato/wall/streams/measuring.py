@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SourceError
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import StreamTerms, multiples_of
 from sfumato.privacy.sampling import BitSource
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.streams.filtering import Integers, advance
@@ -73,7 +73,7 @@ def _filtered(
     states: Integers,
 ) -> Integers:
     """What the filter makes of some tables (tables, cells) of a family."""
-    multiples = [terms.families[f].multiple(i) for i in sets.tolist()]
+    multiples = multiples_of(terms.families[f])[sets].tolist()
     factors = terms.filter.coefficients(period, multiples, terms.grain)
     decays = [(e, g) for e, g in terms.filter.decays.tolist()]
     row, shift, cells = terms.filter.row(period), terms.filter.shift, counts.shape[1]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.measurements import Published
 from sfumato.privacy.chain import FileChain, says_it_is
+from sfumato.privacy.continual import Published
 from sfumato.wall.streams.store import FORMAT, advance
 
 __all__ = ["StreamMinutes", "is_stream", "stream_minutes"]

@@ -15,10 +15,9 @@ import numpy as np
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
 from sfumato.ground.codec import storable
-from sfumato.measurements import Published
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Format
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.files import Wording
 from sfumato.privacy.unit import PrivacyUnit
 

@@ -26,10 +26,10 @@ from sfumato.errors import (
 )
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
-from sfumato.measurements import Published
+from sfumato.maps import check_price
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.wall.curator import Curator, holding
 from sfumato.wall.holding import Holding, check_plan_hash, own
@@ -269,6 +269,8 @@ def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
     check_countable(held.grid, [f.sets for f in terms.families])
     for family in terms.families:
         family.check(held.grid.sizes())
+        for factor in family.factors:
+            check_price(factor)
         for group in family.alike():
             # a dry run: what refuses does so now
             shape = [held.grid.shape[i] for i in family.sets[group[0]].tolist()]
