@@ -39,7 +39,7 @@ _MOST_BITS = 30  # of counts in one cell and period unless `most` says so: a tho
 _LEAST_BITS = 10  # where even a thousand records find no room the integers are too coarse to be of use
 _ROOM = 64  # standard deviations of noise above which no value is thought of
 _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
-_UNIT = RoundedGaussian(Fraction(1))
+_UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
