@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import storable
-from sfumato.maps import FamilyMap
+from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
@@ -107,7 +107,7 @@ class StreamTerms:
         """The sum over all tables of the squared length of the largest column of their maps, without multiples."""
         total = 0
         for family in self.families:
-            largest = np.array([max(map(int, f.column_sums(2))) for f in family.factors], dtype=object)
+            largest = np.array([_largest_column(f) for f in family.factors], dtype=object)
             total += int(largest[family.sets].prod(axis=1).sum())
         return total
 
@@ -116,6 +116,12 @@ class StreamTerms:
         if type(price) is not GaussianEvent:
             return False
         return self.squared_shift(sizes, unit) <= price.mu_squared * self.noise.sigma**2
+
+
+def _largest_column(factor: object) -> int:
+    if not isinstance(factor, Map):
+        raise PlanError("what a stream measures was not lowered to the closed set of maps")
+    return max(map(int, factor.column_sums(2)))
 
 
 def multiples_of(family: FamilyMap) -> NDArray[np.int64]:

@@ -122,9 +122,9 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))
             continue
-        mark, *rest = body.split(b"\n", 2)
+        mark, size, rest = body.split(b"\n", 2)
         terms = standing.opening.terms
-        found, digest = _published(*rest, terms), mark.decode("ascii")
+        found, digest = _published(size, rest, terms), mark.decode("ascii")
         if found.label in labels or len(labels) == terms.filter.periods:
             raise ValueError("a period stands there twice, or after the last")
         labels.add(found.label)

@@ -26,7 +26,7 @@ from sfumato.errors import (
 )
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
-from sfumato.maps import check_price
+from sfumato.maps import Map, check_price
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.continual import Published, StreamTerms
@@ -270,7 +270,8 @@ def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
     for family in terms.families:
         family.check(held.grid.sizes())
         for factor in family.factors:
-            check_price(factor)
+            if isinstance(factor, Map):
+                check_price(factor)
         for group in family.alike():
             # a dry run: what refuses does so now
             shape = [held.grid.shape[i] for i in family.sets[group[0]].tolist()]
