@@ -31,8 +31,7 @@ from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.operators import AllRange, LinearOperator, Window
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
-from sfumato.operators.convolution import causal
-from sfumato.operators.toeplitz import Toeplitz
+from sfumato.operators.toeplitz import Toeplitz, causal
 
 __all__ = ["FINE_COLUMN", "Buffered", "Unscaled", "unscaled"]
 
