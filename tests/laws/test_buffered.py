@@ -16,9 +16,9 @@ from sfumato.designs.ordered.fitted import fitted
 from sfumato.designs.ordered.fitting import SHAPES, Asked, Geometric, Parameters, fit, row_scale
 from sfumato.designs.ordered.pairs import largest_pair
 from sfumato.designs.ordered.series import prefix_bound, range_bound
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Window
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")
