@@ -130,7 +130,7 @@ class Buffered(Ordered):
     @functools.cached_property
     def _parts(self) -> _Parts:
         cells = 1 / self._columns
-        noise = (float(self.operator.coefficients[0]) * self.operator.multiples) ** -2.0
+        noise: FloatArray = 1 / (float(self.operator.coefficients[0]) * self.operator.multiples.astype(np.float64)) ** 2
         decays = (1 - self.buffers.zeros).tolist()
         later = np.append(0.0, cells[:0:-1])
         ahead = np.stack(

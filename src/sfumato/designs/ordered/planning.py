@@ -72,7 +72,9 @@ def _buffers(problem: Problem) -> list[Asked]:
     if any(isinstance(f, Prefix) for f in factors):
         asked.append("largest" if problem.largest else "prefixes")
     if any(isinstance(f, AllRange) for f in factors):
-        asked += ["ranges", "largest"] if problem.largest else ["ranges"]
+        asked.append("ranges")
+        if problem.largest:
+            asked.append("largest")
     return list(dict.fromkeys(asked))
 
 
