@@ -156,7 +156,7 @@ def furnished(postgres: Server) -> Server:
         "CREATE DOMAIN odd.small AS pg_catalog.int4",
         "CREATE TYPE odd.mood AS ENUM ('a', 'A', 'it''s', '1.0')",
         "CREATE TYPE odd.pair AS (a int, b int)",
-        "CREATE TYPE odd.money AS ENUM ('x')",
+        "CREATE TYPE odd.uuid AS (a int, b int)",
         "CREATE TABLE plain (x int, who text)",
         "INSERT INTO plain SELECT i % 10, 'p' || (i % 7) FROM generate_series(1, 200) i",
     )
@@ -235,20 +235,25 @@ def test_a_number_has_one_text_however_many_zeros_it_was_typed_with(furnished: S
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "LATIN2"])
 def test_every_text_of_a_database_arrives_or_none_is_read(furnished: Server, encoding: str) -> None:
-    """Mutant: texts converted on their way, of which one that cannot be, decides that nothing is read."""
+    """Mutants: texts converted on their way, of which one that cannot be, decides that nothing is read; bytes that are
+    no text as names of persons."""
     name = encoding.lower()
     made = f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
     furnished.run(f"DROP DATABASE IF EXISTS {name}", made)
-    rows = "CREATE TABLE t AS SELECT convert_from(v, current_setting('server_encoding')) AS x FROM (VALUES {}) AS _(v)"
-    furnished.run(rows.format(r"('\x61'::bytea), ('\xe9'), ('\xff')"), database=name)
+    row = "convert_from(v, current_setting('server_encoding')) AS x, 1 AS n"
+    furnished.run(
+        rf"CREATE TABLE t AS SELECT {row} FROM (VALUES ('\x61'::bytea), ('\xe9'), ('\xff')) _(v)", database=name
+    )
     domain = Domain({"x": Categories(["a", "é"], **OTHER)})
     address = furnished.address("t", database=name)
     if encoding == "LATIN2":
-        with pytest.raises(SourceError, match="with the encoding LATIN2; read are"):
+        with pytest.raises(SourceError, match=r"with the encoding LATIN2 .*; read are"):
             open_source(address, domain)
         return
     expected = [1, 1, 1] if encoding == "LATIN1" else [1, 0, 2]
     assert open_source(address, domain).count([("x",)])[("x",)].tolist() == expected
+    people = open_source(address, Domain({"n": Integers(0, 9, **OTHER)}), person="x")
+    assert people.rows == (3 if encoding == "LATIN1" else 1)
 
 
 def test_names_are_quoted_wherever_they_stand(furnished: Server) -> None:
@@ -279,7 +284,14 @@ def test_names_are_quoted_wherever_they_stand(furnished: Server) -> None:
     [
         *(("money", "1"), ("bytea", "a"), ("json", "1"), ("jsonb", "1"), ("int[]", "{1}"), ("interval", "1 day")),
         *(("timestamptz", "2001-02-03"), ("time", "1:00"), ("timetz", "1:00"), ("point", "(1,2)"), ("inet", "::1")),
-        *(("int4range", "[1,2)"), ("odd.pair", "(1,2)"), ("xml", "<a/>"), ("oid", "1"), ("bit(1)", "1")),
+        *(
+            ("int4range", "[1,2)"),
+            ("odd.pair", "(1,2)"),
+            ("odd.uuid", "(1,2)"),
+            ("xml", "<a/>"),
+            ("oid", "1"),
+            ("bit(1)", "1"),
+        ),
     ],
 )
 def test_a_type_that_is_not_known_is_not_read(furnished: Server, kind: str, value: str) -> None:
@@ -367,16 +379,46 @@ def test_a_table_rewritten_before_the_snapshot_is_whole(meanwhile: Callable[...,
 
 def test_no_type_changes_after_it_was_looked_at(meanwhile: Callable[..., Server]) -> None:
     """Mutant: no lock; the column is then asked for as what it no longer is."""
-    of = meanwhile("SELECT pg_catalog.count", "ALTER TABLE moving ALTER x TYPE text")
+    of = meanwhile("SELECT count", "ALTER TABLE moving ALTER x TYPE text")
     with pytest.raises(Exception, match="lock timeout"):
         open_source(of.address("moving"), X)
 
 
-def test_another_table_of_the_same_name_is_refused(meanwhile: Callable[..., Server]) -> None:
-    of = meanwhile("BEGIN", "ALTER TABLE moving RENAME TO moved", "CREATE TABLE moving (x int)")
-    with pytest.raises(SourceError, match="changed while it was opened, or its server holds no snapshot"):
-        open_source(of.address("moving"), X)
-    of.run("DROP TABLE moved")
+def test_operators_of_a_stranger_are_not_used(furnished: Server) -> None:
+    """Mutant: the path of the database kept, on which a schema that others may fill stands before the server's own."""
+    furnished.run(
+        "DROP DATABASE IF EXISTS lies",
+        "CREATE DATABASE lies",
+        "ALTER DATABASE lies SET search_path = public, pg_catalog",
+    )
+    furnished.run(
+        "CREATE FUNCTION same(numeric, numeric) RETURNS bool LANGUAGE sql AS 'SELECT true'",
+        "CREATE OPERATOR = (LEFTARG = numeric, RIGHTARG = numeric, FUNCTION = same)",
+        "CREATE FUNCTION count(int) RETURNS int LANGUAGE sql AS 'SELECT 0'",
+        "CREATE FUNCTION trim_scale(numeric) RETURNS numeric LANGUAGE sql AS 'SELECT 1.0'",
+        "CREATE TABLE t AS SELECT i::numeric AS x FROM generate_series(0, 9) i",
+        database="lies",
+    )
+    address = furnished.address("t", database="lies")
+    assert open_source(address, X).count([("x",)])[("x",)].tolist() == [1] * 10 + [0]
+
+
+def test_a_server_that_holds_no_snapshot_is_refused(furnished: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: what was said is taken for done; some servers take the words and do nothing."""
+    own = Snapshot._run
+    for words, instead in {
+        "BEGIN": "BEGIN READ ONLY",
+        "BEGIN ISO": "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "SET LOCAL row": "SET LOCAL row_security = on",
+    }.items():
+
+        def run(self: Snapshot, sql: str, words: str = words, instead: str = instead) -> None:
+            own(self, instead if sql.startswith(words) else sql)
+
+        monkeypatch.setattr(Snapshot, "_run", run)
+        with pytest.raises(SourceError, match="holds no read-only snapshot"):
+            open_source(furnished.address("plain"), X)
+    assert furnished.connections() == 0
 
 
 def test_rows_that_a_policy_would_hide_are_refused(furnished: Server) -> None:
@@ -415,6 +457,7 @@ def test_views_and_partitions_are_read_and_what_holds_no_rows_is_not(furnished: 
     )
     for name in ("parts", "seen", "kept"):
         assert open_source(furnished.address(name), X).count([("x",)])[("x",)].tolist()[:3] == [0, 2, 1]
+        assert furnished.connections() == 0
     with pytest.raises(SourceError, match="there is no table"):
         open_source(furnished.address("numbers"), X)
 
@@ -503,8 +546,8 @@ def test_errors_of_the_server_are_not_passed_on(crying: Server, trap: str, capfd
 
 
 def test_what_a_view_says_goes_to_no_terminal(crying: Server, capfd: pytest.CaptureFixture[str]) -> None:
-    """Mutant: the client library prints what a server notes; it is told to be silent."""
-    crying.run("CREATE OR REPLACE VIEW noted AS SELECT notice(who) + warning(who) AS x FROM plain")
+    """The client library prints what a server notes, unless whoever uses it takes that: the driver does."""
+    crying.run("CREATE OR REPLACE VIEW noted AS SELECT notice(who) + warning(who) + info(who) AS x FROM plain")
     assert open_source(crying.address("noted"), X).rows == 200
     assert capfd.readouterr() == ("", "")
 
@@ -535,7 +578,7 @@ def test_a_connection_that_is_cut_leaves_nothing_behind(
 
 
 def test_an_interrupt_ends_the_connection(furnished: Server) -> None:
-    """Mutants: rows sent to their end after whoever asked has gone; two threads, of which none hears the interrupt."""
+    """Before the last row. Mutant: two threads, of which the one that hears interrupts is not asked till the end."""
     furnished.run("CREATE OR REPLACE VIEW endless AS SELECT generate_series(1, 1000000000) % 10 AS x")
     script = f"""
 import sys

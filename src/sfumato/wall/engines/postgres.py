@@ -46,13 +46,14 @@ _NATIVE = {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"} | {
 _TEXTS = {"text", "varchar", "bpchar", "name", "citext", "enum"}
 _SETUP = (
     # first, for what follows holds texts
-    "SET standard_conforming_strings = on",
-    # what a view of the server says goes to no terminal
-    "SET client_min_messages = error",
-    "SET DateStyle = ISO",
-    "SET TimeZone = 'UTC'",
+    "standard_conforming_strings = on",
+    # operators and functions are the server's own; those of a stranger's schema may be called the same
+    "search_path = pg_catalog",
     # rows that a policy would hide are refused, not left out
-    "SET row_security = off",
+    "row_security = off",
+    # what a view casts means the same for everybody
+    "DateStyle = ISO",
+    "TimeZone = 'UTC'",
 )
 # The same whatever the rows are; a state of class 22 or P0 would tell of one.
 _STATES = {
@@ -115,12 +116,9 @@ class Snapshot:
         self._of = of
         self._sql = f"{identifier(of.schema)}.{identifier(of.name)}"
         self._open: list[Any] = []
-        self._sending = False
         self._manager, self._driver, self._arrow = _modules()
         try:
             self._connect()
-            for statement in _SETUP:
-                self._run(statement)
             self._begin()
         except BaseException:
             self.close()
@@ -136,20 +134,16 @@ class Snapshot:
         if rows > MAX_ROWS:
             raise SourceError(f"{self._of.label} has more than {MAX_ROWS:,} rows")
         reader = self._asked(f"SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate(asked))} FROM {self._sql}")
-        self._sending = True
         return self._arrow.RecordBatchReader.from_batches(reader.schema, self._all(reader, rows))
 
     def close(self) -> None:
         """End the transaction."""
-        if self._sending:
-            with suppress(Exception):  # or all the rows that are left would be sent before it ends
-                self._open[1].cancel()
         while self._open:
             with suppress(Exception):  # it may be cut, and its text may quote rows
                 self._open.pop().close()
 
     def _count(self) -> int:
-        (found,) = self._rows(f"SELECT pg_catalog.count(*) AS n FROM {self._sql}")
+        (found,) = self._rows(f"SELECT count(*) AS n FROM {self._sql}")
         return found["n"]
 
     def _connect(self) -> None:
@@ -158,30 +152,30 @@ class Snapshot:
         self._open.append(self._told(lambda: self._manager.AdbcConnection(database)))
 
     def _begin(self) -> None:
-        (server,) = self._rows(_SERVES)
-        if server["version"] < _OLDEST or server["encoding"] not in _ENCODINGS:
-            raise SourceError(
-                f"{self._of.label} is on a server of version {server['version'] // 10_000} with the encoding "
-                f"{server['encoding']}; read are version {_OLDEST // 10_000} and newer, with {', '.join(_ENCODINGS)}"
-            )
-        encoding = _ENCODINGS[server["encoding"]]
-        self.utf8 = encoding == "UTF8"
-        self._run(f"SET client_encoding = {literal(encoding)}")
-        before = self._relation()
+        """Everything in one transaction: behind a pool of connections, the next may be another."""
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for setting in _SETUP:
+            self._run(f"SET LOCAL {setting}")
         # Before the first look, which fixes the snapshot: a table rewritten between the two would seem to be empty.
-        if before["kind"] in "rpv" and before["whole"]:
+        self._run("SAVEPOINT unlocked")
+        try:
             self._run(f"LOCK TABLE {self._sql} IN ACCESS SHARE MODE")
+        except SourceError:  # a materialized view, a foreign table, or columns of it that this user may read
+            self._run("ROLLBACK TO unlocked")
         (state,) = self._rows(_STATE)
-        if state != {"level": "repeatable read", "reading": "on", "hidden": "off"} or self._relation() != before:
-            raise SourceError(f"{self._of.label} changed while it was opened, or its server holds no snapshot")
-        self._oid = before["oid"]
-
-    def _relation(self) -> dict[str, Any]:
+        version, encoding = state.pop("version"), state.pop("encoding")
+        if version < _OLDEST or encoding not in _ENCODINGS or state != _HOLDS:
+            raise SourceError(
+                f"{self._of.label} is on a server of version {version // 10_000} with the encoding {encoding} that "
+                f"{'holds a' if state == _HOLDS else 'holds no'} read-only snapshot; read are snapshots of version "
+                f"{_OLDEST // 10_000} and newer with {', '.join(_ENCODINGS)}"
+            )
+        self.utf8 = _ENCODINGS[encoding] == "UTF8"
+        self._run(f"SET LOCAL client_encoding = {literal(_ENCODINGS[encoding])}")
         found = self._rows(_RELATION.format(literal(self._of.schema), literal(self._of.name)))
         if not found or found[0]["kind"] not in "rpvmf":
             raise SourceError(f"there is no {self._of.label} (names are matched exactly, capitals included)")
-        return found[0]
+        self._oid = found[0]["oid"]
 
     def _statement(self, sql: str) -> Any:
         statement = self._manager.AdbcStatement(self._open[1])
@@ -191,8 +185,10 @@ class Snapshot:
 
     def _run(self, sql: str) -> None:
         statement = self._statement(sql)
-        self._told(statement.execute_update)
-        statement.close()
+        try:
+            self._told(statement.execute_update)
+        finally:
+            statement.close()  # a connection is not closed over one that is open
 
     def _asked(self, sql: str) -> Any:
         """What a query gives, as a stream of batches."""
@@ -213,7 +209,6 @@ class Snapshot:
             for batch in reader:
                 rows += batch.num_rows
                 yield batch
-            self._sending = False
         finally:
             self.close()
             reader.close()
@@ -245,39 +240,35 @@ def _field(name: str, kind: str) -> Field:
     column = identifier(name)
     if kind in _NATIVE:
         return Field(column, _NATIVE[kind], _NATIVE[kind])
-    text = f"{column}::pg_catalog.text"
+    text = f"{column}::text"
     if kind in _TEXTS:
         return Field(text, "VARCHAR", "VARCHAR")
     if kind == "numeric":
-        return Field(f"nullif(pg_catalog.trim_scale({column}), 'NaN')::pg_catalog.text", "VARCHAR", "VARCHAR")
+        return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR")
     if kind in ("date", "timestamp"):
-        return Field(f"pg_catalog.replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
+        return Field(f"replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
     return Field(text, "VARCHAR", "UUID") if kind == "uuid" else Field("", "", kind)
 
 
-_SERVES = (
-    "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 AS version, "
-    "pg_catalog.current_setting('server_encoding') AS encoding"
-)
 _STATE = (
-    "SELECT pg_catalog.current_setting('transaction_isolation') AS level, "
-    "pg_catalog.current_setting('transaction_read_only') AS reading, "
-    "pg_catalog.current_setting('row_security') AS hidden"
+    "SELECT current_setting('transaction_isolation') AS level, current_setting('transaction_read_only') AS reading, "
+    "current_setting('row_security') AS hidden, current_setting('server_version_num')::int4 AS version, "
+    "current_setting('server_encoding') AS encoding"
 )
+_HOLDS = {"level": "repeatable read", "reading": "on", "hidden": "off"}
 # Compared as texts: a name that is too long for a name would be cut to another.
 _RELATION = (
-    "SELECT c.oid::pg_catalog.int8 AS oid, c.relkind::pg_catalog.text AS kind, "
-    "pg_catalog.has_table_privilege(c.oid, 'SELECT') AS whole "
+    "SELECT c.oid::int8 AS oid, c.relkind::text AS kind "
     "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE n.nspname::pg_catalog.text = {} AND c.relname::pg_catalog.text = {}"
+    "WHERE n.nspname::text = {} AND c.relname::text = {}"
 )
 # A domain is what it is made of; a type of somebody else's is not what it is called.
 _COLUMNS = (
     "WITH RECURSIVE kinds AS (SELECT attnum, attname, atttypid AS type FROM pg_catalog.pg_attribute "
     "WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped UNION ALL SELECT attnum, attname, t.typbasetype "
     "FROM kinds JOIN pg_catalog.pg_type t ON t.oid = type AND t.typtype = 'd') "
-    "SELECT attname::pg_catalog.text AS name, CASE WHEN t.typtype = 'e' THEN 'enum' "
-    "WHEN n.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname::pg_catalog.text "
+    "SELECT attname::text AS name, CASE WHEN t.typtype = 'e' THEN 'enum' "
+    "WHEN n.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname::text "
     "ELSE 'a type of its own' END AS kind "
     "FROM kinds JOIN pg_catalog.pg_type t ON t.oid = type JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace "
     "WHERE t.typtype <> 'd' ORDER BY attnum"
