@@ -233,6 +233,14 @@ def test_a_number_has_one_text_however_many_zeros_it_was_typed_with(furnished: S
     assert open_source(furnished.address("typed"), codes).count([("who",)])[("who",)].tolist() == [3, 0, 2]
 
 
+def test_a_moment_beyond_any_clock_is_there_and_no_code(furnished: Server) -> None:
+    """The server's last years are none of DuckDB's. Mutant: what cannot be read as a moment taken for missing."""
+    furnished.run("DROP TABLE IF EXISTS far", "CREATE TABLE far (x timestamp)")
+    furnished.run("INSERT INTO far VALUES ('294276-12-31 23:59:59'), ('-infinity'), (NULL), ('2001-02-03')")
+    codes = Domain({"x": Categories(["2001-02-03 00:00:00"], outside="other", missing="drop")})
+    assert open_source(furnished.address("far"), codes).count([("x",)])[("x",)].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "LATIN2"])
 def test_every_text_of_a_database_arrives_or_none_is_read(furnished: Server, encoding: str) -> None:
     """Mutants: texts converted on their way, of which one that cannot be, decides that nothing is read; bytes that are
