@@ -29,7 +29,7 @@ __all__ = ["Replaced", "least_replaced"]
 Changes = NDArray[np.int64]
 """Rows of how many attributes of every kind change."""
 
-_MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms; privacy/distance is exact up to four times as many
+_MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms; designs/pricing is exact up to four times as many
 _ADDED = 16  # changes a round: fewer take more rounds, and most of so many are of use
 _CLIMBS = 6  # from the changes of most weight, and some from halves of all kinds: more found none that was dearer
 _SWEEPS = 20  # over all kinds in one climb; each gains, and two or three are the rule
