@@ -8,6 +8,7 @@ said by its SQLSTATE alone, where that is the same whatever the rows are.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -116,6 +117,7 @@ class Snapshot:
         self._of = of
         self._sql = f"{identifier(of.schema)}.{identifier(of.name)}"
         self._open: list[Any] = []
+        weakref.finalize(self, _end, self._open)
         self._manager, self._driver, self._arrow = _modules()
         try:
             self._connect()
@@ -138,9 +140,7 @@ class Snapshot:
 
     def close(self) -> None:
         """End the transaction."""
-        while self._open:
-            with suppress(Exception):  # it may be cut, and its text may quote rows
-                self._open.pop().close()
+        _end(self._open)
 
     def _count(self) -> int:
         (found,) = self._rows(f"SELECT count(*) AS n FROM {self._sql}")
@@ -223,6 +223,12 @@ class Snapshot:
         except Exception as error:
             state = str(getattr(error, "sqlstate", None))
         raise SourceError(f"{self._of.label} cannot be read: {_STATES.get(state, 'its server refused or broke off')}")
+
+
+def _end(opened: list[Any]) -> None:
+    while opened:
+        with suppress(Exception):  # it may be cut, and its text may quote rows
+            opened.pop().close()
 
 
 def _modules() -> Iterator[Any]:

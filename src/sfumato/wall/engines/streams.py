@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows.encoding import Column
-from sfumato.wall.rows.readers import Opened, Session, own_texts
+from sfumato.wall.rows.readers import SETTINGS, Opened, Session, own_texts
 
 __all__ = ["Field", "Reading", "Stream"]
 
 # What may lie in memory while any number of rows is read: the database spills beyond it, and so do encoded records.
 # Measured on ten million rows of fifteen attributes: docs/decisions/0052-engines.md.
 # One thread: rows come one after the other, and with more the main one, which hears an interrupt, would not be asked.
-_DATABASE = {"memory_limit": "192MiB", "threads": "1"}
+_DATABASE = SETTINGS | {"memory_limit": "192MiB", "threads": "1"}
 _RECORDS = 2**26
 
 
@@ -79,10 +79,10 @@ class Stream(ABC):
 
     def opened(self, needed: Sequence[str]) -> Opened:
         """The table as one that DuckDB can read, once. Raises what `read` and `Reading` raise."""
-        session = Session(more=_DATABASE)
+        session = Session(settings=_DATABASE)
+        reading = None
         try:
             reading = self.read()
-            session.ends.append(reading.close)
             fields = reading.columns()
             columns = {name: Column("NULL", field.type) for name, field in fields.items()}
             asked = [fields[name] for name in needed if name in fields]
@@ -93,9 +93,11 @@ class Stream(ABC):
                     raise SourceError(f"{self.label} sent other types of columns than its catalogue says")
                 plain = arrived if reading.utf8 else own_texts(arrived)
                 columns |= {n: _column(f, c) for n, f, c in zip(needed, asked, plain.values(), strict=True)}
-            return Opened(session, self.label, "source", columns, once=True, records=_RECORDS)
+            return Opened(session, self.label, "source", columns, records=_RECORDS)
         except BaseException:
             session.close()
+            if reading is not None:
+                reading.close()
             raise
 
 

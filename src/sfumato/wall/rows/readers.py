@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput, SourceError
-from sfumato.ground import elsewhere
-from sfumato.ground.scratch import Place
+from sfumato.ground import elsewhere, scratch
 from sfumato.wall.rows import csvfile, jsonfile
 from sfumato.wall.rows.elements import plain_column
 from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
@@ -32,19 +31,18 @@ from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MAX_ROWS", "Opened", "Session", "attempt", "open_arrays", "open_table", "own_texts"]
+__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "open_arrays", "open_table", "own_texts"]
 
 T = TypeVar("T")
 
 _ALLOWED = (
     "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; "
-    "postgresql://user@host/database?table=SCHEMA.NAME; a DuckDB relation; "
-    "a pandas, polars or arrow table; or sf.Histogram(counts)"
+    "postgresql://host/db?table=NAME; a DuckDB relation; a pandas, polars or arrow table; or sf.Histogram(counts)"
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
 MAX_BYTES = 2**40
-_SETTINGS = {
+SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -73,18 +71,15 @@ class Session:
     connection: DuckDBPyConnection
     copy: str
     """Where a copy of a text file may be written; gone when the session is closed."""
-    ends: list[Callable[[], None]]
-    """What else ends with it."""
 
-    def __init__(self, files: Sequence[str] = (), more: Mapping[str, str] | None = None) -> None:
+    def __init__(self, files: Sequence[str] = (), settings: Mapping[str, str] = SETTINGS) -> None:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
-        place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        place = scratch.Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
         self.copy = f"{place.path}/copy"
-        config: dict[str, Any] = {**_SETTINGS, **(more or {}), "temp_directory": f"{place.path}/spill"}
-        self.connection, self.ends = duckdb.connect(":memory:", config=config), []
-        self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid(), self.ends)
+        self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
+        self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
         self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
@@ -109,12 +104,10 @@ def _plainly(path: str) -> str:
     return _GLOB.sub(r"[\1]", path)
 
 
-def _clean_up(connection: DuckDBPyConnection, place: Place, process: int, ends: Sequence[Callable[[], None]]) -> None:
+def _clean_up(connection: DuckDBPyConnection, place: scratch.Place, process: int) -> None:
     if os.getpid() != process:
         return  # a forked child has neither the engine's threads nor the right to the parent's folder
     connection.close()
-    for end in ends:
-        end()
     place.remove()
 
 
@@ -122,14 +115,13 @@ def _clean_up(connection: DuckDBPyConnection, place: Place, process: int, ends: 
 class Opened:
     """A table that DuckDB can read: what to call it, the SQL it is read from, its columns by name.
 
-    once: whether it can be read a single time. records: at most so many bytes of encoded records are taken to memory.
+    records: at most so many bytes of encoded records are taken to memory.
     """
 
     session: Session = field(repr=False)
     label: str
     sql: str
     columns: Mapping[str, Column]
-    once: bool = False
     records: int = MAX_BYTES
 
 
@@ -149,8 +141,7 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
 
     Raises InvalidInput for what is no source, SourceError for a table that cannot be opened or lacks a column.
     """
-    engine = elsewhere.engine(source)
-    if engine is not None:
+    if (engine := elsewhere.engine(source)) is not None:
         opened: Opened = engine.opened(needed)
     elif isinstance(source, str) and source.startswith("duckdb:"):
         path, table = _parse_url(source)
@@ -163,10 +154,8 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
     elif hasattr(source, "__arrow_c_stream__"):
         opened = _keep(Session(), lambda s: _open_stream(s, source))
     else:
-        shown = f"a {type(source).__name__}"
-        if isinstance(source, (str, Path)):
-            # an address may hold a password
-            shown = repr(str(source).partition("//")[0] + "//..." if "://" in str(source) else str(source))
+        # of an address its beginning: it may hold a password
+        shown = repr(str(source).split("://")[0]) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
         raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
     for name in needed:
         if name not in opened.columns:

@@ -104,7 +104,7 @@ def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sampl
     opened = open_table(sample, [*domain.names])
     try:
         message = f"{opened.label} could not be read"
-        if opened.once:
+        if engine(sample) is not None:  # its rows come once
             kept = f"CREATE TEMP TABLE sample AS SELECT * FROM {opened.sql}"
             attempt(message, lambda: opened.session.connection.execute(kept))
             opened = replace(opened, sql="sample")
