@@ -23,7 +23,7 @@ MEASURE = {"sfumato.wall.curator"}
 CHOOSE = {"sfumato.wall.selecting"}
 WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
 # The goal of `measure` is 4,000.
-MOST_MEASURE = 4_800
+MOST_MEASURE = 4_810
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
