@@ -11,7 +11,8 @@ import sfumato as sf
 from sfumato.designs.continual.decoding import Decoder
 from sfumato.designs.continual.errors import TimeErrors
 from sfumato.designs.continual.integers import filter_of
-from sfumato.designs.continual.shapes import TimeShape, residues, shape_for
+from sfumato.designs.continual.shapes import TimeShape, shape_for
+from sfumato.designs.ordered.buffers import residues
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
 from sfumato.privacy.continual import StreamTerms, multiples_of
@@ -152,7 +153,7 @@ def test_a_plan_pays_exactly_its_price() -> None:
 
 def test_how_near_the_totals_are_to_the_best() -> None:
     """Of 2^10 and 2^16 periods, beside the bound of singular values: 2.910 and 4.232, and the tree as it is taught."""
-    for n, bound, mean, worst in ((2**10, 2.910, 1.03, 1.06), (2**16, 4.232, 1.02, 1.04)):
+    for n, bound, mean, worst in ((2**10, 2.910, 1.0195, 1.024), (2**16, 4.232, 1.011, 1.0135)):
         plan = _plan(n, shape=(2,))
         scale = plan.terms.filter.response() ** 0.5 / 2.0**plan.terms.filter.shift
         found = plan.over_time.totals**0.5 * scale
@@ -174,7 +175,7 @@ def test_integers_refuse_what_they_cannot_hold() -> None:
 
 
 def test_responses_below_the_diagonal_are_positive_and_columns_of_one_length() -> None:
-    for n in (5, 50, 500):
+    for n in (5, 50, 255, 256, 700):
         shape = shape_for(n)
         assert (residues(shape.poles, shape.zeros) > 0).all()
         lengths = (dense(filter_of(shape)) ** 2).sum(axis=0)

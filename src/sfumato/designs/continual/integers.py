@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.continual.shapes import TimeShape, residues
+from sfumato.designs.continual.shapes import TimeShape
+from sfumato.designs.ordered.buffers import residues
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.filters import IntegerFilter

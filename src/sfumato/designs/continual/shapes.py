@@ -13,13 +13,17 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 
+from sfumato.designs.ordered.buffers import residues
+from sfumato.designs.ordered.fitted import fitted
+from sfumato.designs.ordered.fitting import row_scale
 from sfumato.operators.base import FloatArray
 
-__all__ = ["TimeShape", "residues", "shape_for"]
+__all__ = ["TimeShape", "shape_for"]
 
 _STEPS = 300  # the objective is flat at its optimum: after 100 steps it falls by less than 1e-5
 _LISTED = 2**12  # periods whose coefficients are listed for the price of several participations; beyond, those of one
 _HORIZONS = 2**8  # a pole as near to 1 as this share of 1 / periods decays by less than 1 % in all
+_FITTED = 2**8  # periods from which rows have scales of their own too, by 2^10 the first of the table
 _LEAST_GAP = 2.0**-6  # between logarithms: poles are rounded to 2^-12 of themselves, and must stay apart
 
 
@@ -33,21 +37,18 @@ class TimeShape:
     columns: FloatArray
 
 
-def residues(of: FloatArray, other: FloatArray) -> FloatArray:
-    """prod_j (other_j - of_i) / prod_(j != i) (of_j - of_i), (d,)."""
-    top = other[None, :] - of[:, None]
-    rest = of[None, :] - of[:, None] + np.eye(len(of))
-    return np.asarray(top.prod(axis=1) / rest.prod(axis=1), dtype=np.float64)
-
-
 def shape_for(periods: int, participations: int = 1, apart: int = 1) -> TimeShape:
     """A strategy for the totals of so many periods, whose largest error is small.
 
-    Of one participation columns are scaled to one length, which lowers errors at the same price; of several all
-    periods are alike, for which the price is known.
+    Of one participation rows have scales too, from a table where periods are many, and columns are scaled to one
+    length, which lowers errors at the same price; of several all periods are alike, for which the price is known.
     """
-    poles, zeros = _best(periods, participations, apart)
     rows = np.ones(periods)
+    if participations == 1 and periods >= _FITTED:
+        found = fitted(periods, "largest")
+        poles, zeros, rows = found.buffers.poles, found.buffers.zeros, row_scale(periods, found.shape)
+    else:
+        poles, zeros = _best(periods, participations, apart)
     columns = 1 / _lengths(poles, zeros, rows) if participations == 1 else np.ones(periods)
     return TimeShape(poles, zeros, rows, columns)
 
