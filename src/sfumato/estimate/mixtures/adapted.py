@@ -34,7 +34,7 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Adapted", "adapt"]
 
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
-_COMPARED = 4  # each costs a projection; one share is chosen, which two would tell nearly as well
+_FEW, _LARGE = 4, 512  # members above so many cells of attributes: they cost half, and err less than 1 % more
 _PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
 # doublings, tried upward until the held-out loss rises: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
@@ -42,6 +42,7 @@ _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]
+Fit = tuple[float, Components, Mixture]
 
 
 @storable
@@ -165,13 +166,14 @@ def adapt(
     noisy = read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total)
     beyond = read_triples(sizes, [(s, v) for s, v in given if len(s) > 2], noise)
     told = progress or _silent
-    parts = halves(noisy, _MEMBERS, seed)
-    penalty = _penalty(noisy, parts[:_TRIED], told)
+    parts = halves(noisy, _MEMBERS if noisy.stack.count <= _LARGE else _FEW, seed)
+    penalty, fits = _penalty(noisy, parts[:_TRIED], told)
     models: list[FittedModel] = []
     found: list[list[Components]] = []
     for m, part in enumerate(parts):
         told("fit", m / len(parts))
-        model, components = _fitted(noisy, part, penalty, m)
+        _, near, mixture = fits[m] if m < len(fits) else _mixture(noisy, part, penalty, m)
+        model, components = _fitted(noisy, part, near, mixture)
         models.append(model)
         found.append(components)
     weights, predicted = _blend(noisy, parts, found)
@@ -207,30 +209,29 @@ def _silent(stage: str, share: float) -> None:
     del stage, share
 
 
-def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> float:
-    """The penalty whose mixtures have the least held-out loss, tried upward until it rises."""
-    best, chosen = np.inf, _PENALTIES[0]
+def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float, list[Fit]]:
+    """(the penalty whose mixtures have the least held-out loss, tried upward until it rises; these mixtures)"""
+    best, chosen, kept = np.inf, _PENALTIES[0], list[Fit]()
     for i, penalty in enumerate(_PENALTIES):
         told("penalty", i / len(_PENALTIES))
-        loss = float(np.mean([_mixture(noisy, p, penalty, m)[0] for m, p in enumerate(parts)]))
-        if loss < best:
-            best, chosen = loss, penalty
-        else:
+        fits = [_mixture(noisy, p, penalty, m) for m, p in enumerate(parts)]
+        loss = float(np.mean([fit[0] for fit in fits]))
+        if loss >= best:
             break
-    return chosen
+        best, chosen, kept = loss, penalty, fits
+    return chosen, kept
 
 
-def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[float, Components, Mixture]:
+def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> Fit:
     shares = noisy.stack.simplex(part.fitted.ones)
     return fit_mixture(noisy, part.fitted, shares, penalty, _PRODUCTS, seed, part.loss)
 
 
-def _fitted(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[FittedModel, list[Components]]:
-    """One member's models, and the components of their tables."""
+def _fitted(noisy: Noisy, part: Halves, found: Components, mixture: Mixture) -> tuple[FittedModel, list[Components]]:
+    """One member's models, the mixture given, and the components of their tables."""
     stack = noisy.stack
     shares = stack.simplex(part.fitted.ones)
     forest = fit_forest(noisy, part.fitted, _GROWTH)
-    _, found, mixture = _mixture(noisy, part, penalty, seed)
     alone = stack.components(np.outer(shares, shares), shares)
     return FittedModel(shares, forest, mixture), [alone, forest.components(stack), found]
 
@@ -277,10 +278,13 @@ def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]
 def _agreed(
     noisy: Noisy, parts: Sequence[Halves], full: Sequence[Components]
 ) -> tuple[dict[tuple[int, int], FloatArray], float]:
-    """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)"""
-    some = list(zip(parts[:_COMPARED], full, strict=False))
+    """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)
+
+    Half of the members are compared: each costs a projection, and one share alone is chosen.
+    """
+    some = list(zip(parts, full, strict=True))[: len(parts) // 2]
     found = [[model, _stacked(noisy, _consistent(noisy, part.fitted))] for part, model in some]
-    share = float(_blend(noisy, parts[:_COMPARED], found)[0][1])
+    share = float(_blend(noisy, [part for part, _ in some], found)[0][1])
     middle = _mixed(full, np.full(len(full), 1 / len(full)))
     tables = _consistent(noisy, middle)
     if share > 0:
