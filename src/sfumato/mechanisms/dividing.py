@@ -14,25 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.design import Problem
+from sfumato.designs.design import Candidate, Problem
 from sfumato.designs.marginals.incidence import Sets
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
 
-__all__ = ["divided"]
+__all__ = ["divided", "foreseen"]
 
 # mean L1 distances, in shares of the records, of pairs from independence and of triples from what their pairs imply:
 # .14 and .04 on Adult, .11 to .43 and 0 to .09 on seven other tables. Where triples are just borne, .08 errs least on
 # four of these, and on the others no more than without triples
 _PAIRS, _TRIPLES = 0.136, 0.08
-# attributes to pairs as max(r^2, 1.5 r^.75) to 1: with less, data without dependence err more, with more the others
-_FAST, _SLOW = 1.5, 0.75
+# attributes to pairs as max(r^2, 2 r) to 1: with less, data without dependence err more, with more the others
+_ONES = 2.0
 _TOTAL = (
     0.02  # at epsilon .1 noise of the total dominates with a two-hundredth; elsewhere it costs a hundredth of errors
 )
 _CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5  # powers: measured on Adult, docs/decisions/0019-adaptive.md
+_GAIN = 0.25  # noise over dependence, from which on denoising takes a fifth off
 _L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
 # of the share that squares of unprojected triples say: cells below zero take more of their noise than of pairs'. With
 # all of it Adult, labsup and a tree err 4 to 9 % more at epsilon 10, with three fifths up to 6 %
@@ -61,7 +62,7 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and one over the deviations of their noise, up to a common factor.
 
     Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
-    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, 1.5 r^(3/4)) to 1, with .136 r
+    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, 2 r) to 1, with .136 r
     the error that independence would have from one-way tables with all of it; attributes get no less than the least
     squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises PlanError.
     """
@@ -99,6 +100,36 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
         sets.append(some.astype(np.int32))
         precision.append(np.sqrt(wanted))
     return sets, precision
+
+
+def foreseen(problem: Problem) -> tuple[Candidate, ...]:
+    """What "auto" says of mechanism="adaptive", which it never takes as nothing is proved of it; none without pairs.
+
+    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised.
+    """
+    if problem.noise == "laplace" or problem.known or problem.objective != "tables":
+        return ()
+    if not any(i.is_marginal and i.rows for i in problem.workload.items):
+        return ()
+    try:
+        size, pairs = np.array(problem.workload.domain.shape, dtype=np.float64), np.argwhere(_asked(problem).pairs)
+    except PlanError:
+        return ()
+    cells = size[pairs].prod(axis=1)[(size[pairs] > 1).all(axis=1)]
+    if not len(cells):
+        return ()
+    noise = _counts(problem, cells)
+    fewer = 10 ** math.floor(math.log10(noise / (_PAIRS * _GAIN)) - 1)
+    many = max(round(noise / (_PAIRS * _GAIN) / fewer), 1) * fewer
+    note = (
+        f"not compared: it promises nothing; worth asking for below some {many:,.0f} records, where it usually takes a "
+        "fifth or more off the errors of pairs"
+    )
+    if problem.records is not None:
+        each = noise / problem.records
+        note += f"; at {problem.records:,} these are expected at {each / (1 + each / _PAIRS):.2g} of the records, "
+        note += f"{each:.2g} before"
+    return (Candidate("adaptive", "", None, None, note),)
 
 
 def _asked(problem: Problem) -> _Asked:
@@ -153,7 +184,7 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:
     """Of the budget, for the attributes by themselves."""
     ratio = 2 * _noise(problem, size) / _PAIRS
-    odds = max(ratio**2, _FAST * ratio**_SLOW)
+    odds = ratio * max(ratio, _ONES)
     return odds / (1 + odds)
 
 
@@ -182,6 +213,11 @@ def _power(problem: Problem, cells: FloatArray, signal: float) -> float:
 def _noise(problem: Problem, cells: FloatArray) -> float:
     """The mean L1 error, in shares of the records, of tables of so many cells that share the whole budget."""
     assert problem.records is not None
+    return _counts(problem, cells) / problem.records
+
+
+def _counts(problem: Problem, cells: FloatArray) -> float:
+    """The same in records."""
     change = problem.unit.rows_per_person**2 * (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
     deviation = math.sqrt(len(cells) * change / float(problem.budget.mu_squared))
-    return _L1 * deviation * float(cells.mean()) / problem.records
+    return _L1 * deviation * float(cells.mean())

@@ -78,17 +78,17 @@ def residual_variances_of(plan: sf.Plan) -> dict[tuple[str, ...], float]:
 def test_the_budget_goes_to_attributes_and_pairs_as_the_rule_says(neighbours: str) -> None:
     """Mutants: the change of a replaced record forgotten; precision in place of its root; weights left out."""
     work = sf.stack(PAIRS.named("all"), sf.marginals(DOMAIN, sets=[["a", "b"]]).named("more", 3))
-    plan = planned(work, neighbours, records=3_000)
+    plan = planned(work, neighbours, records=2_500)
     found = residual_variances(plan)
     assert (() in found) == (neighbours == "add-remove")
     change = 2.0 if neighbours == "replace-one" else 1.0
     rho = 0.02 / change
     sizes = np.array([6, 5, 4, 3])
-    error = 1.6 * math.sqrt(4 / (2 * rho)) * sizes.mean() / 3_000
-    odds = max((error / 0.136) ** 2, 1.5 * (error / 0.136) ** 0.75)
+    error = 1.6 * math.sqrt(4 / (2 * rho)) * sizes.mean() / 2_500
+    odds = error / 0.136 * max(error / 0.136, 2)
     share = odds / (1 + odds)
     cells = np.outer(sizes, sizes)[np.triu_indices(4, 1)]
-    ratio = 0.8 * math.sqrt(6 / (2 * rho)) * cells.mean() / 3_000 / 0.136
+    ratio = 0.8 * math.sqrt(6 / (2 * rho)) * cells.mean() / 2_500 / 0.136
     gain = (1 - ratio) / (1 + ratio)
     power = 2 * gain / (2 + gain)
     assert 0.05 < power < 2 / 3
@@ -122,6 +122,27 @@ def test_with_many_records_the_split_is_that_of_unprojected_pairs() -> None:
     have = [sum(v for s, v in spent.items() if len(s) == k) for k in (1, 2)]
     assert have[0] / sum(have) == pytest.approx(ones / (ones + pairs), rel=1e-2)
     assert found["c", "d"] / found["a", "b"] == pytest.approx((30 / 12) ** (2 / 3), rel=1e-2)
+
+
+def test_auto_says_when_it_is_worth_asking_for() -> None:
+    given = {"neighbours": "add-remove", "objective": "tables"}
+    found = sf.plan(PAIRS, BUDGET, records=2_000, **given)  # pyright: ignore[reportArgumentType]
+    lines = dict(zip(found.candidates["mechanism"], found.candidates["note"], strict=True))
+    noise = 0.8 * math.sqrt(6 / 0.04) * float(np.mean([30, 24, 18, 20, 15, 12]))
+    assert f"below some {round(noise / 0.034, -2):,.0f} records" in lines["adaptive"]
+    each = noise / 2_000
+    assert (
+        f"at 2,000 these are expected at {each / (1 + each / 0.136):.2g} of the records, {each:.2g} before"
+        in (lines["adaptive"])
+    )
+    assert found.mechanism != "adaptive"
+    for work, more in (
+        (sf.marginals(DOMAIN, order=1), {}),
+        (PAIRS, {"objective": "cells"}),
+        (sf.prefix(DOMAIN, "a", by=["b"]), {}),
+    ):
+        assert "adaptive" not in sf.plan(work, BUDGET, **{**given, **more}).candidates["mechanism"]  # pyright: ignore
+    assert "adaptive" not in sf.plan(PAIRS, sf.pure(1), neighbours="add-remove").candidates["mechanism"]
 
 
 def test_only_pairs_inside_asked_tables_are_measured() -> None:
