@@ -14,8 +14,11 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
 from sfumato.designs.ordered.series import prefix_bound, range_bound, window_bound
 from sfumato.designs.ordered.trees import TreeSums
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.ranges import Ordered
 from sfumato.errors import WorkloadError
+from sfumato.maps import convolution
+from sfumato.maps.convolution import causal_exact
 from sfumato.operators import (
     AllRange,
     Block,
@@ -27,10 +30,7 @@ from sfumato.operators import (
     Toeplitz,
     Tree,
     Window,
-    convolution,
 )
-from sfumato.operators.convolution import causal_exact
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import Map, RangesMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
@@ -91,6 +92,10 @@ class Contiguous(LinearOperator):
         first, last = self.spans()
         diagonal = np.diagonal(corner)
         return diagonal[last] + diagonal[first] - 2.0 * corner[first, last]
+
+    def lowered(self) -> Map:
+        first, last = self.spans()
+        return RangesMap(first.astype(np.int64), last.astype(np.int64), self.shape[1])
 
 
 @storable

@@ -9,10 +9,19 @@ from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import Map, ToeplitzMap
+from sfumato.maps.convolution import causal_exact, length
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
-from sfumato.operators.convolution import causal, causal_exact
 
-__all__ = ["Toeplitz"]
+__all__ = ["Toeplitz", "causal"]
+
+
+def causal(kernel: FloatArray, vectors: FloatArray) -> FloatArray:
+    """sum_j kernel_j vectors_(i-j) along the last axis, for i below its length n, in float64; kernel (n,)."""
+    n = vectors.shape[-1]
+    size = length(n)
+    product = np.fft.rfft(vectors, size, axis=-1) * np.fft.rfft(kernel[:n], size)
+    return np.fft.irfft(product, size, axis=-1)[..., :n]
 
 
 @storable
@@ -98,3 +107,6 @@ class Toeplitz(LinearOperator):
         weights = (self.multiples**power)[::-1]
         bits = int(weights.max()).bit_length() + 1
         return causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)
+
+    def lowered(self) -> Map:
+        return ToeplitzMap(self.coefficients, self.multiples)

@@ -10,12 +10,13 @@ import math
 import numpy as np
 
 from sfumato.operators.base import FloatArray
+from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 __all__ = ["energy", "farthest", "largest_sum"]
 
-_STEPS = 2**13
-_BITS = 60
+_STEPS = 2**13  # of the grid on which laws are summed: a bound is above the truth by one step at most
+_BITS = 60  # 2^-60 of the mass is left outside, and counted as too much
 
 
 def largest_sum(first: DiscreteLaplace, count: int, second: DiscreteLaplace, times: int, probability: float) -> int:
@@ -53,7 +54,7 @@ def _all_below(law: DiscreteLaplace, points: FloatArray, count: int) -> FloatArr
 
 def farthest(noise: NoiseLaw, count: int, probability: float) -> int:
     """A g with P(some of `count` draws is beyond g either way) <= p, by the union of all."""
-    return int(noise.quantile(1 - probability / (2 * count)))
+    return int(quantile(noise, 1 - probability / (2 * count)))
 
 
 def energy(noise: NoiseLaw, count: int, probability: float) -> float:
