@@ -27,8 +27,9 @@ __all__ = ["divided", "foreseen"]
 # .14 and .04 on Adult, .11 to .43 and 0 to .09 on seven other tables. Where triples are just borne, .08 errs least on
 # four of these, and on the others no more than without triples
 _PAIRS, _TRIPLES = 0.136, 0.08
-# attributes to pairs as max(r^2, 2 r) to 1: with less, data without dependence err more, with more the others
-_ONES = 2.0
+# attributes to pairs as max(r^2, 2 r, .8 sqrt r) to 1: with less where r is large, data without dependence err more,
+# with more the others; with less where it is small, many attributes do, of whose pairs more noise is taken off
+_ONES, _SLOW = 2.0, 0.8
 _TOTAL = (
     0.02  # at epsilon .1 noise of the total dominates with a two-hundredth; elsewhere it costs a hundredth of errors
 )
@@ -62,9 +63,10 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and one over the deviations of their noise, up to a common factor.
 
     Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
-    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, 2 r) to 1, with .136 r
-    the error that independence would have from one-way tables with all of it; attributes get no less than the least
-    squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises PlanError.
+    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, 2 r, .8 r^(1/2)) to 1, with
+    .136 r the error that independence would have from one-way tables with all of it; attributes get no less than the
+    least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises
+    PlanError.
     """
     size = np.array(problem.workload.domain.shape, dtype=np.float64)
     asked = _asked(problem)
@@ -184,7 +186,7 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:
     """Of the budget, for the attributes by themselves."""
     ratio = 2 * _noise(problem, size) / _PAIRS
-    odds = ratio * max(ratio, _ONES)
+    odds = max(ratio**2, _ONES * ratio, _SLOW * math.sqrt(ratio))
     return odds / (1 + odds)
 
 
