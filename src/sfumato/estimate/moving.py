@@ -63,7 +63,7 @@ def whole_records(
     codes, counts = np.unique(moves.codes, axis=0, return_counts=True)
     if fitted == count:
         return codes, counts.astype(np.int64)
-    weights = counts * (count / fitted)
+    weights = np.asarray(counts * (count / fitted), dtype=np.float64)
     if len(codes) * len(axes) <= _WEIGHED:
         weights = _weighted(sizes, axes, tables, codes, weights, count)
     # neighbours share their rounding, so groups of like records keep their shares

@@ -27,9 +27,9 @@ __all__ = ["divided", "foreseen"]
 # .14 and .04 on Adult, .11 to .43 and 0 to .09 on seven other tables. Where triples are just borne, .08 errs least on
 # four of these, and on the others no more than without triples
 _PAIRS, _TRIPLES = 0.136, 0.08
-# attributes to pairs as max(r^2, 2 r, .8 sqrt r) to 1: with less where r is large, data without dependence err more,
-# with more the others; with less where it is small, many attributes do, of whose pairs more noise is taken off
-_ONES, _SLOW = 2.0, 0.8
+# attributes to pairs as max(r^2, .8 sqrt r) to 1: with more Adult errs 2 % more at epsilon .1 and a mixture up to 20 %,
+# with less, data without dependence err more
+_SLOW = 0.8
 _TOTAL = (
     0.02  # at epsilon .1 noise of the total dominates with a two-hundredth; elsewhere it costs a hundredth of errors
 )
@@ -63,7 +63,7 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and one over the deviations of their noise, up to a common factor.
 
     Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
-    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, 2 r, .8 r^(1/2)) to 1, with
+    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, .8 r^(1/2)) to 1, with
     .136 r the error that independence would have from one-way tables with all of it; attributes get no less than the
     least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises
     PlanError.
@@ -82,7 +82,7 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
     pairs = np.stack([first, second], axis=1)
     share = _share_of_triples(problem, asked, size, pairs)
     ones = max(_share_of_ones(problem, size[held]), _least_ones(size, first, second))
-    parts = [
+    parts: list[tuple[NDArray[np.integer], FloatArray, float, float]] = [
         (held[:, None], asked.ones[held], _CELLS_ONE, (1 - share) * ones),
         (
             pairs,
@@ -165,7 +165,9 @@ def _asked(problem: Problem) -> _Asked:
     if not triples:
         return _Asked(ones, pairs, two, np.empty((0, 3), dtype=np.int32), np.empty(0))
     every, place = np.unique(np.concatenate(triples), axis=0, return_inverse=True)
-    return _Asked(ones, pairs, two, every, np.bincount(place.reshape(-1), np.concatenate(weights), len(every)))
+    summed = np.zeros(len(every))
+    np.add.at(summed, place.reshape(-1), np.concatenate(weights))
+    return _Asked(ones, pairs, two, every, summed)
 
 
 def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: NDArray[np.intp]) -> float:
@@ -186,7 +188,7 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:
     """Of the budget, for the attributes by themselves."""
     ratio = 2 * _noise(problem, size) / _PAIRS
-    odds = max(ratio**2, _ONES * ratio, _SLOW * math.sqrt(ratio))
+    odds = max(ratio**2, _SLOW * math.sqrt(ratio))
     return odds / (1 + odds)
 
 

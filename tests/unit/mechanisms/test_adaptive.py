@@ -85,7 +85,7 @@ def test_the_budget_goes_to_attributes_and_pairs_as_the_rule_says(neighbours: st
     rho = 0.02 / change
     sizes = np.array([6, 5, 4, 3])
     error = 1.6 * math.sqrt(4 / (2 * rho)) * sizes.mean() / 2_500
-    odds = max((error / 0.136) ** 2, 2 * error / 0.136, 0.8 * (error / 0.136) ** 0.5)
+    odds = max((error / 0.136) ** 2, 0.8 * (error / 0.136) ** 0.5)
     share = odds / (1 + odds)
     cells = np.outer(sizes, sizes)[np.triu_indices(4, 1)]
     ratio = 0.8 * math.sqrt(6 / (2 * rho)) * cells.mean() / 2_500 / 0.136

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.local import ResidualNoise, local
@@ -73,7 +73,7 @@ def _kept(
     implied: Mapping[Triple, FloatArray], rests: Mapping[Triple, FloatArray], variances: Mapping[Triple, float]
 ) -> dict[Triple, FloatArray]:
     """How much of each cell's rest to add: 0 where noise alone could have made it."""
-    bins: dict[Triple, FloatArray] = {}
+    bins: dict[Triple, NDArray[np.intp]] = {}
     own, noise, spread = np.zeros(1), np.zeros(1), np.zeros(1)
     for t, table in implied.items():
         variance = variances[t] * float(np.prod([1 - 1 / n for n in table.shape]))
