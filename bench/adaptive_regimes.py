@@ -1,7 +1,7 @@
 """Adaptive beside what is simpler, over regimes of noise: pairs and triples of public and generated tables.
 
     OPENBLAS_NUM_THREADS=1 python bench/adaptive_regimes.py [--tables adult,diamonds,...] [--orders 2,3] [--draws 20]
-        [--epsilons .1,1,10] [--peers]
+        [--epsilons .1,1,10] [--alone] [--records]
 
 "adult", "diamonds", "labsup" and "randhie" are those of bench/ladder.py, five attributes each. Generated, eight
 attributes of 2 to 12 cells, 30,000 records (generator 54): "tree", each attribute a noisy function of an earlier one;
@@ -21,6 +21,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from ladder import NOWHERE, Counts, columns
@@ -86,7 +87,7 @@ class Case:
         return self._plan(self.order, "adaptive")
 
     def _plan(self, order: int, mechanism: str) -> sf.Plan:
-        more = {} if mechanism == "adaptive" else {"objective": "cells"}
+        more: dict[str, Any] = {} if mechanism == "adaptive" else {"objective": "cells"}
         made = sf.plan(
             self.works[order], self.budget, neighbours="add-remove", mechanism=mechanism, records=self.n, **more
         )
