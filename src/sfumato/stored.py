@@ -16,6 +16,8 @@ ELSEWHERE: dict[str, str] = {
     "Axis": "sfumato.designs.unions.axes",
     "Biased": "sfumato.designs.approximate.biased",
     "BoostingCourse": "sfumato.mechanisms.research.boosted",
+    "Buffered": "sfumato.designs.ordered.buffered",
+    "Buffers": "sfumato.designs.ordered.buffers",
     "Candidate": "sfumato.designs.design",
     "Candidates": "sfumato.privacy.selection",
     "Canonical": "sfumato.designs.ordered.canonical",

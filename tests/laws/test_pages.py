@@ -118,16 +118,16 @@ def test_what_least_squares_takes_off_the_tree() -> None:
     assert found == pytest.approx(shown, abs=0.5)
 
 
-def test_how_far_square_roots_are_from_their_bound() -> None:
+def test_how_far_buffers_are_from_their_bound() -> None:
     shown = said(
         "docs/who-wins-where.md", r"within ([\d.]+) % of the lower bound for prefixes and ([\d.]+) % for ranges"
     )
     plan = ordered(sf.prefix, 4_097)  # the smallest that takes them, and the farthest
     assert plan.lower_bound is not None
     assert shown[0] - 0.1 < 100 * (plan.rmse / plan.lower_bound - 1) < shown[0]
-    plan = ordered(sf.ranges, 65_536)
+    plan = ordered(sf.ranges, 4_097)
     assert plan.lower_bound is not None
-    assert 100 * (plan.rmse / plan.lower_bound - 1) < shown[1]
+    assert shown[1] - 0.1 < 100 * (plan.rmse / plan.lower_bound - 1) < shown[1]
 
 
 def test_windows_of_much_of_the_cells() -> None:

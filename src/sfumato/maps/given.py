@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.maps.base import IntArray, Map, length_of, own_array
 from sfumato.maps.convolution import causal_exact
 from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
@@ -242,20 +243,23 @@ class DenseMap(Map):
 @storable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ToeplitzMap(Map):
-    """Entry (i, j) is multiples_i coefficients_(i - j) for j <= i and 0 above: (n, n); multiples not negative.
+    """Entry (i, j) is multiples_i coefficients_(i - j) columns_j for j <= i and 0 above: (n, n).
 
-    Raises WorkloadError where a column's sum of squares could reach 2^63.
+    Multiples of rows and of columns are not negative, and those of columns 1 where none are given. Raises WorkloadError
+    where a column's sum of squares could reach 2^63 before its own multiple.
     """
 
     coefficients: IntArray
     multiples: IntArray
+    column_multiples: IntArray | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
-        for name in ("coefficients", "multiples"):
+        for name in ("coefficients", "multiples", "column_multiples")[: 2 if self.column_multiples is None else 3]:
             object.__setattr__(self, name, own_array(getattr(self, name), name))
         c, m = self.coefficients, self.multiples
-        if c.ndim != 1 or c.shape != m.shape or not c.size or int(m.min()) < 0:
-            raise WorkloadError("a Toeplitz map has one coefficient and one multiple of at least 0 per row")
+        w = m if self.column_multiples is None else self.column_multiples
+        if c.ndim != 1 or not c.shape == m.shape == w.shape or not c.size or min(int(m.min()), int(w.min())) < 0:
+            raise WorkloadError("a Toeplitz map has one coefficient and multiples of at least 0 per row and column")
         if int(np.abs(c).max()) ** 2 * len(c) >= INT64 or int((c**2).sum()) * int(m.max()) ** 2 >= INT64:
             raise WorkloadError("the entries of a Toeplitz map are too large for exact column sums")
 
@@ -268,10 +272,13 @@ class ToeplitzMap(Map):
         return int(self.coefficients.min()) >= 0
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return np.ascontiguousarray((causal_exact(self.coefficients, vectors.T) * self.multiples).T)
+        own = vectors if self.column_multiples is None else vectors * self.column_multiples[:, None]
+        return np.ascontiguousarray((causal_exact(self.coefficients, own.T) * self.multiples).T)
 
     def column_sums(self, power: int) -> Numbers:
-        # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones
+        # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones; the columns'
+        # own multiples are of Python's integers
         weights = (self.multiples**power)[::-1]
         bits = int(weights.max()).bit_length() + 1
-        return causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)
+        sums = causal_exact(np.abs(self.coefficients) ** power, weights, bits)[::-1].astype(object)
+        return sums if self.column_multiples is None else sums * self.column_multiples.astype(object) ** power

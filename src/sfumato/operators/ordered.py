@@ -142,8 +142,8 @@ class AllRange(Contiguous):
         return first, last + 1
 
     def column_sums(self, power: int) -> Numbers:
-        index = np.arange(self.n, dtype=object)
-        return (index + 1) * (self.n - index)
+        index = np.arange(self.n)
+        return ((index + 1) * (self.n - index)).astype(object)
 
     def gram(self) -> LinearOperator:
         check_dense(self.n, self.n)
