@@ -125,8 +125,8 @@ def test_with_many_records_the_split_is_that_of_unprojected_pairs() -> None:
 
 
 def test_auto_says_when_it_is_worth_asking_for() -> None:
-    given = {"neighbours": "add-remove", "objective": "tables"}
-    found = sf.plan(PAIRS, BUDGET, records=2_000, **given)  # pyright: ignore[reportArgumentType]
+    given: dict[str, Any] = {"neighbours": "add-remove", "objective": "tables"}
+    found = sf.plan(PAIRS, BUDGET, records=2_000, **given)
     lines = dict(zip(found.candidates["mechanism"], found.candidates["note"], strict=True))
     noise = 0.8 * math.sqrt(6 / 0.04) * float(np.mean([30, 24, 18, 20, 15, 12]))
     assert f"below some {round(noise / 0.034, -2):,.0f} records" in lines["adaptive"]
@@ -136,12 +136,13 @@ def test_auto_says_when_it_is_worth_asking_for() -> None:
         in (lines["adaptive"])
     )
     assert found.mechanism != "adaptive"
-    for work, more in (
+    others: list[tuple[sf.Workload, dict[str, Any]]] = [
         (sf.marginals(DOMAIN, order=1), {}),
         (PAIRS, {"objective": "cells"}),
         (sf.prefix(DOMAIN, "a", by=["b"]), {}),
-    ):
-        assert "adaptive" not in sf.plan(work, BUDGET, **{**given, **more}).candidates["mechanism"]  # pyright: ignore
+    ]
+    for work, more in others:
+        assert "adaptive" not in sf.plan(work, BUDGET, **{**given, **more}).candidates["mechanism"]
     assert "adaptive" not in sf.plan(PAIRS, sf.pure(1), neighbours="add-remove").candidates["mechanism"]
 
 
@@ -234,7 +235,9 @@ def test_triples_that_were_measured_agree_with_pairs_and_are_stored(tmp_path: Pa
     np.testing.assert_allclose(three.values.sum(axis=2), made.table("a", "b").values, atol=1e-2 * 50_000**0.5)
     implied = sf.release(planned(PAIRS, records=50_000), sf.Histogram(10 * chain()), ledger=None).table("a", "b", "c")
     assert np.abs(three.values - truth).sum() < 0.8 * np.abs(implied.values - truth).sum()
-    assert np.isfinite(made.raw.table("a", "b", "c").standard_errors).all()
+    errors = made.raw.table("a", "b", "c").standard_errors
+    assert errors is not None
+    assert np.isfinite(errors).all()
     inside = (three.low <= truth) & (truth <= three.high)
     assert float(inside.mean()) > 0.85
     made.save(tmp_path / "r")
