@@ -62,7 +62,7 @@ def project(
     Bodies: "simplex" (the queries are cells of one table), "isotonic" (prefix counts), "hull" (answers of
     nonnegative cells), "cone" (the same without a total), "local" (marginal tables that agree on their common
     attributes), "sdp" and "sdp+local" (pairs of attributes with two cells), "exact" (weighted records), "auto".
-    "mixtures" is not a body: tables of one and two attributes with the noise of residuals are denoised by models that
+    "mixtures" is not a body: tables of one to three attributes with the noise of residuals are denoised by models that
     are fitted to them. That usually comes nearer to the truth than any body where noise is large; no more is promised.
     Raises InvalidInput with what is allowed.
 
@@ -271,9 +271,9 @@ def _local(task: Task) -> Projection:
 
 def _mixtures(task: Task) -> Projection:
     queries = task.work.blocks
-    if task.residuals is None or not all(q.is_marginal and len(q.attributes) <= 2 for q in queries):
+    if task.residuals is None or not all(q.is_marginal and len(q.attributes) <= 3 for q in queries):
         raise InvalidInput(
-            "body='mixtures' takes tables of one and two attributes with covariance= the noise of their residuals, as "
+            "body='mixtures' takes tables of one to three attributes with covariance= the noise of their residuals, as "
             "release.project has it for marginal tables; for others take body='local'"
         )
     names, told = task.names, task.progress

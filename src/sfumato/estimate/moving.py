@@ -13,7 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.estimate.records import fit_weights
+from sfumato.estimate.rounding import round_records
 from sfumato.estimate.spanning import spanning_records
+from sfumato.operators import Identity
 from sfumato.operators.base import FloatArray
 
 __all__ = ["FITTED", "whole_records"]
@@ -21,12 +24,13 @@ __all__ = ["FITTED", "whole_records"]
 Codes = NDArray[np.int32]
 
 FITTED = 2**16
-"""Records that are fitted; more are copies of these."""
+"""Records that are moved; more are copies of these."""
 _SWEEPS = 40  # the fall of the squares ends most searches long before
 _PATIENT, _EVALUATIONS = 100, 2**34  # sweeps, and changes evaluated, where more is asked for
 _FALL = 0.03  # of the squares in one sweep: less is not worth the time, and fits the noise rather than the table
 _MOVED, _LEAST_MOVED = 1e-3, 1e-4  # of all cells of records: a sweep that moves fewer gains next to nothing
 _PARTS = 8  # records that move at once see the same tables, so several parts a sweep; each costs a pass over the tables
+_WEIGHED = 2**23  # cells of tables that records lie in: 130 MB, and some seconds; beyond, all have as many copies
 _HELD = 2**22  # gains evaluated at once: some tens of MB
 
 
@@ -45,7 +49,8 @@ def whole_records(
     sizes: cells of every attribute; axes: positions of the attributes of each table; tables: not negative, shaped
     by them, which are scaled to `count`. Lowers the sum of squares over the cells of all tables until a sweep
     over all records gains little: a local optimum without a certificate. start: `count` records to change, by
-    default drawn along a tree of pairs. Above 65,536 records, copies of so many. enough: go on, for up to a hundred
+    default drawn along a tree of pairs. Above 65,536 records, copies of so many, as many of each as brings their tables
+    nearest. enough: go on, for up to a hundred
     sweeps, until the sum of squares is that or hardly a record moves; for tables that have little noise left.
     The seed makes public randomness: the same input gives the same records.
     """
@@ -58,9 +63,27 @@ def whole_records(
     codes, counts = np.unique(moves.codes, axis=0, return_counts=True)
     if fitted == count:
         return codes, counts.astype(np.int64)
+    weights = np.asarray(counts * (count / fitted), dtype=np.float64)
+    if len(codes) * len(axes) <= _WEIGHED:
+        weights = _weighted(sizes, axes, tables, codes, weights, count)
     # neighbours share their rounding, so groups of like records keep their shares
-    ends = np.rint(np.cumsum(counts) * (count / fitted)).astype(np.int64)
-    return codes, np.diff(ends, prepend=0)
+    whole = round_records(weights, count)
+    return codes[whole > 0], whole[whole > 0]
+
+
+def _weighted(
+    sizes: Sequence[int],
+    axes: Sequence[tuple[int, ...]],
+    tables: Sequence[FloatArray],
+    codes: Codes,
+    weights: FloatArray,
+    count: int,
+) -> FloatArray:
+    """How many copies of each record, in parts of one, bring their tables nearest."""
+    wanted = [np.asarray(t, dtype=np.float64).reshape(-1) for t in tables]
+    scaled = [t * (count / t.sum()) if t.sum() > 0 else np.full(t.size, count / t.size) for t in wanted]
+    blocks = [(tuple(a), Identity(t.size)) for a, t in zip(axes, wanted, strict=True)]
+    return fit_weights(blocks, sizes, codes, weights, np.concatenate(scaled), float(count))
 
 
 class _Side:

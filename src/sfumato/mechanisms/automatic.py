@@ -12,6 +12,7 @@ from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.counted import Histogram
+from sfumato.mechanisms.dividing import foreseen
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.registry import named, serving
@@ -55,7 +56,8 @@ class Auto(Tables):
         return _DEFAULTS[asked.kind](asked)
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        return automatic(problem, progress)
+        plans, refused = automatic(problem, progress)
+        return Tried(plans, (*refused, *foreseen(problem)))
 
     def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
         """That Laplace noise on the queries, the cells or their trees, which take no search, errs less."""

@@ -150,7 +150,7 @@ def _tables(whole: Release, total: float | None, progress: Progress | None, *, w
 
 
 def _denoised(whole: Release, total: float | None, space: str | None, progress: Progress | None) -> Projection:
-    """Every pair that was measured inside the tables asked, and attributes without one, with the noise of residuals."""
+    """Pairs and triples that were measured inside the tables asked, attributes without one, the noise of residuals."""
     strategy, asked = whole.plan.strategy, joint_attributes(whole.plan.workload)
     plain = isinstance(strategy, Residuals) and not strategy.known and all(lift is None for lift in strategy.lifts)
     if space == "answers":
@@ -163,7 +163,7 @@ def _denoised(whole: Release, total: float | None, space: str | None, progress: 
     domain = whole.plan.workload.domain
     places = [domain.axis(a) for a in asked]
     pairs = [p for p in strategy.sets[2].tolist() if set(p) <= set(places)] if len(strategy.sets) > 2 else []
-    held = [*([i] for i in places if not any(i in p for p in pairs)), *pairs]
+    held = [*([i] for i in places if not any(i in p for p in pairs)), *pairs, *_triples(whole)]
     blocks = [table_block(domain, tuple(domain.names[i] for i in axes)) for axes in held]
     work = Workload(domain, tuple(QueryBlock("tables", b) for b in blocks))
     values = np.concatenate([whole.answer_block(b) for b in blocks])
@@ -171,6 +171,19 @@ def _denoised(whole: Release, total: float | None, space: str | None, progress: 
     return _asked(
         whole, project_answers(values, work, body="mixtures", covariance=spread, total=total, progress=progress)
     )
+
+
+def _triples(whole: Release) -> list[list[int]]:
+    """Those that were measured, with more than one cell along each axis, and are asked or inside a table asked."""
+    strategy = whole.plan.strategy
+    assert isinstance(strategy, Residuals)
+    if len(strategy.sets) < 4:
+        return []
+    several = {i for i, n in enumerate(strategy.shape) if n > 1}
+    asked = {
+        frozenset(whole.plan.workload.domain.axis(a) for a in b.attributes) for b in largest_tables(whole.plan.workload)
+    }
+    return [t for t in strategy.sets[3].tolist() if set(t) <= several and any(set(t) <= a for a in asked)]
 
 
 def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:

@@ -169,8 +169,22 @@ def test_very_many_records_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     some, few = whole_records(sizes, axes, tables, 500)
     codes, counts = whole_records(sizes, axes, tables, 10_007)
     assert counts.sum() == 10_007
-    assert codes.tolist() == some.tolist()
-    assert np.abs(counts - few * 10_007 / 500).max() <= 1
+    assert set(map(tuple, codes.tolist())) <= set(map(tuple, some.tolist()))
+    monkeypatch.setattr(moving, "_WEIGHED", 0)
+    alike, copies = whole_records(sizes, axes, tables, 10_007)
+    assert alike.tolist() == some.tolist()
+    assert np.abs(copies - few * 10_007 / 500).max() <= 1
+    assert squares(codes, counts, sizes, axes, tables) <= squares(alike, copies, sizes, axes, tables)
+
+
+def test_copies_bring_tables_as_near_as_records_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: as many copies of every record, which leaves tables as coarse as the records that were moved."""
+    monkeypatch.setattr(moving, "FITTED", 200)
+    sizes, axes = [4, 3, 5], [(0, 1), (1, 2), (0, 2)]
+    tables = [table_of(sampled(sizes, 20_000, 6), a, sizes) for a in axes]
+    codes, counts = whole_records(sizes, axes, tables, 20_000)
+    far = [np.abs(table_of(codes, a, sizes, counts) - t).sum() / 20_000 for a, t in zip(axes, tables, strict=True)]
+    assert max(far) < 0.01
 
 
 @settings(max_examples=40, deadline=None)

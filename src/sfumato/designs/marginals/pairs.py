@@ -1,4 +1,4 @@
-"""Residuals of pairs of attributes for answers that go beyond pairs: what is not spanned has an infinite error."""
+"""Residuals of small tables for answers that go beyond these: what is not spanned has an infinite error."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["PairResiduals"]
 @storable
 @dataclass(frozen=True, eq=False)
 class PairResiduals(Residuals):
-    """Residuals of attributes and pairs. Of other questions about these attributes they answer the part they hold.
+    """Residuals of attributes, pairs and some triples. Of other questions about these they answer the part they hold.
 
-    That part is no estimate of the whole, so its standard error is infinite; models make one of the pairs.
+    That part is no estimate of the whole, so its standard error is infinite; models make one of what was measured.
     """
 
     def check(self, query: Block) -> None:

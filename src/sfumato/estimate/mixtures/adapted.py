@@ -3,11 +3,13 @@
 Three kinds of tables that some records have: attributes independent, joined along a forest, or a mixture of products.
 Each is fitted on one half of the noise and evaluated on the other, several times; the loss there, unbiased for the
 squared distance from the truth, says how to blend them and how strongly to hold the mixture back. What the blend
-leaves in the data beyond noise is added back, and the result made consistent.
+leaves in the data beyond noise is added back, and the result made consistent. Where noise is small the noisy tables
+themselves, made consistent, are nearer: the halves say how much of these to take.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,13 +25,16 @@ from sfumato.estimate.mixtures.forest import Forest, fit_forest
 from sfumato.estimate.mixtures.residue import kept_shares
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack, read_noisy
 from sfumato.estimate.mixtures.thinning import SHARE, Halves, halves
+from sfumato.estimate.mixtures.triples import borne_out, read_triples
 from sfumato.estimate.moving import FITTED, whole_records
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Adapted", "adapt"]
 
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
+_FEW, _LARGE = 4, 512  # members above so many cells of attributes: they cost half, and err less than 1 % more
 _PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
 # doublings, tried upward until the held-out loss rises: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
@@ -37,6 +42,7 @@ _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]
+Fit = tuple[float, Components, Mixture]
 
 
 @storable
@@ -59,7 +65,8 @@ class Adapted:
     from the truth in the norm of the noise, as the held-out halves estimate it, less that of
     "independent" (negative: nearer).
     penalty: that holds the mixture back. restored: the mean share of the rest that was added back. noise: the mean
-    variance of a measured pair's cells, before.
+    variance of a measured pair's cells, before. agreeing: the share of the noisy tables, made to agree, in the pairs.
+    triples: tables over three attributes that were measured, by ascending positions, in counts; they agree with pairs.
     """
 
     sizes: tuple[int, ...]
@@ -71,6 +78,8 @@ class Adapted:
     restored: float
     noise: float
     models: tuple[FittedModel, ...]
+    agreeing: float = later(0.0)
+    triples: Mapping[tuple[int, int, int], FloatArray] | None = later(None)
 
     @property
     def chosen(self) -> str:
@@ -78,7 +87,7 @@ class Adapted:
         return max(self.weights, key=lambda kind: self.weights[kind])
 
     def table(self, attributes: Sequence[int]) -> FloatArray:
-        """Counts shaped by the attributes in that order; beyond two, the most even with its pairs.
+        """Counts shaped by the attributes in that order; beyond what was measured, the most even with that.
 
         That is fitted until no pair is missed by more than a 10,000th of the total, summed over cells, or for 100
         rounds: pairs that no table has are missed by more.
@@ -93,12 +102,22 @@ class Adapted:
             other = 1 if axes[0] == 0 else 0
             return self.table((axes[0], other)).sum(axis=1)
         order = sorted(axes)
-        if len(axes) == 2:
-            found = self.pairs[order[0], order[1]]
-        else:
-            held = {(p, q): self.pairs[order[p], order[q]] for p in range(len(order)) for q in range(p + 1, len(order))}
-            found = most_even([self.sizes[a] for a in order], held)
+        found = self.pairs[order[0], order[1]] if len(axes) == 2 else self._beyond(order)
         return found.transpose([order.index(a) for a in axes])
+
+    def _beyond(self, order: list[int]) -> FloatArray:
+        """The table over ascending positions, more than two: one that was measured, or the most even."""
+        if self.triples is not None and len(order) == 3 and tuple(order) in self.triples:
+            return self.triples[order[0], order[1], order[2]]
+        held: dict[tuple[int, ...], FloatArray] = {}
+        for places in itertools.combinations(range(len(order)), 3):
+            axes = order[places[0]], order[places[1]], order[places[2]]
+            if self.triples is not None and axes in self.triples:
+                held[places] = self.triples[axes]
+        for p, q in itertools.combinations(range(len(order)), 2):
+            if not any(p in axes and q in axes for axes in held):
+                held[p, q] = self.pairs[order[p], order[q]]
+        return most_even([self.sizes[a] for a in order], held)
 
     def draw(self, count: int, seed: int = 0) -> NDArray[np.int32]:
         """(count, d) records drawn from the blend; the seed makes public randomness."""
@@ -115,7 +134,9 @@ class Adapted:
     def records(self, count: int, seed: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Distinct records (r, d) and how many of each, `count` in all: drawn, then moved toward the tables."""
         start = self.draw(min(count, FITTED), seed)
-        axes, tables = list(self.pairs), list(self.pairs.values())
+        held: dict[tuple[int, ...], FloatArray] = {**self.pairs} if self.triples is None else {**self.triples}
+        held |= {p: t for p, t in self.pairs.items() if not any(set(p) <= set(axes) for axes in held)}
+        axes, tables = list(held), list(held.values())
         enough = _NEAR * self.noise * sum(t.size for t in tables) * (count / self.total) ** 2
         return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough)
 
@@ -132,30 +153,37 @@ def adapt(
 ) -> Adapted:
     """Consistent tables of all pairs from noisy ones of some. Post-processing: it costs no privacy.
 
-    sizes: cells of every attribute. sets: positions of the attributes of each table, at most two; every attribute in
-    some. values: the tables, shaped by them. noise: the variance of every residual of an attribute and of a given
-    pair. total: the known number of records, None to take the noisy one. The seed makes the public randomness of
-    thinning and of the fits' starts: the same input gives the same tables. Raises InvalidInput for tables or
-    variances that do not fit.
+    sizes: cells of every attribute. sets: positions of the attributes of each table, at most three; every attribute in
+    some of at most two. values: the tables, shaped by them. noise: the variance of every residual of an attribute and
+    of a given pair or triple. total: the known number of records, None to take the noisy one. The seed makes the public
+    randomness of thinning and of the fits' starts: the same input gives the same tables. Raises InvalidInput for tables
+    or variances that do not fit.
 
     Formal guarantee: none of accuracy; `predicted` is unbiased under Gaussian noise for candidates taken as fitted.
     """
-    noisy = read_noisy(sizes, sets, values, noise, total)
+    given = list(zip(sets, values, strict=True))
+    small = [(s, v) for s, v in given if len(s) <= 2]
+    noisy = read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total)
+    beyond = read_triples(sizes, [(s, v) for s, v in given if len(s) > 2], noise)
     told = progress or _silent
-    parts = halves(noisy, _MEMBERS, seed)
-    penalty = _penalty(noisy, parts[:_TRIED], told)
+    parts = halves(noisy, _MEMBERS if noisy.stack.count <= _LARGE else _FEW, seed)
+    penalty, fits = _penalty(noisy, parts[:_TRIED], told)
     models: list[FittedModel] = []
     found: list[list[Components]] = []
     for m, part in enumerate(parts):
         told("fit", m / len(parts))
-        model, components = _fitted(noisy, part, penalty, m)
+        _, near, mixture = fits[m] if m < len(fits) else _mixture(noisy, part, penalty, m)
+        model, components = _fitted(noisy, part, near, mixture)
         models.append(model)
         found.append(components)
     weights, predicted = _blend(noisy, parts, found)
     told("restore", 0.0)
-    pairs, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
+    full, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
+    tables, agreeing = _agreed(noisy, parts, full)
+    triples = None
+    if beyond:
+        tables, triples = borne_out(sizes, tables, beyond, noisy.total)
     kinds = ("independent", "forest", "mixture")
-    tables = _consistent(noisy, pairs)
     return Adapted(
         tuple(int(n) for n in sizes),
         tables,
@@ -166,6 +194,8 @@ def adapt(
         restored,
         _noise(noisy),
         tuple(models),
+        agreeing,
+        triples,
     )
 
 
@@ -179,30 +209,29 @@ def _silent(stage: str, share: float) -> None:
     del stage, share
 
 
-def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> float:
-    """The penalty whose mixtures have the least held-out loss, tried upward until it rises."""
-    best, chosen = np.inf, _PENALTIES[0]
+def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float, list[Fit]]:
+    """(the penalty whose mixtures have the least held-out loss, tried upward until it rises; these mixtures)"""
+    best, chosen, kept = np.inf, _PENALTIES[0], list[Fit]()
     for i, penalty in enumerate(_PENALTIES):
         told("penalty", i / len(_PENALTIES))
-        loss = float(np.mean([_mixture(noisy, p, penalty, m)[0] for m, p in enumerate(parts)]))
-        if loss < best:
-            best, chosen = loss, penalty
-        else:
+        fits = [_mixture(noisy, p, penalty, m) for m, p in enumerate(parts)]
+        loss = float(np.mean([fit[0] for fit in fits]))
+        if loss >= best:
             break
-    return chosen
+        best, chosen, kept = loss, penalty, fits
+    return chosen, kept
 
 
-def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[float, Components, Mixture]:
+def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> Fit:
     shares = noisy.stack.simplex(part.fitted.ones)
     return fit_mixture(noisy, part.fitted, shares, penalty, _PRODUCTS, seed, part.loss)
 
 
-def _fitted(noisy: Noisy, part: Halves, penalty: float, seed: int) -> tuple[FittedModel, list[Components]]:
-    """One member's models, and the components of their tables."""
+def _fitted(noisy: Noisy, part: Halves, found: Components, mixture: Mixture) -> tuple[FittedModel, list[Components]]:
+    """One member's models, the mixture given, and the components of their tables."""
     stack = noisy.stack
     shares = stack.simplex(part.fitted.ones)
     forest = fit_forest(noisy, part.fitted, _GROWTH)
-    _, found, mixture = _mixture(noisy, part, penalty, seed)
     alone = stack.components(np.outer(shares, shares), shares)
     return FittedModel(shares, forest, mixture), [alone, forest.components(stack), found]
 
@@ -229,27 +258,59 @@ def _mixed(found: Sequence[Components], weights: FloatArray) -> Components:
     return Components(ones, pairs)
 
 
-def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]) -> tuple[FloatArray, float]:
-    """((M, M) tables with what the models missed, the mean share of the rest that was added)"""
+def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]) -> tuple[list[Components], float]:
+    """(per member the tables with what its models missed, the mean share of the rest that was added)"""
     stack = noisy.stack
     cells = np.triu(stack.apart & (stack.spread(noisy.pair) > 0), 1)
-    models = [stack.tables(c) for c in found]
-    mean = np.mean(models, axis=0)
     if not cells.any():
-        return mean, 0.0
+        return list(found), 0.0
+    models = [stack.tables(c) for c in found]
     first = [(stack.tables(p.fitted) - t)[cells] for p, t in zip(parts, models, strict=True)]
     second = [(stack.tables(p.held_out) - t)[cells] for p, t in zip(parts, models, strict=True)]
-    kept = kept_shares(mean[cells], noisy.deviations()[cells], first, second)
-    mean[cells] += kept * np.mean(first, axis=0)
-    return mean, float(kept.mean())
+    kept = kept_shares(np.mean(models, axis=0)[cells], noisy.deviations()[cells], first, second)
+    full: list[Components] = []
+    for model, table, rest in zip(found, models, first, strict=True):
+        table[cells] += kept * rest
+        full.append(stack.components(np.triu(table, 1) + np.triu(table, 1).T, model.ones + stack.even))
+    return full, float(kept.mean())
 
 
-def _consistent(noisy: Noisy, tables: FloatArray) -> dict[tuple[int, int], FloatArray]:
+def _agreed(
+    noisy: Noisy, parts: Sequence[Halves], full: Sequence[Components]
+) -> tuple[dict[tuple[int, int], FloatArray], float]:
+    """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)
+
+    Half of the members are compared: each costs a projection, and one share alone is chosen.
+    """
+    some = list(zip(parts, full, strict=True))[: len(parts) // 2]
+    found = [[model, _stacked(noisy, _consistent(noisy, part.fitted))] for part, model in some]
+    share = float(_blend(noisy, [part for part, _ in some], found)[0][1])
+    middle = _mixed(full, np.full(len(full), 1 / len(full)))
+    tables = _consistent(noisy, middle)
+    if share > 0:
+        plain = _consistent(noisy, noisy.values)
+        tables = {p: (1 - share) * t + share * plain[p] for p, t in tables.items()}
+    return tables, share
+
+
+def _consistent(noisy: Noisy, given: Components) -> dict[tuple[int, int], FloatArray]:
     """The nearest tables that agree and have no negative cell, in counts."""
     stack, places = noisy.stack, noisy.stack.places
-    given = [noisy.total * tables[stack.slice(a), stack.slice(b)] for a, b in places]
-    done = local(stack.sizes.tolist(), places, given, 1.0, noisy.total)
+    tables = noisy.total * stack.tables(given)
+    cut = [tables[stack.slice(a), stack.slice(b)] for a, b in places]
+    done = local(stack.sizes.tolist(), places, cut, 1.0, noisy.total)
     return dict(zip(places, done.tables, strict=True))
+
+
+def _stacked(noisy: Noisy, tables: Mapping[tuple[int, int], FloatArray]) -> Components:
+    """The components of tables in counts that agree."""
+    stack = noisy.stack
+    shares, every = np.zeros(stack.count), np.zeros((stack.count, stack.count))
+    for (a, b), table in tables.items():
+        every[stack.slice(a), stack.slice(b)] = table / noisy.total
+        every[stack.slice(b), stack.slice(a)] = table.T / noisy.total
+        shares[stack.slice(a)], shares[stack.slice(b)] = table.sum(axis=1), table.sum(axis=0)
+    return stack.components(every, shares / noisy.total)
 
 
 def _dealt(shares: FloatArray, count: int, random: np.random.Generator) -> list[NDArray[np.intp]]:

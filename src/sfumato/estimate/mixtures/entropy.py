@@ -1,8 +1,7 @@
-"""The table of several attributes that is most even given the tables of their pairs. [DS40, Csi75]"""
+"""The table of several attributes that is most even given tables of some of them. [DS40, Csi75]"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,29 +13,27 @@ __all__ = ["most_even"]
 
 def most_even(
     shape: Sequence[int],
-    pairs: Mapping[tuple[int, int], FloatArray],
+    given: Mapping[tuple[int, ...], FloatArray],
     start: FloatArray | None = None,
     *,
     tolerance: float = 1e-4,
     rounds: int = 100,
 ) -> FloatArray:
-    """The table with these pairs (axes ascending) of largest entropy, or of least divergence from `start`.
+    """The table with these tables (axes ascending) of largest entropy, or of least divergence from `start`.
 
-    Scales the pairs in turn until one round changes no table by more than `tolerance` times the total, summed over
-    cells, or `rounds` are done: pairs that no table has make it turn in a circle, near all of them.
+    Scales to them in turn until one round changes none by more than `tolerance` times the total, summed over
+    cells, or `rounds` are done: tables that none has make it turn in a circle, near all of them.
     """
     whole = np.ones(tuple(shape)) if start is None else start.copy()
-    axes = range(len(shape))
-    total = float(next(iter(pairs.values())).sum()) if pairs else 0.0
+    total = float(next(iter(given.values())).sum()) if given else 0.0
     if total <= 0:
         return np.zeros(tuple(shape))
     for _ in range(rounds):
         away = 0.0
-        for a, b in itertools.combinations(axes, 2):
-            wanted = pairs[a, b]
-            rest = tuple(i for i in axes if i not in (a, b))
+        for axes, table in given.items():
+            rest = tuple(i for i in range(len(shape)) if i not in axes)
             found = whole.sum(axis=rest, keepdims=True)
-            wanted = wanted.reshape(found.shape)
+            wanted = table.reshape(found.shape)
             away = max(away, float(np.abs(found - wanted).sum()))
             whole *= np.divide(wanted, found, out=np.zeros_like(found), where=found > 0)
         if away <= tolerance * total:

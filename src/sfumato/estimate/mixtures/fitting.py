@@ -20,9 +20,12 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Mixture", "Objective", "fit_mixture"]
 
 _Some = NDArray[np.floating]
-# Adam, its rate falling to 0 in the second half; the held-out half picks the step on the way, so any descent will do
-_STEPS, _RATE, _MEAN, _SQUARE = 500, 0.1, 0.9, 0.99
-_EVERY, _PATIENCE = 10, 5  # the held-out loss costs about a step; over fifty steps without gain it has turned for good
+# Adam, its rate falling to 0 in the second half; the held-out half picks the step on the way, so any descent will do.
+# Curvatures change on the way: squares remembered over a hundred steps leave up to three times the distance where noise
+# is small
+_STEPS, _RATE, _MEAN, _SQUARE = 500, 0.1, 0.9, 0.9
+# the held-out loss costs about a step; after twenty without gain the way goes on from the best, slower, three times
+_EVERY, _PATIENCE, _SLOWER, _SLOWED = 10, 2, 3.0, 3
 _START = 0.3  # of logits: components that start alike would stay alike; a factor of 1.35 forgets no share
 _LEAST = 1e-6  # a share whose logarithm is taken: below one record of a million
 
@@ -90,7 +93,8 @@ def fit_mixture(
     """(least loss, the components there, the mixture there), over the way to the minimum.
 
     target: what is fitted, in the norm of `noisy`; base: (M,) one-way shares; loss: of the held-out half, asked every
-    ten steps until five in a row are no better. The seed makes the public randomness of the start.
+    ten steps. Where two in a row are no better the way goes back to the best and on by shorter steps, until that has
+    been done three times. The seed makes the public randomness of the start.
     """
     goal = Objective(noisy, target, base, penalty)
     random = np.random.default_rng(seed)
@@ -98,20 +102,23 @@ def fit_mixture(
     at: list[_Some] = [x, np.zeros(products, dtype=np.float32)]
     mean, square = [np.zeros_like(a) for a in at], [np.zeros_like(a) for a in at]
     best: tuple[float, Components, list[_Some]] | None = None
-    worse = 0
+    worse, slowed, taken = 0, 0, 0
     for step in range(_STEPS + 1):
         _, *slopes, ones, pairs = goal(at[0], at[1])
         if step % _EVERY == 0:
             found = Components(ones.astype(np.float64), np.where(goal.stack.apart, pairs.astype(np.float64), 0.0))
             value = loss(found)
             worse = 0 if best is None or value < best[0] else worse + 1
-            if worse == 0:
+            if best is None or worse == 0:
                 best = value, found, [a.copy() for a in at]
             elif worse == _PATIENCE:
-                break
-        rate = (
-            _RATE * min(1.0, 2 - 2 * step / _STEPS) * math.sqrt(1 - _SQUARE ** (step + 1)) / (1 - _MEAN ** (step + 1))
-        )
+                if slowed == _SLOWED:
+                    break
+                at, worse, slowed = [a.copy() for a in best[2]], 0, slowed + 1
+                continue
+        taken += 1
+        rate = _RATE / _SLOWER**slowed * min(1.0, 2 - 2 * step / _STEPS)
+        rate *= math.sqrt(1 - _SQUARE**taken) / (1 - _MEAN**taken)
         for a, m, s, slope in zip(at, mean, square, slopes, strict=True):
             m += (1 - _MEAN) * (slope - m)
             s += (1 - _SQUARE) * (slope * slope - s)

@@ -9,13 +9,22 @@ and z of the thinning, sum r1 r2 of pure noise is M e^2 - sum z^2, of variance 2
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
 
-__all__ = ["kept_shares"]
+__all__ = ["CLEAR", "alike", "kept_shares"]
 
-_CLEAR = 3.0  # standard deviations of the numerator: noise alone passes once in some 700 bins
+CLEAR = 3.0
+"""Standard deviations of a bin's sum that noise alone passes once in some 700 bins."""
 _LOWEST, _HIGHEST = -10, 12  # log2 of a cell over its noise: the ends take what is all noise, and what is hardly any
+
+
+def alike(model: FloatArray, deviations: FloatArray) -> tuple[NDArray[np.intp], int]:
+    """((c,) the bin of every cell, their number): by what the model says of it, over its noise, in powers of two."""
+    with np.errstate(divide="ignore"):
+        place = np.floor(np.log2(np.maximum(model / deviations, 0.0)))
+    return (np.clip(place, _LOWEST, _HIGHEST) - _LOWEST).astype(np.intp), _HIGHEST - _LOWEST + 1
 
 
 def kept_shares(
@@ -26,13 +35,11 @@ def kept_shares(
     model: (c,) its cells; deviations: (c,) of the measurement's noise. first and second: what the halves of at least
     two members say beyond the model, (c,) each. 0 where noise alone could have given the numerator.
     """
-    with np.errstate(divide="ignore"):
-        place = np.floor(np.log2(np.maximum(model / deviations, 0.0)))
-    bins = (np.clip(place, _LOWEST, _HIGHEST) - _LOWEST).astype(np.intp)
-    size, members = _HIGHEST - _LOWEST + 1, len(first)
+    bins, size = alike(model, deviations)
+    members = len(first)
     both = sum((np.bincount(bins, a * b, size) for a, b in zip(first, second, strict=True)), np.zeros(size))
     own = sum((np.bincount(bins, a * a, size) for a in first), np.zeros(size))
     noise = 2 * members**2 * (1 + 1 / (members - 1)) * np.bincount(bins, deviations**4, size)
     found = np.divide(both, own, out=np.zeros(size), where=own > 0)
-    found[both <= _CLEAR * np.sqrt(noise)] = 0.0
+    found[both <= CLEAR * np.sqrt(noise)] = 0.0
     return np.clip(found, 0.0, 1.0)[bins]

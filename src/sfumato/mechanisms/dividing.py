@@ -1,0 +1,227 @@
+"""How mechanism="adaptive" divides its budget among attributes, pairs and triples: from public numbers alone.
+
+What noise hides is lost anyway, and what stands out of it errs as unprojected tables do. So each share follows from
+the error that the noise would cause, from sizes, the budget and the expected number of records, against how far tables
+usually are from what smaller ones imply.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.design import Candidate, Problem
+from sfumato.designs.marginals.incidence import Sets
+from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.unit import Neighbours
+from sfumato.workloads import QueryFamily
+
+__all__ = ["divided", "foreseen"]
+
+# mean L1 distances, in shares of the records, of pairs from independence and of triples from what their pairs imply:
+# .14 and .04 on Adult, .11 to .43 and 0 to .09 on seven other tables. Where triples are just borne, .08 errs least on
+# four of these, and on the others no more than without triples
+_PAIRS, _TRIPLES = 0.136, 0.08
+# attributes to pairs as max(r^2, .8 sqrt r) to 1: with more Adult errs 2 % more at epsilon .1 and a mixture up to 20 %,
+# with less, data without dependence err more
+_SLOW = 0.8
+_TOTAL = (
+    0.02  # at epsilon .1 noise of the total dominates with a two-hundredth; elsewhere it costs a hundredth of errors
+)
+_CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5  # powers: measured on Adult, docs/decisions/0019-adaptive.md
+_GAIN = 0.25  # noise over dependence, from which on denoising takes a fifth off
+_L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
+# of the share that squares of unprojected triples say: cells below zero take more of their noise than of pairs'. With
+# all of it Adult, labsup and a tree err 4 to 9 % more at epsilon 10, with three fifths up to 6 %
+_SPARSE = 0.8
+_LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing
+_MOST_CELLS = 2**22  # of a table that is asked: it is made cell by cell
+_MOST_MEASURED = 2**23  # cells of triples that are measured: 64 MB, and several arrays of that size
+_MOST_STACKED = 2**12  # cells of all attributes: the denoiser holds matrices of that size
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """ones: (d,) weights of attributes, pairs: (d, d) of pairs inside tables, the lower one first.
+
+    two: the weight of tables over two attributes themselves; triples: (t, 3) asked, and weights: (t,) of these.
+    """
+
+    ones: FloatArray
+    pairs: FloatArray
+    two: float
+    triples: Sets
+    weights: FloatArray
+
+
+def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
+    """Residual sets per order, and one over the deviations of their noise, up to a common factor.
+
+    Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
+    the weight that is asked. Attributes and pairs share what triples leave as max(r^2, .8 r^(1/2)) to 1, with
+    .136 r the error that independence would have from one-way tables with all of it; attributes get no less than the
+    least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises
+    PlanError.
+    """
+    size = np.array(problem.workload.domain.shape, dtype=np.float64)
+    asked = _asked(problem)
+    held = np.flatnonzero((asked.ones > 0) & (size > 1))
+    first, second = np.nonzero(asked.pairs * np.multiply.outer(size > 1, size > 1))
+    if not len(first):
+        raise PlanError("mechanism='adaptive' needs a table over two attributes; for others take mechanism='marginals'")
+    if float(size[held].sum()) > _MOST_STACKED:
+        raise PlanError(
+            f"the attributes that are asked have {size[held].sum():,.0f} cells in all, above {_MOST_STACKED:,}; "
+            "declare coarser cells, or plan groups of attributes by themselves"
+        )
+    pairs = np.stack([first, second], axis=1)
+    share = _share_of_triples(problem, asked, size, pairs)
+    ones = max(_share_of_ones(problem, size[held]), _least_ones(size, first, second))
+    parts: list[tuple[NDArray[np.integer], FloatArray, float, float]] = [
+        (held[:, None], asked.ones[held], _CELLS_ONE, (1 - share) * ones),
+        (
+            pairs,
+            asked.pairs[first, second],
+            _power(problem, size[pairs].prod(axis=1), _PAIRS),
+            (1 - share) * (1 - ones),
+        ),
+    ]
+    if share:
+        power = _power(problem, size[asked.triples].prod(axis=1) / math.sqrt(share), _TRIPLES)
+        parts.append((asked.triples, asked.weights, power, share))
+    sets, precision = [np.empty((0 if problem.unit.total_is_public else 1, 0), dtype=np.int32)], list[FloatArray]()
+    precision.append(np.full(len(sets[0]), math.sqrt(_TOTAL)))
+    for some, weights, power, given in parts:
+        wanted = size[some].prod(axis=1) ** power * (weights / weights.mean()) ** _WEIGHT
+        wanted *= given / float(wanted @ (1 - 1 / size[some]).prod(axis=1))
+        sets.append(some.astype(np.int32))
+        precision.append(np.sqrt(wanted))
+    return sets, precision
+
+
+def foreseen(problem: Problem) -> tuple[Candidate, ...]:
+    """What "auto" says of mechanism="adaptive", which it never takes as nothing is proved of it; none without pairs.
+
+    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised.
+    """
+    if problem.noise == "laplace" or problem.known or problem.objective != "tables":
+        return ()
+    if not any(i.is_marginal and i.rows for i in problem.workload.items):
+        return ()
+    try:
+        size, pairs = np.array(problem.workload.domain.shape, dtype=np.float64), np.argwhere(_asked(problem).pairs)
+    except PlanError:
+        return ()
+    cells = size[pairs].prod(axis=1)[(size[pairs] > 1).all(axis=1)]
+    if not len(cells):
+        return ()
+    noise = _counts(problem, cells)
+    fewer = 10 ** math.floor(math.log10(noise / (_PAIRS * _GAIN)) - 1)
+    many = max(round(noise / (_PAIRS * _GAIN) / fewer), 1) * fewer
+    note = (
+        f"not compared: it promises nothing; worth asking for below some {many:,.0f} records, where it usually takes a "
+        "fifth or more off the errors of pairs"
+    )
+    if problem.records is not None:
+        each = noise / problem.records
+        note += f"; at {problem.records:,} these are expected at {each / (1 + each / _PAIRS):.2g} of the records, "
+        note += f"{each:.2g} before"
+    return (Candidate("adaptive", "", None, None, note),)
+
+
+def _asked(problem: Problem) -> _Asked:
+    """What is asked of attributes, pairs and triples. Raises PlanError for tables that are too large."""
+    domain = problem.workload.domain
+    ones, pairs, two = np.zeros(len(domain.names)), np.zeros((len(domain.names),) * 2), 0.0
+    triples: list[Sets] = []
+    weights: list[FloatArray] = []
+    for item in problem.workload.items:
+        weight = problem.stated_weight(item)
+        if isinstance(item, QueryFamily):
+            sets = item.family.sets
+        else:
+            sets = np.array([sorted(domain.axis(a) for a in item.attributes)], dtype=np.int32)
+            sets = sets.reshape(1, len(item.attributes))
+        cells = np.log2(np.array(domain.shape))[sets].sum(axis=1)
+        if float(cells.max(initial=0.0)) > math.log2(_MOST_CELLS):
+            raise PlanError(
+                f"a table of more than {_MOST_CELLS:,} cells is asked; the release answers parts of it later: ask "
+                "smaller tables, and predicates with release.ask"
+            )
+        for column in range(sets.shape[1]):
+            np.add.at(ones, sets[:, column], weight)
+        for i, j in itertools.combinations(range(sets.shape[1]), 2):
+            np.add.at(pairs, (sets[:, i], sets[:, j]), weight)
+        two += weight * len(sets) if sets.shape[1] == 2 else 0.0
+        if sets.shape[1] == 3:
+            several = (np.array(domain.shape)[sets] > 1).all(axis=1)
+            triples.append(sets[several])
+            weights.append(np.full(int(several.sum()), weight))
+    if not triples:
+        return _Asked(ones, pairs, two, np.empty((0, 3), dtype=np.int32), np.empty(0))
+    every, place = np.unique(np.concatenate(triples), axis=0, return_inverse=True)
+    summed = np.zeros(len(every))
+    np.add.at(summed, place.reshape(-1), np.concatenate(weights))
+    return _Asked(ones, pairs, two, every, summed)
+
+
+def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: NDArray[np.intp]) -> float:
+    """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them.
+
+    With share s the pairs inside err P / (1 - s)^(1/2), and what pairs do not imply, D, is told up to the noise E /
+    s^(1/2): D^2 E^2 / (s D^2 + E^2). The sum of squares is least at s = E / (E + P) (1 - P E / D^2).
+    """
+    cells = size[asked.triples].prod(axis=1)
+    if not len(cells) or float(cells.sum()) > _MOST_MEASURED:
+        return 0.0
+    noise, plain = _noise(problem, cells), _noise(problem, size[pairs].prod(axis=1))
+    inside = _PAIRS * plain / (_PAIRS + plain) * math.sqrt(3 + asked.two / float(asked.weights.sum()))
+    share = _SPARSE * noise / (noise + inside) * (1 - inside * noise / _TRIPLES**2)
+    return share if share > _LEAST_TRIPLES else 0.0
+
+
+def _share_of_ones(problem: Problem, size: FloatArray) -> float:
+    """Of the budget, for the attributes by themselves."""
+    ratio = 2 * _noise(problem, size) / _PAIRS
+    odds = max(ratio**2, _SLOW * math.sqrt(ratio))
+    return odds / (1 + odds)
+
+
+def _least_ones(size: FloatArray, first: NDArray[np.intp], second: NDArray[np.intp]) -> float:
+    """Of the budget for attributes and pairs, what attributes get where unprojected pairs err least in squares."""
+    price, inside = 1 - 1 / size, np.zeros(len(size))
+    np.add.at(inside, first, (size[first] - 1) / size[second])
+    np.add.at(inside, second, (size[second] - 1) / size[first])
+    ones = float(np.sqrt(inside * price).sum())
+    pairs = float(np.sqrt((size[first] - 1) * (size[second] - 1) * price[first] * price[second]).sum())
+    return ones / (ones + pairs)
+
+
+def _power(problem: Problem, cells: FloatArray, signal: float) -> float:
+    """Of cells, to which the inverse variances of tables go.
+
+    A table whose noise is e and whose dependence is D errs about e / (1 + e / D) once it is denoised. For e = cells /
+    sqrt(inverse variance) the sum of that is least where the power is 2 g / (2 + g), g = (D - e) / (D + e): 2/3 where
+    noise is small, as for unprojected tables; where it is large, cells count for next to nothing.
+    """
+    ratio = _noise(problem, cells) / signal
+    gain = max((1 - ratio) / (1 + ratio), 0.0)
+    return max(2 * gain / (2 + gain), _CELLS_PAIR)
+
+
+def _noise(problem: Problem, cells: FloatArray) -> float:
+    """The mean L1 error, in shares of the records, of tables of so many cells that share the whole budget."""
+    assert problem.records is not None
+    return _counts(problem, cells) / problem.records
+
+
+def _counts(problem: Problem, cells: FloatArray) -> float:
+    """The same in records."""
+    change = problem.unit.rows_per_person**2 * (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+    deviation = math.sqrt(len(cells) * change / float(problem.budget.mu_squared))
+    return _L1 * deviation * float(cells.mean())
