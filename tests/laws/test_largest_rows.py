@@ -234,9 +234,12 @@ def test_plans_for_a_replaced_record_meet_their_bound(name: str, objective: str)
     assert found.objective_value == pytest.approx(attained, rel=1e-9)
 
 
-def test_small_tables_together_err_less_than_one_by_one() -> None:
-    for name, gain in ("two tables", 1.0), ("marginals", 1.01):
+def test_small_tables_together_err_no_more_than_table_by_table() -> None:
+    """Marginal tables are at the optimum of all mechanisms by their own programme: nothing is gained on them."""
+    for name in ("two tables", "marginals"):
         joint = plan(CASES[name], UNIT, neighbours="replace-one", objective="cells")
         apart = plan(CASES[name], UNIT, neighbours="replace-one", mechanism="marginals", objective="cells")
-        assert joint.objective_value * gain <= apart.objective_value * (1 + 2e-5)
+        assert joint.objective_value <= apart.objective_value * (1 + 2e-5)
+        if name == "marginals":
+            assert apart.objective_value == pytest.approx(joint.objective_value, rel=2e-5)
     assert "for a known total" in joint.strategy.summary
