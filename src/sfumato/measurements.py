@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Family
 from sfumato.privacy.noise import NoiseLaw
 
 __all__ = ["Measurement", "Selection"]
@@ -18,12 +18,12 @@ __all__ = ["Measurement", "Selection"]
 @storable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Measurement:
-    """y = B x + z: one int64 array per block or family, z independent draws of one law. Publishable.
+    """y = B x + z: one int64 array per block, family or combination, z independent draws of one law. Publishable.
 
     `total` is the number of counted records where the neighbour relation makes it public, else None.
     """
 
-    blocks: tuple[Block | Family, ...]
+    blocks: tuple[Block | Family | Combination, ...]
     values: tuple[NDArray[np.int64], ...]
     noise: NoiseLaw
     total: int | None = None

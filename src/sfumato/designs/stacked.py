@@ -12,7 +12,7 @@ from sfumato.designs.covariance import agreements, check_size
 from sfumato.designs.strategy import Estimate, Strategy
 from sfumato.errors import NotAnswerable
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Stacked", "shares"]
@@ -27,7 +27,7 @@ class Stacked(Strategy):
     title: str = ""
 
     @property
-    def blocks(self) -> tuple[Block | Family, ...]:
+    def blocks(self) -> tuple[Block | Family | Combination, ...]:
         return tuple(b for p in self.pieces for b in p.blocks)
 
     @property

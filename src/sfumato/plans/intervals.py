@@ -14,6 +14,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
+from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
 __all__ = ["check_confidence", "margins", "simultaneous", "widest"]
@@ -67,7 +68,7 @@ def margins(
     single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9, atol=0.0)
     if single or (fourth is None and noise.variance < 64.0):
         # one draw an answer, or a coarse lattice: the law's own quantile
-        return np.sqrt(second) * noise.quantile((1 + confidence) / 2)
+        return np.sqrt(second) * quantile(noise, (1 + confidence) / 2)
     if fourth is None or not isinstance(noise, DiscreteLaplace):
         return deviation * _normal_quantile(confidence)
     share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)

@@ -16,7 +16,7 @@ from sfumato.errors import InvalidInput
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = ["Bounds", "exp_bounds", "log_bounds", "normal_cdf_bounds"]
+__all__ = ["Bounds", "ball", "enclose", "exp_bounds", "normal_cdf_bounds", "rational"]
 
 Bounds = tuple[Fraction, Fraction]
 
@@ -30,25 +30,12 @@ def exp_bounds(x: Fraction, bits: int = 128) -> Bounds:
 
     For x < -2^20 the lower bound is 0. Raises InvalidInput for x > 2^20 and for a float.
     """
-    x = _rational(x, bits)
+    x = rational(x, bits)
     if x > EXP_LIMIT:
         raise InvalidInput(f"exp of a number above {EXP_LIMIT} has no affordable exact bounds; got {x}")
     if x < -EXP_LIMIT:
         return Fraction(0), exp_bounds(Fraction(-EXP_LIMIT), bits)[1]
-    return _enclose(lambda: ball(x).exp(), bits)
-
-
-def log_bounds(x: Fraction, bits: int = 128) -> Bounds:
-    """Enclose the natural logarithm of x > 0, with relative width at most 2^-bits; (0, 0) at x = 1.
-
-    Raises InvalidInput for x <= 0 and for a float.
-    """
-    x = _rational(x, bits)
-    if x <= 0:
-        raise InvalidInput(f"log needs a positive argument, got {x}")
-    if x == 1:
-        return Fraction(0), Fraction(0)
-    return _enclose(lambda: ball(x).log(), bits)
+    return enclose(lambda: ball(x).exp(), bits)
 
 
 def normal_cdf_bounds(x: Fraction, bits: int = 128) -> Bounds:
@@ -56,16 +43,16 @@ def normal_cdf_bounds(x: Fraction, bits: int = 128) -> Bounds:
 
     For x < -2^10 the lower bound is 0; for x > 2^10 the upper bound is 1. Raises InvalidInput for a float.
     """
-    x = _rational(x, bits)
+    x = rational(x, bits)
     if x > NORMAL_LIMIT:
         return normal_cdf_bounds(Fraction(NORMAL_LIMIT), bits)[0], Fraction(1)
     if x < -NORMAL_LIMIT:
         return Fraction(0), normal_cdf_bounds(Fraction(-NORMAL_LIMIT), bits)[1]
-    lower, upper = _enclose(lambda: (-ball(x) / ball(Fraction(2)).sqrt()).erfc() / 2, bits)
+    lower, upper = enclose(lambda: (-ball(x) / ball(Fraction(2)).sqrt()).erfc() / 2, bits)
     return lower, min(upper, Fraction(1))
 
 
-def _enclose(evaluate: Callable[[], arb], bits: int) -> Bounds:
+def enclose(evaluate: Callable[[], arb], bits: int) -> Bounds:
     """Bounds of a nonzero value from `evaluate`, at rising precision until they are narrow enough."""
     from flint import ctx  # noqa: PLC0415
 
@@ -101,7 +88,7 @@ def exact(endpoint: arb) -> Fraction:
     return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
 
-def _rational(x: Fraction, bits: int) -> Fraction:
+def rational(x: Fraction, bits: int) -> Fraction:
     """x as a Fraction; a float would carry a rounding nobody chose."""
     if isinstance(x, bool) or not isinstance(x, (int, Fraction)):
         raise InvalidInput(f"exact bounds need an int or a Fraction, got {type(x).__name__} {x!r}")

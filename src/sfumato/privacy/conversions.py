@@ -11,12 +11,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.errors import BudgetError
-from sfumato.privacy.certified import exp_bounds, log_bounds, normal_cdf_bounds
+from sfumato.errors import BudgetError, InvalidInput
+from sfumato.privacy.certified import Bounds, ball, enclose, exp_bounds, normal_cdf_bounds, rational
 from sfumato.privacy.pure import EXP_CAP, decimal_edge, implies_gdp, precision_for
 from sfumato.privacy.rounding import round_down, round_up
 
-__all__ = ["epsilon_of_mu", "epsilon_of_rho", "mu_of_approx", "pure_of_mu", "rho_of_approx"]
+__all__ = ["epsilon_of_mu", "epsilon_of_rho", "log_bounds", "mu_of_approx", "pure_of_mu", "rho_of_approx"]
 
 
 # Gaussian noise ------------------------------------------------------------------------------------------------------
@@ -57,6 +57,19 @@ def _order(value: Callable[[float], float], widest: float) -> Fraction:
         left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
         low, high = (left, high) if value(left) < value(right) else (low, right)
     return 1 + Fraction(math.exp((low + high) / 2))
+
+
+def log_bounds(x: Fraction, bits: int = 128) -> Bounds:
+    """Enclose the natural logarithm of x > 0, with relative width at most 2^-bits; (0, 0) at x = 1.
+
+    Raises InvalidInput for x <= 0 and for a float.
+    """
+    x = rational(x, bits)
+    if x <= 0:
+        raise InvalidInput(f"log needs a positive argument, got {x}")
+    if x == 1:
+        return Fraction(0), Fraction(0)
+    return enclose(lambda: ball(x).log(), bits)
 
 
 def _renyi_slack(a: Fraction, delta: Fraction, bits: int) -> Fraction:

@@ -1,4 +1,4 @@
-"""Noise laws on the integers, as values: each samples, has a variance and quantiles, and knows its scale.
+"""Noise laws on the integers, as values: each samples, has a variance, and knows its scale.
 
 The exact counts are integers, so integer noise leaks nothing through the spacing of floating-point numbers.
 What a law costs is for the accountant to say; it reads `sigma` or `scale`.
@@ -31,16 +31,14 @@ GREATEST_SCALE = Fraction(1 << 55)
 _END = 2**63 - 2**54
 # From here on lattice effects of Gaussian laws are below one double rounding: exp(-2 pi^2 sigma^2).
 SMOOTH = 4
-# Up to here the discrete Gaussian's distribution function is summed.
-SUMMED = 64
 
 
 class NoiseLaw(ABC):
     """A symmetric, log-concave law on the integers.
 
     `sample` is exact: given ideal random bits each k comes with exactly its probability, draws are
-    independent, and every integer is possible. The other numbers are doubles, for predicted errors and
-    intervals; no privacy rests on them.
+    independent, and every integer is possible. The variance is a double, for predicted errors; no privacy rests
+    on it. Distribution functions and quantiles are in `plans.quantiles`.
     """
 
     __slots__ = ()
@@ -68,20 +66,6 @@ class NoiseLaw(ABC):
         found = sampler(self).draw(size, bits, lambda value: _END if value > 0 else -_END)
         return found.clip(-_END, _END)
 
-    def quantile(self, probability: float) -> float:
-        """The least integer k with P(noise <= k) >= probability.
-
-        Raises InvalidInput unless 0 < probability < 1.
-        """
-        if not 0 < probability < 1:
-            raise InvalidInput(f"a quantile needs a probability strictly between 0 and 1, got {probability!r}")
-        high = self.reach(1100) + 1  # a double cannot express less mass than lies beyond
-        low = -high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.cdf(middle) >= probability else (middle, high)
-        return float(high)
-
     @property
     @abstractmethod
     def variance(self) -> float:
@@ -89,17 +73,8 @@ class NoiseLaw(ABC):
 
     @property
     @abstractmethod
-    def excess_kurtosis(self) -> float:
-        """Fourth central moment over squared variance, minus 3; infinite where the variance underflows."""
-
-    @property
-    @abstractmethod
     def octave(self) -> int:
         """floor(log2(scale)), at least 0."""
-
-    @abstractmethod
-    def cdf(self, k: float) -> float:
-        """P(noise <= k)."""
 
     @abstractmethod
     def weight(self, k: int) -> arb:
@@ -122,7 +97,7 @@ class _Gaussian(NoiseLaw):
     @property
     def octave(self) -> int:
         """floor(log2(sigma)), at least 0."""
-        return _octave(self.sigma)
+        return max(0, math.floor(self.sigma).bit_length() - 1)
 
     def reach(self, bits: int) -> int:
         """About where the mass beyond is 2^-bits."""
@@ -147,19 +122,8 @@ class RoundedGaussian(_Gaussian):
     def variance(self) -> float:
         """sigma^2 + 1/12, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
         if self.sigma < SMOOTH:
-            return _moments(self)[0]
+            return _summed(self)
         return float(self.sigma**2 + Fraction(1, 12))
-
-    @property
-    def excess_kurtosis(self) -> float:
-        """That of a normal plus an independent uniform rounding error, for sigma that is not small."""
-        if self.sigma < SMOOTH:
-            return _moments(self)[1]
-        return -1 / 120 / self.variance**2
-
-    def cdf(self, k: float) -> float:
-        """P(noise <= k)."""
-        return _normal_cdf((math.floor(k) + 0.5) / float(self.sigma))
 
     def weight(self, k: int) -> arb:
         """Twice P(noise = k)."""
@@ -183,23 +147,7 @@ class DiscreteGaussian(_Gaussian):
     @property
     def variance(self) -> float:
         """sigma^2, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
-        return _moments(self)[0] if self.sigma < SMOOTH else float(self.sigma**2)
-
-    @property
-    def excess_kurtosis(self) -> float:
-        """0, up to a term that counts for small sigma alone."""
-        return _moments(self)[1] if self.sigma < SMOOTH else 0.0
-
-    def cdf(self, k: float) -> float:
-        """P(noise <= k)."""
-        k = math.floor(k)
-        if self.sigma < SUMMED:
-            below = _cumulative(self)
-            return float(below[min(max(k + below.size // 2, 0), below.size - 1)])
-        sigma = float(self.sigma)
-        z = (k + 0.5) / sigma
-        # the sum of a density to k is its integral to k + 1/2, less a 24th of its derivative there
-        return _normal_cdf(z) + z * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) / (24 * sigma * sigma)
+        return _summed(self) if self.sigma < SMOOTH else float(self.sigma**2)
 
     def weight(self, k: int) -> arb:
         """exp(-k^2 / (2 sigma^2))."""
@@ -229,22 +177,9 @@ class DiscreteLaplace(NoiseLaw):
         return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
     @property
-    def excess_kurtosis(self) -> float:
-        """(1 + 4 q + q^2) / (2 q), 3 for large scales."""
-        q = math.exp(-1 / float(self.scale))
-        return (1 + 4 * q + q * q) / (2 * q) if q else math.inf
-
-    @property
     def octave(self) -> int:
         """floor(log2(scale)), at least 0."""
-        return _octave(self.scale)
-
-    def cdf(self, k: float) -> float:
-        """P(noise <= k)."""
-        k = math.floor(k)
-        rate = 1 / float(self.scale)
-        outside = math.exp(-rate * (k + 1 if k >= 0 else -k)) / (1 + math.exp(-rate))
-        return 1 - outside if k >= 0 else outside
+        return max(0, math.floor(self.scale).bit_length() - 1)
 
     def reach(self, bits: int) -> int:
         """About where the mass beyond is 2^-bits."""
@@ -258,17 +193,10 @@ class DiscreteLaplace(NoiseLaw):
 def _scale(name: str, value: object) -> Fraction:
     """The scale of a law, exact and in range."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
-        raise InvalidInput(
-            f"{name} must be an int or a Fraction, got {type(value).__name__} {value!r}; "
-            f"write Fraction('0.5') for a decimal"
-        )
+        raise InvalidInput(f"{name} must be an int or a Fraction, got {value!r}; write Fraction('0.5') for a decimal")
     if not LEAST_SCALE <= value <= GREATEST_SCALE:
         raise InvalidInput(f"{name} must be from 2^-10 to 2^55, got {value}; rescale the lattice")
     return Fraction(value)
-
-
-def _octave(scale: Fraction) -> int:
-    return max(0, math.floor(scale).bit_length() - 1)
 
 
 def _erfc(x: Fraction) -> arb:
@@ -276,27 +204,8 @@ def _erfc(x: Fraction) -> arb:
     return (ball(x) / ball(Fraction(2)).sqrt()).erfc()
 
 
-def _normal_cdf(z: float) -> float:
-    return math.erfc(-z / math.sqrt(2)) / 2
-
-
-def _masses(law: NoiseLaw) -> NDArray[np.float64]:
-    """Probabilities of 0, 1, 2, … as doubles, for small scales."""
-    weights = np.array([float(law.weight(k)) for k in range(law.reach(160) + 3)])
-    return weights / (2 * weights.sum() - weights[0])
-
-
 @lru_cache(maxsize=64)
-def _moments(law: NoiseLaw) -> tuple[float, float]:
-    """Variance and excess kurtosis, summed."""
-    masses = _masses(law)
-    k = np.arange(masses.size, dtype=np.float64)
-    second, fourth = (2 * float(masses @ k**power) for power in (2, 4))
-    return second, (fourth / second**2 - 3 if second**2 > 0 else math.inf)
-
-
-@lru_cache(maxsize=16)
-def _cumulative(law: NoiseLaw) -> NDArray[np.float64]:
-    """P(noise <= k) for k from -K to K."""
-    masses = _masses(law)
-    return np.concatenate([masses[:0:-1], masses]).cumsum().clip(0, 1)
+def _summed(law: NoiseLaw) -> float:
+    """The variance as a sum over the integers."""
+    weights = [float(law.weight(k)) for k in range(law.reach(160) + 3)]
+    return 2 * math.fsum(w * k * k for k, w in enumerate(weights)) / (2 * math.fsum(weights) - weights[0])

@@ -21,8 +21,9 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Compose, Dense, Family
 from sfumato.operators.base import Numbers
+from sfumato.privacy.distance.columns import distinct_columns
 from sfumato.privacy.distance.pairs import largest_distance
 from sfumato.privacy.distance.search import Patterns, largest_combination
 from sfumato.privacy.distance.terms import Terms, on_axes
@@ -48,7 +49,7 @@ class Sensitivity:
 
 
 def sensitivity(
-    blocks: Sequence[Block | Family], sizes: Mapping[str, int], unit: PrivacyUnit, power: int
+    blocks: Sequence[Block | Family | Combination], sizes: Mapping[str, int], unit: PrivacyUnit, power: int
 ) -> Sensitivity:
     """The sensitivity of measuring all blocks together, in exact integers.
 
@@ -58,7 +59,13 @@ def sensitivity(
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    terms = Terms.of(blocks, sizes, power)
+    plain = [b for b in blocks if not isinstance(b, Combination)]
+    if len(plain) < len(blocks):
+        found = [_of_columns(b, sizes, unit, power) for b in blocks if isinstance(b, Combination)]
+        found += [sensitivity(plain, sizes, unit, power)] if plain else []
+        # no record changes all of them by more than each at its worst
+        return Sensitivity(power, sum(f.value for f in found), len(found) == 1 and found[0].exact)
+    terms = Terms.of(plain, sizes, power)
     one_row = unit.rows_per_person**power
     column, column_exact = _largest_column(terms, sizes)
     if unit.neighbours is Neighbours.ADD_REMOVE:
@@ -68,6 +75,12 @@ def sensitivity(
         # a row may vanish without another taking its place: a zero column joins the pairs
         distance, exact = max((distance, exact), (column, column_exact))
     return Sensitivity(power, distance * one_row, exact)
+
+
+def _of_columns(combined: Combination, sizes: Mapping[str, int], unit: PrivacyUnit, power: int) -> Sensitivity:
+    """That of C Q over the distinct columns of Q in place of the joint cells, which have no others."""
+    over = Compose(Dense(combined.matrix), Dense(distinct_columns(combined.blocks, sizes)))
+    return sensitivity([Block((("column",),), (over,))], {"column": over.shape[1]}, unit, power)
 
 
 # ---- columns -----------------------------------------------------------------------------------------

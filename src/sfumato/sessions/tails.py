@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from sfumato.operators.base import FloatArray
+from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 __all__ = ["energy", "farthest", "largest_sum"]
@@ -53,7 +54,7 @@ def _all_below(law: DiscreteLaplace, points: FloatArray, count: int) -> FloatArr
 
 def farthest(noise: NoiseLaw, count: int, probability: float) -> int:
     """A g with P(some of `count` draws is beyond g either way) <= p, by the union of all."""
-    return int(noise.quantile(1 - probability / (2 * count)))
+    return int(quantile(noise, 1 - probability / (2 * count)))
 
 
 def energy(noise: NoiseLaw, count: int, probability: float) -> float:

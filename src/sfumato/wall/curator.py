@@ -20,7 +20,7 @@ from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.ground.spool import forget, room
 from sfumato.measurements import Measurement
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Family
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.noise import NoiseLaw
@@ -34,6 +34,8 @@ from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts, check_countable
 
 __all__ = ["Curator", "holding"]
+
+Measured = Block | Family | Combination
 
 MAX_VALUES = 500_000_000
 _KEPT = 2**23  # values written to files that may stay in memory
@@ -69,7 +71,7 @@ class Curator:
 
     def measure(
         self,
-        blocks: Sequence[Block | Family],
+        blocks: Sequence[Measured],
         noise: NoiseLaw,
         price: Event,
         *,
@@ -130,11 +132,9 @@ class Curator:
         made._holding.counts = counts
         return made, receipt
 
-    def _check(
-        self, blocks: Sequence[Block | Family], noise: NoiseLaw, price: Event, stated: Sensitivity | None
-    ) -> None:
+    def _check(self, blocks: Sequence[Measured], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
-        if not blocks or not all(isinstance(b, (Block, Family)) for b in blocks):
+        if not blocks or not all(isinstance(b, Measured) for b in blocks):
             raise PlanError("a measurement needs at least one block, and blocks alone")
         families = [b for b in blocks if isinstance(b, Family)]
         if any(f.names != self._holding.grid.names for f in families):
@@ -149,16 +149,15 @@ class Curator:
         if not fits(found, noise, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
         # a dry run: an operator that refuses does so now, not when its price is spent
-        for block in blocks:
-            if isinstance(block, Block):
-                block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
-                continue
+        for block in _single(blocks):
+            block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
+        for block in families:
             for group in block.alike():
                 shape = [block.factors[i].shape[1] for i in block.sets[group[0]].tolist()]
                 block.apply(group[:1], np.zeros((1, *shape), dtype=np.int64))
 
     def _look(
-        self, counts: Counts, blocks: Sequence[Block | Family], noise: NoiseLaw, values: Sequence[NDArray[np.int64]]
+        self, counts: Counts, blocks: Sequence[Measured], noise: NoiseLaw, values: Sequence[NDArray[np.int64]]
     ) -> Measurement:
         """Fill `values` with exact answers and noise, a few tables at a time.
 
@@ -166,12 +165,17 @@ class Curator:
         nothing rounds, saturates or raises on the data.
         """
         families = [(b, v) for b, v in zip(blocks, values, strict=True) if isinstance(b, Family)]
-        single = [(b, v) for b, v in zip(blocks, values, strict=True) if isinstance(b, Block)]
         sets = _asked(self._holding.grid, blocks)
-        wanting: dict[tuple[int, ...], list[tuple[Block, NDArray[np.int64]]]] = {}
-        for block, into in single:
-            wanting.setdefault(self._axes(block), []).append((block, into))
-        drawn, missing = 0, sum(b.rows for b in blocks)
+        # what is combined stays here until noise is added
+        combined = {i: b for i, b in enumerate(blocks) if isinstance(b, Combination)}
+        sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
+        wanting: dict[tuple[int, ...], list[tuple[Block, NDArray[np.int64], bool]]] = {}
+        for i, block in enumerate(blocks):
+            end = 0
+            for part in _single([block]):
+                into = sums.get(i, values[i])[end : (end := end + part.rows)]
+                wanting.setdefault(self._axes(part), []).append((part, into, i not in sums))
+        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in _single(blocks))
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
@@ -187,13 +191,15 @@ class Curator:
                 continue
             for i, table in zip(chosen.tolist(), tables, strict=True):
                 axes = tuple(sets[f][i].tolist())
-                for block, into in wanting[axes]:
+                for block, into, noisy in wanting[axes]:
                     given = [axes.index(self._holding.grid.axis(a)) for a in block.attributes]
                     exact = block.operator.matvec(np.ascontiguousarray(table.transpose(given)).reshape(-1))
-                    into[:] = exact + noise.sample(len(exact), self._holding.bits)
+                    into[:] = exact + noise.sample(len(exact), self._holding.bits) if noisy else exact
                     missing -= len(exact)
         if missing:
             raise SourceError("some tables were not counted")
+        for i, block in combined.items():
+            values[i][:] = block.apply(sums[i]) + noise.sample(block.rows, self._holding.bits)
         total = int(counts.rows) if self._holding.unit.total_is_public else None
         return Measurement(tuple(blocks), tuple(values), noise, total)
 
@@ -211,18 +217,23 @@ def holding(curator: Curator) -> Holding:
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _asked(grid: Grid, blocks: Sequence[Block | Family]) -> list[NDArray[np.int32]]:
+def _single(blocks: Sequence[Measured]) -> list[Block]:
+    """Blocks by themselves, and those of combinations."""
+    given = [b.blocks if isinstance(b, Combination) else (b,) for b in blocks]
+    return [b for some in given for b in some if isinstance(b, Block)]
+
+
+def _asked(grid: Grid, blocks: Sequence[Measured]) -> list[NDArray[np.int32]]:
     """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
     by_order: dict[int, set[tuple[int, ...]]] = {}
-    for block in blocks:
-        if isinstance(block, Block):
-            axes = tuple(sorted(grid.axis(a) for a in block.attributes))
-            by_order.setdefault(len(axes), set()).add(axes)
+    for block in _single(blocks):
+        axes = tuple(sorted(grid.axis(a) for a in block.attributes))
+        by_order.setdefault(len(axes), set()).add(axes)
     single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
     return [b.sets for b in blocks if isinstance(b, Family)] + single
 
 
-def _rooms(blocks: Sequence[Block | Family], folder: Path | None) -> list[NDArray[np.int64]]:
+def _rooms(blocks: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
     """Where the noisy values will go, made before the debit. Raises InvalidInput where there is no room."""
     values: list[NDArray[np.int64]] = []
     try:
