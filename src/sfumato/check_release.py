@@ -52,6 +52,12 @@ class Cannot(Exception):
     """What this file has no way to check."""
 
 
+def pick(table: Any, kind: str, what: str) -> Any:
+    if kind not in table:
+        raise Cannot(f"{what} of the kind {kind}")
+    return table[kind]
+
+
 class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None
     def __getattr__(self, name: str) -> Any:
         return self.get("~class" if name == "kind" else name)
@@ -77,11 +83,9 @@ def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by 
 
 
 def number(value: Any) -> Fraction:  # an exact number; a float is none
-    if isinstance(value, dict):
-        return (
-            Fraction(*map(number, value["~fraction"])) if "~fraction" in value else Fraction(int(value["~integer"], 16))
-        )
-    return Fraction(value.__index__())
+    if isinstance(value, dict) and "~fraction" in value:
+        return Fraction(*map(number, value["~fraction"]))
+    return Fraction(int(value["~integer"], 16) if isinstance(value, dict) else value.__index__())
 
 
 def event_of(doc: Any) -> str:  # a stored event as ledgers write it
@@ -89,9 +93,8 @@ def event_of(doc: Any) -> str:  # a stored event as ledgers write it
     return " ".join([kind, *(str(number(v)) for k, v in doc.items() if k != "~class")])
 
 
-def tree(
-    o: Any,
-) -> Array:  # a row for every aligned block of cells but those that repeat their only child, widest first
+# a row for every aligned block of cells but those that repeat their only child, widest first
+def tree(o: Any) -> Array:
     widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
     kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
     kept = kept[o.n > 1 and not o.root :]
@@ -170,8 +173,8 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
 
 
 class Maps:  # blocks: multiples of Kronecker products of (attributes, operator's fingerprint), read from documents
-    def __init__(self) -> None:
-        self.blocks, self.ops = list[Any](), dict[str, Any]()
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.blocks, self.ops, self.sizes = list[Any](), dict[str, Any](), sizes
 
     def factor(self, names: Any, op: Any) -> Any:  # (its integer multiple, what is left)
         times = 1
@@ -185,8 +188,7 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
         kept = sorted(f for _, some in factors for f in some)
         if len({a for names, _ in kept for a in names}) < sum(len(names) for names, _ in kept):
             raise ValueError("a block names an attribute twice")
-        times = math.prod(times for times, _ in factors)
-        self.blocks += [(int(multiple) * times, tuple(kept))] if multiple else []
+        self.blocks += [(int(multiple) * math.prod(times for times, _ in factors), tuple(kept))] if multiple else []
 
     def add(self, multiple: int, groups: Any, ops: Any) -> None:
         self.put(multiple, [self.factor(names, op) for names, op in zip(groups, ops, strict=True)])
@@ -195,6 +197,18 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
         one = [self.factor([name], op) for name, op in zip(s.names, ops, strict=True)]
         for some, m in zip(sets, [1] * len(sets) if multiples is None else multiples, strict=True):
             self.put(m, [one[i] for i in some])
+
+    def combined(self, s: Any) -> None:  # C Q over joint cells, each attribute's by what its factors tell apart
+        each = [{g[0]: matrix(f) for g, f in zip(b.groups, b.factors, strict=True) if len(g) == 1} for b in s.blocks]
+        names = [a for a in self.sizes if any(a in e for e in each)]
+        kept = {a: np.unique(np.vstack([e[a] for e in each if a in e]), axis=1, return_index=True)[1] for a in names}
+        few = s.matrix.size * math.prod(map(len, kept.values())) <= 8 * MOST
+        if not few or any(len(e) < len(b.groups) for e, b in zip(each, s.blocks, strict=True)):
+            raise Cannot("combined queries that join attributes, or tell very many cells apart")
+        held = [reduce(np.kron, [e[a][:, kept[a]] if a in e else 0 * kept[a][None] + 1 for a in names]) for e in each]
+        name, rows = f"combined {len(self.blocks)}", np.array((s.matrix.astype(object) @ np.vstack(held)).tolist())
+        self.sizes[name] = rows.shape[1]
+        self.add(1, [[name]], [Doc({"~class": "Dense", "matrix": rows})])
 
     def planned(self, s: Any) -> None:  # what a strategy or an entry of a measurement says. A later kind adds a case
         simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
@@ -209,14 +223,13 @@ class Maps:  # blocks: multiples of Kronecker products of (attributes, operator'
             "WeightedTables": lambda: self.family(s, own, s.sets, s.multiples),
             "Residuals": lambda: [self.family(s, contrasts, *x) for x in zip(s.sets, s.multiples, strict=True)],
             "Stacked": lambda: list(map(self.planned, s.pieces)),
-            "Biased": lambda: self.planned(s.measured),
+            **dict.fromkeys(("Biased", "Merged"), lambda: self.planned(s.measured)),
+            "Combination": lambda: self.combined(s),
             "Orbits": lambda: [
                 self.put(1, [self.factor(*f) for g in x for f in g]) for x in product(*map(orbits, s.groups))
             ],
         }
-        if s.kind.removeprefix("Pair") not in cases:
-            raise Cannot(f"strategies of the kind {s.kind}")
-        cases[s.kind.removeprefix("Pair")]()
+        pick(cases, s.kind.removeprefix("Pair"), "strategies")()
 
     def sensitivity(self, sizes: dict[str, int], p: int, replace: bool, public: bool) -> tuple[int, bool]:
         """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
@@ -289,8 +302,7 @@ def tail(x: Decimal) -> tuple[Decimal, Decimal]:  # bounds of P(N > x) for a sta
         return 1 - tail(-x)[1], 1 - tail(-x)[0]
     term = total = x
     for k in range(3, 2000, 2):
-        term *= x * x / k
-        total += term
+        total += (term := term * x * x / k)
     found = Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
     return (found - SLACK, found + SLACK) if x < 15 else (Decimal(0), (-x * x / 2).exp())
 
@@ -379,15 +391,14 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def paid(self, value: int, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
         given, price = event.split()
-        scale = number(noise["scale" if p == 1 else "sigma"])
-        covered = times * scale**p * Fraction(price) if given == kind else Fraction(-1)
+        covered = times * number(noise["scale" if p == 1 else "sigma"]) ** p * Fraction(price) if given == kind else -1
         if not exact and 0 <= covered < value:
             self.unknown.append(f"a sensitivity of {float(covered):.6g}, which was paid; it proves {float(value):.6g}")
         else:
             self.must("price", f"noise at sensitivity {value} costs more than was paid", value <= covered)
 
     def measured(self, m: Any, event: str, domain: Any, unit: Any) -> tuple[Maps, int]:
-        sizes, maps = dict[str, int](), Maps()
+        maps = Maps(sizes := dict[str, int]())
         public = unit[0] == "replace-one" and unit[1] is None
         for name, a in domain.attributes["~map"]:
             many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two cells
@@ -403,14 +414,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             right += [values.dtype == np.int64, values.shape == (rows,)]
             self.must("maps", "maps do not fit the cells of their attributes, or the values they belong to", all(right))
         self.must("total", "the number of records is not public, and stands there", public or m.total is None)
-        p = LAWS[m.noise.kind][1]
-        value, exact = maps.sensitivity(sizes, p, unit[0] == "replace-one", public)
+        value, exact = maps.sensitivity(sizes, p := LAWS[m.noise.kind][1], unit[0] == "replace-one", public)
         self.paid(value * unit[2] ** p, exact, m.noise, event)
         return maps, value * unit[2] ** p if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
-        (maps, value), said = self.measured(m, event_of(plan.price), plan.workload.domain, unit), Maps()
-        said.planned(plan.strategy)
+        maps, value = self.measured(m, event_of(plan.price), plan.workload.domain, unit)
+        (said := Maps(maps.sizes)).planned(plan.strategy)
         self.must("maps", "other maps were measured than the plan describes", said.blocks == maps.blocks)
         right = plan.noise == m.noise and number(plan.sensitivity.value) >= value
         self.must("price", "other noise was drawn, or it is another sensitivity, than the plan says", right)
@@ -418,17 +428,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
-        if course.kind not in draws:
-            raise Cannot(f"courses of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
         kind, whole = event_of(plan.price).split()
-        draw = number(course.selection.epsilon)
-        total = sum(n * cost(f"bounded-range {t * draw}", CURRENCY[kind]) for n, t in draws[course.kind])
+        each = [(n, t * number(course.selection.epsilon)) for n, t in pick(draws, course.kind, "courses")]
+        total = sum(n * cost(f"bounded-range {draw}", CURRENCY[kind]) for n, draw in each)
         total += (rounds + (not free)) * cost(one, CURRENCY[kind])
         self.must("price", "the looks cost more than the price", total <= Fraction(whole))
         looks = [m for m in out if m.kind == "Measurement"]
         paid = [m for m in looks if not free or any(b.groups != [] for b in m.blocks)]
-        right = len(paid) <= rounds + (not free) and len(out) - len(looks) <= sum(n for n, _ in draws[course.kind])
+        right = len(paid) <= rounds + (not free) and len(out) - len(looks) <= sum(n for n, _ in each)
         self.must("looks", "more was chosen or measured than was paid for", right)
         for m in looks:
             self.measured(m, one, plan.workload.domain, unit)
@@ -453,14 +461,12 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def release(self, path: Path, ledger: Path, anchor: str | None) -> None:
         it = read(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
-        checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}
-        if plan.kind not in checks:
-            raise Cannot(f"plans of the kind {plan.kind}")
+        check = pick({"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}, plan.kind, "plans")
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
         right = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
         right = right and keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
         self.must("price", "the price is above the budget that is stated, or there is no such unit", right)
-        checks[plan.kind](plan, it.measurement, unit)
+        check(plan, it.measurement, unit)
         lines, hashes = self.ledger(ledger)
         n, told = proof.sequence, fingerprint([plan[k] for k in HASHED.split() if k in plan])
         line, places = lines[n] if n < len(lines) else [""] * 12, [f"{i}:{digest}" for i, digest in enumerate(hashes)]
@@ -490,8 +496,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--anchor")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(arguments)
-    found = Check(asked.release, asked.ledger, asked.anchor)
+    found = Check((asked := parser.parse_args(arguments)).release, asked.ledger, asked.anchor)
     facts = {"verdict": found.verdict, "wrong": found.wrong, "cannot_check": found.unknown}
     said = [found.verdict, *map(": ".join, found.wrong), *(f"cannot check {what}" for what in found.unknown)]
     sys.stdout.write((json.dumps(facts) if asked.json else "\n".join(said)) + "\n")

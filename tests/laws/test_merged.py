@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,20 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.designs.calibrate import calibrate
+from sfumato.designs.dense.largest_swap import swap_largest
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.swap import swap_optimum
 from sfumato.designs.design import Problem
 from sfumato.designs.merged import planning
+from sfumato.designs.merged.pairs import optimize_pairs
 from sfumato.designs.merged.strategy import Merged
+from sfumato.designs.stacked import Stacked
 from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
+from sfumato.mechanisms.automatic import automatic
+from sfumato.mechanisms.parted import parted
 from sfumato.operators import Block, Combination, Dense, Identity
+from sfumato.plans.plan import price_design
 from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.distance import columns as columns_module
 from sfumato.privacy.distance.columns import distinct_columns
@@ -324,3 +332,78 @@ def test_where_it_does_not_apply() -> None:
     sizes = {f"a{i}": n for i, n in enumerate(SIZES)}
     done = calibrate(persons.build, persons.fine, sizes, PERSON, sf.gdp(1), "gaussian")
     assert done.sensitivity.exact
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (9, 60), (12, 200)])
+@pytest.mark.parametrize("largest", [False, True])
+def test_pairs_found_one_by_one_prove_what_all_pairs_prove(shape: tuple[int, int], largest: bool) -> None:
+    """Mutants: a strategy whose farthest pair was never looked at; a bound of the pairs that were not solved for."""
+    matrix = np.random.default_rng(shape[1]).integers(-2, 3, shape).astype(float)
+    found = optimize_pairs(matrix, largest=largest, tolerance=1e-4)
+    assert found is not None
+    columns = found.strategy.T
+    assert max(np.square(columns - c).sum(axis=1).max() for c in columns) <= 1 + 1e-9
+    back = (matrix - matrix.mean(axis=1, keepdims=True)) @ np.linalg.pinv(found.strategy)
+    rows = np.square(back).sum(axis=1)
+    assert math.sqrt(rows.max() if largest else rows.sum()) == pytest.approx(found.upper_bound, rel=1e-6)
+    best = swap_largest(matrix) if largest else swap_optimum(matrix=matrix)
+    assert found.lower_bound <= best.upper_bound * (1 + 1e-9)
+    assert found.upper_bound >= best.lower_bound * (1 - 1e-9)
+    assert found.gap < 2e-3
+
+
+# ---- parts apart ------------------------------------------------------------------------------------------------
+
+
+def parts() -> sf.Workload:
+    """Tables and a few counts of other attributes, and a distribution."""
+    sizes = {"a": 9, "b": 5, "c": 7, "d": 60, "e": 8}
+    domain = sf.Domain({n: sf.Categories([str(i) for i in range(k)]) for n, k in sizes.items()})
+    counts = sf.predicates(domain, ["a in ('1', '2') and d in ('3', '4')", "b == '1' or e == '2'", "c == '0'"])
+    return sf.stack(main=sf.marginals(domain, upto=3), cdf=sf.prefix(domain, "d"), counts=counts)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("objective", ["tables", "max"])
+def test_parts_share_the_budget_at_its_best(noise: str, objective: str) -> None:
+    """What parts err apart is what is shared: (sum of the roots)² for Gaussian noise, of cube roots cubed for Laplace.
+
+    Mutants: parts weighed by the workload of their own; one price for all; powers of the other noise.
+    """
+    work, budget = parts(), sf.approx(1, "1e-6")
+    problem = Problem(work, budget, ADD, noise, objective)  # type: ignore[arg-type]
+    design = parted(problem, [], lambda part, _: automatic(part, None))
+    assert design is not None
+    made = price_design(design, problem)
+    assert isinstance(made.strategy, Stacked)
+    prices = [sensitivity(p.blocks, problem.sizes, ADD, 1 if noise == "laplace" else 2) for p in made.strategy.pieces]
+    assert 1 < len(prices) <= 3
+    # together they change no more than each at its worst
+    assert made.sensitivity.value <= sum(p.value for p in prices)
+    alone = [automatic(replace(problem, workload=w), None) for w in work.parts.values()]
+    each = [min(p.objective_value for p in a.plans) for a in alone]
+    if objective == "tables":
+        power = 2 / 3 if noise == "laplace" else 1.0
+        shared = sum(e**power for e in each) ** (1 / power) / math.sqrt(len(each))
+    else:
+        shared = sum(math.sqrt(e) for e in each) ** 2 if noise == "laplace" else math.hypot(*each)
+    assert made.objective_value <= shared * (1 + 1e-3)
+
+
+def test_auto_takes_parts_apart_where_that_errs_less(tmp_path: Path) -> None:
+    """Mutants: the shared design not compared; its answers, errors or covariances those of one piece."""
+    work = parts()
+    plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+    assert "distinct columns" in plan.strategy.summary
+    least = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="marginals")
+    assert plan.objective_value < 0.97 * least.objective_value
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, work.domain.size)
+    release = sf.release(plan, sf.Histogram(x.reshape(work.domain.shape)), ledger=None)
+    exact = work.answer(x)
+    errors = plan.standard_errors()
+    assert np.sqrt(np.square((release.answers - exact) / errors).mean()) == pytest.approx(1, abs=0.35)
+    assert np.abs(release.answers - exact).max() < 8 * errors.max()
+    release.save(tmp_path / "r")
+    assert np.array_equal(sf.load(tmp_path / "r").answers, release.answers)
+    assert sf.load(tmp_path / "r").plan.fingerprint == plan.fingerprint

@@ -63,7 +63,7 @@ def optimize_pairs(
         some = np.flatnonzero(reach > (1 + tolerance / 2) ** 2) if best is not None else np.arange(len(reach))
         some = some[np.argsort(-reach[some], kind="stable")[:_ADDED]]
         first, second, added = _joined(first, second, some, far[some])
-        if best is not None and not added and goal == tolerance:
+        if best is not None and not added and goal <= tolerance / 2:
             break
         apart = rows[:, first] - rows[:, second]
         solved = (optimize_largest if largest else optimize)(matrix=apart, tolerance=goal, progress=progress)

@@ -36,10 +36,13 @@ __all__ = ["MAX_COLUMNS", "MAX_WORK", "design"]
 MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
 MAX_FAR = 5_000  # columns up to which the largest distance of two is found exactly: a matrix of 200 MB
+MAX_PAIRED = 128  # queries up to which pairs of columns are searched in seconds: about the square of them bind
 _MAX_BLOCKS = 512  # each is a Python value, counted by itself
 _MAX_QUERIES = 4_096  # rows of matrices that are factored
-_TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows. Far ahead of it searches take most of their time
-_BITS = 28  # of an entry: rounding moves errors by less than is shown
+_TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows
+_ROUGH, _LONG = 1e-3, 100_000_000  # the same from this many operations a step on, where the last digit takes seconds
+_BITS = 24  # of an entry: rounding moves errors by less than is shown, and keeps the span exactly
+_PAIRS = 30  # times as much as one search takes that for pairs, over the differences that join one by one
 _MAX_LARGEST = 2**30  # operations of one search for the largest error, as for one table
 
 
@@ -56,7 +59,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the distinct columns of all queries; None where it does not apply.
 
     For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
-    is known, above MAX_FAR columns, whose largest distance would only be bounded.
+    is known, above MAX_PAIRED queries, or above MAX_FAR columns, whose largest distance would only be bounded.
     """
     blocks = [q.block for q in problem.workload.blocks] if problem.workload.tables <= _MAX_BLOCKS else []
     rows = sum(b.rows for b in blocks)
@@ -67,7 +70,9 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     except PlanError:
         return None
     count, public = columns.shape[1], problem.unit.total_is_public
-    if count < 2 or (count > MAX_COLUMNS and rows**2 * count > MAX_WORK) or (public and count > MAX_FAR):
+    if count < 2 or (count > MAX_COLUMNS and rows**2 * count > MAX_WORK):
+        return None
+    if public and (count > MAX_FAR or min(rows, count) > MAX_PAIRED):
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
@@ -77,7 +82,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     kept = _independent(real)
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
-        coefficients = np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T
+        coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
     if problem.noise == "laplace":
         coefficients = turned(coefficients, Dense(over))[0]
     held, matrix = _over(blocks, kept, coefficients)
@@ -98,10 +103,12 @@ def _build(
 def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) -> _Found | None:
     """The strategy for weighted queries (k, c) by the objective and the relation of the problem."""
     public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
+    work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
+    tolerance = _ROUGH if work > _LONG else _TOLERANCE
     if public:
-        found = optimize_pairs(matrix, largest=largest, tolerance=_TOLERANCE, progress=progress)
+        found = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
     else:
-        found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=_TOLERANCE, progress=progress)
+        found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)
     if found is None:
         return None
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and not public:
@@ -122,7 +129,7 @@ def _independent(rows: FloatArray) -> NDArray[np.intp]:
         factor, pivots = qr((rows / np.maximum(norms, 1e-300)[:, None]).T, mode="r", pivoting=True)
     pivot = np.abs(np.diagonal(factor))
     rank = int((pivot > pivot[0] * max(rows.shape) * float(np.finfo(np.float64).eps)).sum())
-    return np.sort(pivots[:rank])
+    return np.sort(np.asarray(pivots[:rank], dtype=np.intp))
 
 
 def _over(

@@ -10,16 +10,18 @@ Whether W is such a combination is decided on the distinct columns of Q and W to
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.designs.covariance import check_size
 from sfumato.designs.strategy import Estimate, Strategy, row_shape
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import fingerprint, storable
-from sfumato.operators import Block, Combination
+from sfumato.operators import Block, Combination, Compose, Dense, Identity
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.distance.columns import distinct_columns
@@ -28,6 +30,8 @@ __all__ = ["Merged"]
 
 _SPAN = 1e-7  # relative: half of a double's digits, as least squares over whole numbers round
 _BACK = 1e-6  # by which R C may differ from the identity: what doubles leave of well-conditioned maps
+_BESIDE = 64  # cells looked at beside two for each sum: any would do, as what they leave open is decided
+_LISTED = 2**22  # entries of a query that are written out to look at some of its cells
 _RANK = 1e-10  # of a singular value: C is rounded from a map whose values differ by far less
 
 
@@ -52,6 +56,10 @@ class Merged(Strategy):
     def summary(self) -> str:
         return self.title or f"combined sums over {', '.join(self.measured.attributes)}"
 
+    @property
+    def max_abs(self) -> int:
+        return max(1, int(np.abs(Compose(Dense(self.measured.matrix), Dense(self._columns(()))).dense()).max()))
+
     @functools.cached_property
     def _back(self) -> tuple[FloatArray, FloatArray | None]:
         """(R (r, l), and what the known total is worth to every sum, (r,)); sums that are not combined have no error
@@ -59,10 +67,10 @@ class Merged(Strategy):
         matrix = self.measured.matrix.astype(np.float64)
         with single_thread():
             if self._whole is None:
-                return np.linalg.pinv(matrix, rcond=_RANK), None
+                return np.asarray(np.linalg.pinv(matrix, rcond=_RANK), dtype=np.float64), None
             # some measurement of the total as well, which the known one then takes the place of
             weight = float(np.linalg.norm(matrix)) / max(float(np.linalg.norm(self._whole)), 1e-300)
-            both = np.linalg.pinv(np.vstack([matrix, weight * self._whole]), rcond=_RANK)
+            both: FloatArray = np.asarray(np.linalg.pinv(np.vstack([matrix, weight * self._whole]), rcond=_RANK))
             spread = both @ (both.T @ self._whole)
             given = spread / float(self._whole @ spread)
             return both[:, :-1] - np.multiply.outer(given, self._whole @ both[:, :-1]), given
@@ -82,7 +90,7 @@ class Merged(Strategy):
             return None
         columns = self._used[:, None] * self._columns(()).astype(np.float64)
         found, off = _solved(columns, np.ones((1, columns.shape[1])))
-        return found[0] if off <= _SPAN else None
+        return found.reshape(-1) if off <= _SPAN else None
 
     @functools.cached_property
     def _used(self) -> FloatArray:
@@ -116,7 +124,48 @@ class Merged(Strategy):
             return np.eye(len(self._used))[ends[own] : ends[own + 1]], np.zeros(query.rows)
         return self._known.setdefault(key or fingerprint(query), self._found(query))
 
+    @functools.cached_property
+    def _some(self) -> tuple[dict[str, NDArray[np.int64]], FloatArray, FloatArray]:
+        """Some joint cells by attribute, what is combined of their columns (and the known total), and its inverse."""
+        count, cells = 2 * len(self._used) + _BESIDE, dict[str, NDArray[np.int64]]()
+        for i, (name, size) in enumerate(zip(self.measured.attributes, self.sizes, strict=True)):
+            # multiples of irrational numbers, each its own, fill the joint cells evenly
+            cells[name] = (np.arange(1, count + 1) * math.sqrt(i + 2 + math.isqrt(i + 2)) % 1.0 * size).astype(np.int64)
+        below = self._used[:, None] * np.concatenate([self._at(b, cells) for b in self.measured.blocks])
+        if self.public_total:
+            below = np.vstack([below, np.ones(count)])
+        with single_thread():
+            return cells, below, np.asarray(np.linalg.pinv(below, rcond=_RANK), dtype=np.float64)
+
+    def _at(self, block: Block, cells: dict[str, NDArray[np.int64]]) -> FloatArray:
+        """(rows, cells) the columns of a block at some joint cells."""
+        sizes = dict(zip(self.measured.attributes, self.sizes, strict=True))
+        out = np.ones((1, len(next(iter(cells.values())))))
+        for group, factor in zip(block.groups, block.factors, strict=True):
+            place = np.zeros(out.shape[1], dtype=np.int64)
+            for name in group:
+                place = place * sizes[name] + cells[name]
+            columns = np.asarray(factor.dense(), dtype=np.float64)[:, place]
+            out = (out[:, None] * columns).reshape(-1, out.shape[1])
+        return out
+
+    def _cannot(self, query: Block) -> bool:
+        """Whether some cells show that a query is no combination; most are told so at once."""
+        if all(isinstance(f, Identity) for f in query.factors) and query.rows > len(self._used) + 1:
+            return True
+        if max((f.shape[0] * f.shape[1] for f in query.factors), default=1) > _LISTED:
+            return False
+        cells, below, inverse = self._some
+        if query.rows * below.shape[1] > _LISTED:
+            return False
+        wanted = self._at(query, cells)
+        off = np.abs(wanted @ inverse @ below - wanted).max(initial=0.0)
+        return bool(off > _SPAN * max(float(np.abs(wanted).max(initial=0.0)), 1e-300))
+
     def _found(self, query: Block) -> tuple[FloatArray, FloatArray]:
+        if self._cannot(query):
+            names = ", ".join(query.attributes) or "the total"
+            raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
         try:
             columns = self._columns((query,)).astype(np.float64)
         except PlanError as reason:
@@ -162,6 +211,6 @@ class Merged(Strategy):
 def _solved(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
     """X of least length with X rows nearest to `wanted`, and how far off it is, relative to the largest entry."""
     with single_thread():
-        found = np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T
+        found = np.asarray(np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T, dtype=np.float64)
     off = float(np.abs(found @ rows - wanted).max(initial=0.0))
     return found, off / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)
