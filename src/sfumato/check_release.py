@@ -17,8 +17,6 @@ that what is called public is; that choices among candidates were made at their 
 follow from the values alone. A ledger made anew as a whole is found by an anchor kept elsewhere, or not at all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -46,16 +44,7 @@ HASHED = "workload keys budget unit mechanism strategy map noise price stability
 BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
-
-
-class Cannot(Exception):
-    """What this file has no way to check."""
-
-
-def pick(table: Any, kind: str, what: str) -> Any:
-    if kind not in table:
-        raise Cannot(f"{what} of the kind {kind}")
-    return table[kind]
+Cannot = NotImplementedError  # what this file has no way to check
 
 
 class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None
@@ -83,9 +72,9 @@ def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by 
 
 
 def number(value: Any) -> Fraction:  # an exact number; a float is none
-    if isinstance(value, dict) and "~fraction" in value:
-        return Fraction(*map(number, value["~fraction"]))
-    return Fraction(int(value["~integer"], 16) if isinstance(value, dict) else value.__index__())
+    if not isinstance(value, dict):
+        return Fraction(value.__index__())
+    return Fraction(int(value["~integer"], 16)) if "~integer" in value else Fraction(*map(number, value["~fraction"]))
 
 
 def event_of(doc: Any) -> str:  # a stored event as ledgers write it
@@ -93,12 +82,11 @@ def event_of(doc: Any) -> str:  # a stored event as ledgers write it
     return " ".join([kind, *(str(number(v)) for k, v in doc.items() if k != "~class")])
 
 
-# a row for every aligned block of cells but those that repeat their only child, widest first
-def tree(o: Any) -> Array:
+def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
     widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
     kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
-    kept = kept[o.n > 1 and not o.root :]
-    return np.array([(np.arange(o.n) >= s) & (np.arange(o.n) < s + w) for s, w in kept], dtype=int)
+    cells = np.arange(o.n)
+    return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
 
 
 def sparse(o: Any) -> Array:
@@ -141,10 +129,6 @@ def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's o
     return out
 
 
-def shape(op: Any) -> tuple[int, int]:  # (rows, cells)
-    return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
-
-
 def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
     if op.kind in ALIKE:
         return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
@@ -172,139 +156,130 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         yield [(joint, composed(piece.matrix, maps)), *out]
 
 
-class Maps:  # blocks: multiples of Kronecker products of (attributes, operator's fingerprint), read from documents
-    def __init__(self, sizes: dict[str, int]) -> None:
-        self.blocks, self.ops, self.sizes = list[Any](), dict[str, Any](), sizes
+def combined(s: Any) -> Any:  # sums of rows of blocks, over the cells that their factors tell apart by attribute
+    each = [{g[0]: matrix(f) for g, f in zip(b.groups, b.factors, strict=True) if len(g) == 1} for b in s.blocks]
+    seen = {a: np.vstack([e[a] for e in each if a in e]) for a in sorted({a for e in each for a in e})}
+    kept = {a: np.unique(m, axis=1, return_index=True)[1] for a, m in seen.items()}
+    joint = math.prod(map(len, kept.values()))
+    if joint * s.matrix.size > 8 * MOST or any(len(e) < len(b.groups) for e, b in zip(each, s.blocks, strict=True)):
+        raise Cannot("combined queries that join attributes, or tell very many cells apart")
+    place = dict(zip(kept, np.indices([len(k) for k in kept.values()]).reshape(len(kept), joint), strict=True))
+    held = [[e[a][:, kept[a][place[a]]] for a in e] for e in each]
+    rows = [reduce(lambda x, m: (x[:, None] * m).reshape(-1, joint), h, np.ones((1, joint), int)) for h in held]
+    return Doc({"~class": "Dense", "matrix": np.array((s.matrix.astype(object) @ np.vstack(rows)).tolist())})
 
-    def factor(self, names: Any, op: Any) -> Any:  # (its integer multiple, what is left)
-        times = 1
-        while op.kind == "Scaled":
-            times, op = times * int(number(op.factor)), op.operator
-        key = fingerprint(op)
-        self.ops[key] = op
-        return times, [(tuple(names), key)] if names or op.kind != "Identity" else []
 
-    def put(self, multiple: int, factors: Any) -> None:  # a multiple of 0 says that what is known is not measured
-        kept = sorted(f for _, some in factors for f in some)
-        if len({a for names, _ in kept for a in names}) < sum(len(names) for names, _ in kept):
-            raise ValueError("a block names an attribute twice")
-        self.blocks += [(int(multiple) * math.prod(times for times, _ in factors), tuple(kept))] if multiple else []
+def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
+    """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
+    if s.kind in ("Stacked", "Biased", "Merged"):
+        return [b for part in s.pieces or [s.measured] for b in blocks(part, ops)]
+    simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
+    own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
+    plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
+    contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
 
-    def add(self, multiple: int, groups: Any, ops: Any) -> None:
-        self.put(multiple, [self.factor(names, op) for names, op in zip(groups, ops, strict=True)])
+    def family(maps: Any, sets: Any, multiples: Any) -> Any:  # a block for every set of attributes
+        each = [([name], op) for name, op in zip(s.names, maps, strict=True)]
+        multiples = [1] * len(sets) if multiples is None else multiples
+        return [(m, [each[i] for i in some]) for some, m in zip(sets, multiples, strict=True)]
 
-    def family(self, s: Any, ops: Any, sets: Any, multiples: Any) -> None:  # a block for every set of attributes
-        one = [self.factor([name], op) for name, op in zip(s.names, ops, strict=True)]
-        for some, m in zip(sets, [1] * len(sets) if multiples is None else multiples, strict=True):
-            self.put(m, [one[i] for i in some])
+    cases: dict[str, Any] = {  # a later kind adds a case
+        "Block": lambda: [(1, zip(s.groups, s.factors, strict=True))],
+        "Family": lambda: family(s.factors, s.sets, s.multiples),
+        "Product": lambda: [(s.multiple, zip(s.groups, own, strict=True))],
+        "Canonical": lambda: [(s.multiple, [([s.attribute], s.tree)])],
+        "WeightedTables": lambda: family(own, s.sets, s.multiples),
+        "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
+        "Combination": lambda: [(1, [(["combined " + fingerprint(s.matrix)], combined(s))])],
+        "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
+    }
+    if s.kind.removeprefix("Pair") not in cases:
+        raise Cannot(f"strategies of the kind {s.kind}")
+    out = list[Any]()
+    for multiple, factors in cases[s.kind.removeprefix("Pair")]():
+        times, kept = int(multiple), list[Any]()
+        for names, op in factors:
+            while op.kind == "Scaled":
+                times, op = times * int(number(op.factor)), op.operator
+            if names or op.kind != "Identity":
+                kept.append((tuple(names), fingerprint(op)))
+                ops[kept[-1][1]] = op
+        out += [(times, tuple(sorted(kept)))] if multiple else []  # 0: what is known, and so not measured
+    return out
 
-    def combined(self, s: Any) -> None:  # C Q over joint cells, each attribute's by what its factors tell apart
-        each = [{g[0]: matrix(f) for g, f in zip(b.groups, b.factors, strict=True) if len(g) == 1} for b in s.blocks]
-        names = [a for a in self.sizes if any(a in e for e in each)]
-        kept = {a: np.unique(np.vstack([e[a] for e in each if a in e]), axis=1, return_index=True)[1] for a in names}
-        few = s.matrix.size * math.prod(map(len, kept.values())) <= 8 * MOST
-        if not few or any(len(e) < len(b.groups) for e, b in zip(each, s.blocks, strict=True)):
-            raise Cannot("combined queries that join attributes, or tell very many cells apart")
-        held = [reduce(np.kron, [e[a][:, kept[a]] if a in e else 0 * kept[a][None] + 1 for a in names]) for e in each]
-        name, rows = f"combined {len(self.blocks)}", np.array((s.matrix.astype(object) @ np.vstack(held)).tolist())
-        self.sizes[name] = rows.shape[1]
-        self.add(1, [[name]], [Doc({"~class": "Dense", "matrix": rows})])
 
-    def planned(self, s: Any) -> None:  # what a strategy or an entry of a measurement says. A later kind adds a case
-        simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
-        own = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
-        plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
-        contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
-        cases: dict[str, Any] = {
-            "Block": lambda: self.add(1, s.groups, s.factors),
-            "Family": lambda: self.family(s, s.factors, s.sets, s.multiples),
-            "Product": lambda: self.add(s.multiple, s.groups, own),
-            "Canonical": lambda: self.add(s.multiple, [[s.attribute]], [s.tree]),
-            "WeightedTables": lambda: self.family(s, own, s.sets, s.multiples),
-            "Residuals": lambda: [self.family(s, contrasts, *x) for x in zip(s.sets, s.multiples, strict=True)],
-            "Stacked": lambda: list(map(self.planned, s.pieces)),
-            **dict.fromkeys(("Biased", "Merged"), lambda: self.planned(s.measured)),
-            "Combination": lambda: self.combined(s),
-            "Orbits": lambda: [
-                self.put(1, [self.factor(*f) for g in x for f in g]) for x in product(*map(orbits, s.groups))
-            ],
-        }
-        pick(cases, s.kind.removeprefix("Pair"), "strategies")()
+def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool) -> tuple[int, bool]:
+    """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
 
-    def sensitivity(self, sizes: dict[str, int], p: int, replace: bool, public: bool) -> tuple[int, bool]:
-        """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
+    What a record does to a block is told by its cells of the block's attributes, or by those it leaves and takes:
+    a table, found column by column. The tables of all blocks are added up, and the largest entry is taken.
+    """
+    ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
+    held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
+    alike = {f for f in ops if ops[f].kind in ALIKE}
+    simple = {f for f in alike if all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
+    columns = {f: column(ops[f], p) for f in ops}
+    top = {f: int(max(columns[f])) for f in ops}
 
-        What a record does to a block is told by its cells of the block's attributes, or by those it leaves and takes:
-        a table, found column by column. The tables of all blocks are added up, and the largest entry is taken.
-        """
-        ops = {f: self.ops[f[1]] for _, fs in self.blocks for f in fs}
-        held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
-        alike = {f for f in ops if ops[f].kind in ALIKE}
-        simple = {f for f in alike if all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
-        columns = {f: column(ops[f], p) for f in ops}
-        top = {f: int(max(columns[f])) for f in ops}
-
-        def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> Any:  # None: there are too many
-            weights = dict[Any, int]()  # of blocks that differ in those factors alone that are at their largest anyway
-            for m, fs in self.blocks:
-                rest = tuple(f for f in fs if f not in fixed)
-                weights[rest] = weights.get(rest, 0) + abs(m) ** p * math.prod(top[f] for f in fs if f in fixed)
-            if len(axes) > 30 or math.prod(axes.values()) * len(weights) > 8 * MOST:
+    def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> Any:  # None: there are too many
+        weights = dict[Any, int]()  # of blocks that differ in those factors alone that are at their largest anyway
+        for m, fs in blocks:
+            rest = tuple(f for f in fs if f not in fixed)
+            weights[rest] = weights.get(rest, 0) + abs(m) ** p * math.prod(top[f] for f in fs if f in fixed)
+        if len(axes) > 30 or math.prod(axes.values()) * len(weights) > 8 * MOST:
+            return None
+        total: Any = 0
+        for rest, weight in weights.items():
+            keys, values = table(rest)
+            if values is None:
                 return None
-            total: Any = 0
-            for rest, weight in weights.items():
-                keys, values = table(rest)
-                if values is None:
-                    return None
-                found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
-                found = found.transpose([keys.index(k) for k in axes if k in keys])
-                total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
-            return int(np.max(total))
+            found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
+            found = found.transpose([keys.index(k) for k in axes if k in keys])
+            total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
+        return int(np.max(total))
 
-        def cells(rest: Any) -> Any:
-            return [a for f in rest for a in f[0]], reduce(np.kron, [columns[f] for f in rest], np.ones(1, int))
+    def cells(rest: Any) -> Any:
+        return [a for f in rest for a in f[0]], reduce(np.kron, [columns[f] for f in rest], np.ones(1, int))
 
-        def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
-            each = [np.ones((1, 2), int)]
-            for f in rest:
-                a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
-                two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
-                each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
-            times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
-            place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
-            left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
-            keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
-            keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
-            few = m.size * len(left) <= 16 * MOST
-            return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
+    def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
+        each = [np.ones((1, 2), int)]
+        for f in rest:
+            a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
+            two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
+            each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
+        times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
+        place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
+        left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
+        keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
+        keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
+        few = m.size * len(left) <= 16 * MOST
+        return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
 
-        fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
-        one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells), True
-        one = (largest(set(ops), {}, cells) or 0, False) if one[0] is None else one
-        if not replace:
-            return one
-        fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
-        axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
-        axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
-        far = largest(fixed, axes, changes)
-        if far is not None:  # a record may also vanish, where the number of records is not public
-            return (far, True) if public else max((far, True), one)
-        # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
-        return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
+    fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
+    one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells), True
+    one = (largest(set(ops), {}, cells), False) if one[0] is None else one
+    if not replace:
+        return one
+    fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
+    axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
+    axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
+    far = largest(fixed, axes, changes)
+    if far is not None:  # a record may also vanish, where the number of records is not public
+        return (far, True) if public else max((far, True), one)
+    # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
+    return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
 def real(x: Fraction) -> Decimal:
     return Decimal(x.numerator) / x.denominator
 
 
-def tail(x: Decimal) -> tuple[Decimal, Decimal]:  # bounds of P(N > x) for a standard normal N
-    if x < 0:
-        return 1 - tail(-x)[1], 1 - tail(-x)[0]
+def tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 15, wrong by less than SLACK
     term = total = x
     for k in range(3, 2000, 2):
-        total += (term := term * x * x / k)
-    found = Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
-    return (found - SLACK, found + SLACK) if x < 15 else (Decimal(0), (-x * x / 2).exp())
+        term *= x * x / k
+        total += term
+    return Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
 
 
 def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger adds it up; KeyError: it has no price
@@ -312,11 +287,11 @@ def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger 
     if currency == "mu^2" and kind in ("pure", "bounded-range"):  # the least mu^2 of all such mechanisms, rounded up
         if e > 100:
             raise Cannot(f"an epsilon of {float(e):.3g} as mu^2")
-        e = e if kind == "pure" else e / 2
-        low, high = Decimal(0), (8 * real(e)).sqrt()
+        e = real(e if kind == "pure" else e / 2)
+        low, high = Decimal(0), (8 * e).sqrt()
         for _ in range(80):
             mu = (low + high) / 2
-            low, high = (low, mu) if tail(mu / 2)[1] * (1 + real(e).exp()) <= 1 else (mu, high)
+            low, high = (low, mu) if (tail(mu / 2) + SLACK) * (1 + e.exp()) <= 1 else (mu, high)
         return Fraction(high) ** 2
     known = {("epsilon", k): e for k in ("pure", "bounded-range", "approx")} | {("mu^2", "gaussian"): e}
     rho = {"gaussian": e / 2, "pure": e**2 / 2, "zcdp": e, "bounded-range": e**2 / 8}
@@ -332,7 +307,7 @@ def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whe
     mu, eps = real(Fraction(e)).sqrt(), real(b)
     if kind != "gaussian" or eps / mu + mu / 2 > 15:
         raise Cannot("so large an epsilon, so small a delta, or zCDP as the price of both")
-    return tail(eps / mu - mu / 2)[1] - eps.exp() * tail(eps / mu + mu / 2)[0] <= real(delta)
+    return tail(eps / mu - mu / 2) + SLACK - eps.exp() * (tail(eps / mu + mu / 2) - SLACK) <= real(delta)
 
 
 class Check:  # of one release: what is wrong, by the name of the check, and what this file has no way to check
@@ -359,20 +334,20 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         for n, (sequence, *body, digest) in enumerate(rows):
             text = "\n".join(map(str, [sequence, *body[:-1]] if n else body)).encode() if old else body[0]
             hashes.append(sha256(f"{hashes[-1]}\n".encode() + text).hexdigest())
-            right = (sequence, digest) == (n + (old and not n), hashes[-1])
-            self.must("chain", f"line {n} does not hash on from the one before", right)
             lines.append(text.decode().split("\n"))
-        (_, _, currency, total, *_), given = lines[0], {k: Fraction(v) for k, v in json.loads(lines[0][1]).items()}
+            self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n + (old and not n), hashes[-1]))
+        _, granted, currency, total, _, *name = lines[0]
+        given = {k: Fraction(v) for k, v in json.loads(granted).items()}
         stated = "approx" if "delta" in given else {"epsilon": "pure", "rho": "zcdp", "mu": "gdp"}[min(given)]
         event, most = {"epsilon": "pure", "rho": "zcdp", "mu^2": "gaussian"}[currency], given.get("delta", Fraction(0))
         self.must("chain", "the total is above the budget", keeps(f"{event} {total}", stated, given[max(given)], most))
-        unit, table, spent, delta, seen = "", "".join(lines[0][5:]), Fraction(0), Fraction(0), dict[str, int]()
+        unit, table, spent, delta, seen = "", "".join(name), Fraction(0), Fraction(0), dict[str, list[str]]()
         for n, line in enumerate(lines[1:], 1):
             if line[1] == "named":
                 self.must("chain", f"line {n} names a table that has a name", not table)
                 table = line[2]
             elif line[1] == "released":
-                paid = lines[seen[line[2]]]
+                paid = seen[line[2]]
                 right = paid[:5] == [line[8], "spend", *line[2:5]] and not paid[9]
                 self.must("chain", f"line {n} stores what was not paid for, or again", right)
                 paid[9] = line[9]
@@ -383,9 +358,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 self.must("chain", f"line {n} does not add up, or is above the total", right)
                 right = price >= max(Fraction(0), cost(line[4], currency)) and line[2] not in seen
                 self.must("chain", f"line {n} paid less than it cost, or pays for a name again", right)
-                right = whom[0] == (unit or whom[0]) and whom[1] == (table or whom[1])
-                self.must("chain", f"line {n} is of another unit or table", right)
-                (unit, table), seen[line[2]] = whom, n
+                self.must("chain", f"line {n} is of another unit or table", whom == [unit or whom[0], table or whom[1]])
+                (unit, table), seen[line[2]] = whom, line
         return lines, hashes[1:]
 
     def paid(self, value: int, exact: bool, noise: Any, event: str) -> None:
@@ -397,57 +371,64 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         else:
             self.must("price", f"noise at sensitivity {value} costs more than was paid", value <= covered)
 
-    def measured(self, m: Any, event: str, domain: Any, unit: Any) -> tuple[Maps, int]:
-        maps = Maps(sizes := dict[str, int]())
-        public = unit[0] == "replace-one" and unit[1] is None
-        for name, a in domain.attributes["~map"]:
+    def measured(self, m: Any, event: str, plan: Any, unit: Any) -> Any:  # its blocks, and the sensitivity if exact
+        sizes, ops, public = dict[str, int](), dict[str, Any](), unit[0] == "replace-one" and unit[1] is None
+        for name, a in plan.workload.domain.attributes["~map"]:
             many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two cells
             many = len(many) if a.low is None else -((a.low - a.high - 1) // a.width)
             sizes[name] = many + ("other" in (a.outside, a.missing))
             public = public and "drop" not in (a.outside, a.missing)
-        for block, values in zip(m.blocks, m["values"], strict=True):
-            start = len(maps.blocks)
-            maps.planned(block)
-            shapes = {k: shape(op) for k, op in maps.ops.items()}
-            rows = sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in maps.blocks[start:])
-            right = [shapes[k][1] == math.prod(sizes[a] for a in some) for _, fs in maps.blocks for some, k in fs]
-            right += [values.dtype == np.int64, values.shape == (rows,)]
-            self.must("maps", "maps do not fit the cells of their attributes, or the values they belong to", all(right))
         self.must("total", "the number of records is not public, and stands there", public or m.total is None)
-        value, exact = maps.sensitivity(sizes, p := LAWS[m.noise.kind][1], unit[0] == "replace-one", public)
+        entries = [blocks(entry, ops) for entry in m.blocks]
+        shapes = {k: matrix(op).shape for k, op in ops.items() if op.kind not in ALIKE}
+        shapes |= {k: (1 if op.kind == "Total" else op.n, op.n) for k, op in ops.items() if op.kind in ALIKE}
+        own = {
+            a: k for entry in entries for _, fs in entry for some, k in fs for a in some if a.startswith("combined ")
+        }
+        sizes |= {a: shapes[k][1] for a, k in own.items() if a not in sizes}
+        for entry, values in zip(entries, m["values"], strict=True):
+            rows = sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry)
+            fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for _, fs in entry for some, k in fs)
+            self.must("maps", "maps do not fit the cells of their attributes", fits)
+            named = [[a for some, _ in fs for a in some] for _, fs in entry]
+            self.must("maps", "a block names an attribute twice", all(len({*some}) == len(some) for some in named))
+            self.must("maps", "values do not fit their maps", values.dtype == np.int64 and values.shape == (rows,))
+        maps, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
+        value, exact = sensitivity(maps, ops, sizes, p, unit[0] == "replace-one", public)
         self.paid(value * unit[2] ** p, exact, m.noise, event)
         return maps, value * unit[2] ** p if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
-        maps, value = self.measured(m, event_of(plan.price), plan.workload.domain, unit)
-        (said := Maps(maps.sizes)).planned(plan.strategy)
-        self.must("maps", "other maps were measured than the plan describes", said.blocks == maps.blocks)
-        right = plan.noise == m.noise and number(plan.sensitivity.value) >= value
-        self.must("price", "other noise was drawn, or it is another sensitivity, than the plan says", right)
+        maps, value = self.measured(m, event_of(plan.price), plan, unit)
+        self.must("maps", "other maps were measured than the plan describes", blocks(plan.strategy, {}) == maps)
+        self.must("price", "other noise was drawn than the plan says", plan.noise == m.noise)
+        self.must("price", "the sensitivity is larger than the plan says", number(plan.sensitivity.value) >= value)
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
+        if course.kind not in draws:
+            raise Cannot(f"courses of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
         kind, whole = event_of(plan.price).split()
-        each = [(n, t * number(course.selection.epsilon)) for n, t in pick(draws, course.kind, "courses")]
-        total = sum(n * cost(f"bounded-range {draw}", CURRENCY[kind]) for n, draw in each)
-        total += (rounds + (not free)) * cost(one, CURRENCY[kind])
+        draw, most = number(course.selection.epsilon), rounds + (not free)
+        total = sum(n * cost(f"bounded-range {t * draw}", CURRENCY[kind]) for n, t in draws[course.kind])
+        total += most * cost(one, CURRENCY[kind])
         self.must("price", "the looks cost more than the price", total <= Fraction(whole))
         looks = [m for m in out if m.kind == "Measurement"]
-        paid = [m for m in looks if not free or any(b.groups != [] for b in m.blocks)]
-        right = len(paid) <= rounds + (not free) and len(out) - len(looks) <= sum(n for n, _ in each)
-        self.must("looks", "more was chosen or measured than was paid for", right)
+        paid, chosen = [m for m in looks if not free or any(b.groups != [] for b in m.blocks)], len(out) - len(looks)
+        self.must("looks", "more was measured than was paid for", len(paid) <= most)
+        self.must("looks", "more was chosen than was paid for", chosen <= sum(n for n, _ in draws[course.kind]))
         for m in looks:
-            self.measured(m, one, plan.workload.domain, unit)
+            self.measured(m, one, plan, unit)
 
     def keys(self, plan: Any, m: Any, unit: Any) -> None:  # maps of keys have bounded columns whatever their hash is
         o, event, p, replace = plan.map, event_of(plan.price), LAWS[m.noise.kind][1], unit[0] == "replace-one"
         rows = o.width or o.size or len(o.elements)
         change = {"Buckets": (1, 2**p), "Signs": (rows, rows * 2**p), "Listed": (1, min(2, rows))}[o.kind][replace]
-        same = fingerprint([o, plan.noise]) == fingerprint([m.map, m.noise])
-        right = same and m["values"].dtype == np.int64 and m["values"].shape == (rows,)
-        self.must("maps", "another map or noise was measured than the plan says", right)
+        same, values = fingerprint([o, plan.noise]) == fingerprint([m.map, m.noise]), m["values"]
+        self.must("maps", "another map or noise was measured than the plan says", same)
+        self.must("maps", "values do not fit their map", values.dtype == np.int64 and values.shape == (rows,))
         if plan.stability is None:
             self.must("price", "keys are shown that were not paid for", not len(m.heavy))
         else:  # keys whose noisy count reaches a threshold are shown first
@@ -461,12 +442,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def release(self, path: Path, ledger: Path, anchor: str | None) -> None:
         it = read(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
-        check = pick({"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}, plan.kind, "plans")
+        checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}
+        if plan.kind not in checks:
+            raise Cannot(f"plans of the kind {plan.kind}")
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
-        right = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
-        right = right and keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
-        self.must("price", "the price is above the budget that is stated, or there is no such unit", right)
-        check(plan, it.measurement, unit)
+        known = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
+        self.must("price", "there is no such unit", known)
+        kept = keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
+        self.must("price", "the price is above the budget that is stated", kept)
+        checks[plan.kind](plan, it.measurement, unit)
         lines, hashes = self.ledger(ledger)
         n, told = proof.sequence, fingerprint([plan[k] for k in HASHED.split() if k in plan])
         line, places = lines[n] if n < len(lines) else [""] * 12, [f"{i}:{digest}" for i, digest in enumerate(hashes)]
@@ -475,8 +459,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("entry", "it was paid from another ledger, or by another line", right)
         right = line[1:5] == ["spend", proof.name, told, event] and line[9] == fingerprint(it.measurement)
         self.must("entry", "the line that paid has another name, plan, price or result", right)
-        right = line[10:] in ([], [json.dumps(unit), proof.table or ""])
-        self.must("unit", "the line that paid is of another unit or table", right)
+        whom = [json.dumps(unit), proof.table or ""]
+        self.must("unit", "the line that paid is of another unit or table", line[10:] in ([], whom))
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
             facts = json.loads((path / "release.json").read_text(encoding="utf-8"), object_hook=Doc)
@@ -496,7 +480,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--anchor")
     parser.add_argument("--json", action="store_true")
-    found = Check((asked := parser.parse_args(arguments)).release, asked.ledger, asked.anchor)
+    asked = parser.parse_args(arguments)
+    found = Check(asked.release, asked.ledger, asked.anchor)
     facts = {"verdict": found.verdict, "wrong": found.wrong, "cannot_check": found.unknown}
     said = [found.verdict, *map(": ".join, found.wrong), *(f"cannot check {what}" for what in found.unknown)]
     sys.stdout.write((json.dumps(facts) if asked.json else "\n".join(said)) + "\n")

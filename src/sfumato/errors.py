@@ -2,6 +2,12 @@
 
 A message says what was given, what is allowed and what to do. Exceptions raised while data are at
 hand name columns and declared bounds, never values read from the data.
+
+>>> try:
+...     sf.gdp(-1)
+... except sf.errors.BudgetError as refused:
+...     print(refused)
+mu must not be negative; got -1
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ __all__ = [
 
 REPORT = "report.html"
 """The page's name in a release's folder."""
-_MAX_VARIANTS = 24
+_MAX_VARIANTS = 24  # more columns of margins than a screen is wide
 
 
 class PageWarning(UserWarning):

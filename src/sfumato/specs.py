@@ -37,7 +37,7 @@ from sfumato.workloads.schema import read_schema
 
 __all__ = ["QUERIES", "Spec", "read_spec"]
 
-_MAX_QUERIES = 1_000
+_MAX_QUERIES = 1_000  # more tables [[queries]] are not written by hand; a program has the library
 # each alone, so that a value that no budget may have is refused on its own line
 _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
     "epsilon": Budget.pure,

@@ -15,7 +15,7 @@ ELSEWHERE: dict[str, str] = {
     "Alone": "sfumato.plans.predictions",
     "Axis": "sfumato.designs.unions.axes",
     "Biased": "sfumato.designs.approximate.biased",
-    "BoostingCourse": "sfumato.mechanisms.boosted",
+    "BoostingCourse": "sfumato.mechanisms.research.boosted",
     "Candidate": "sfumato.designs.design",
     "Candidates": "sfumato.privacy.selection",
     "Canonical": "sfumato.designs.ordered.canonical",

@@ -69,7 +69,7 @@ def test_there_are_a_hundred_lies_and_nothing_is_found_where_none_is_told(
 
 
 def test_it_imports_numpy_and_the_standard_library_and_stays_short() -> None:
-    """Lines of code are counted as CI counts them: without docstrings, comments and blanks.
+    """Lines of code are counted as CI counts them: without docstrings, comments and blanks. 475 is every line.
 
     Mutants: an import of sfumato; a checker that grows beyond what a stranger reads.
     """
@@ -82,4 +82,6 @@ def test_it_imports_numpy_and_the_standard_library_and_stays_short() -> None:
     written = [n.body[0] for n in ast.walk(tree) if isinstance(n, kinds) and ast.get_docstring(n) is not None]
     said = {line for n in written for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
     lines = [i for i, line in enumerate(text.splitlines(), 1) if line.strip() and not line.strip().startswith("#")]
-    assert len(set(lines) - said) <= 410
+    # thirteen of them for a later kind of map, the combinations
+    assert len(set(lines) - said) <= 403
+    assert text.count("\n") <= 491

@@ -196,7 +196,7 @@ def test_a_file_put_back_while_it_is_resumed_is_found(
     old, before = store.read_bytes(), made.anchor
     made.ask([6])
     assert made.anchor == session_status(store)["anchor"] != before
-    read = opening.histogram_minutes if mechanism == "histogram" else opening.minutes
+    read = opening.read_histogram if mechanism == "histogram" else opening.read_transcript
 
     def late(*given: Any) -> Any:
         found = read(*given)

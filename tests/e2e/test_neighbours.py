@@ -213,7 +213,8 @@ def test_real_releases_differ_in_noisy_fields_alone(neighbours: str, policy: str
         assert [code for code, *_ in shown] == [0, 2, 0], shown
         facts = json.loads((folder / "r/release.json").read_text(encoding="utf-8"))
         public = {key: value for key, value in facts.items() if key not in OWN}
-        rows = duckdb.sql(f"SELECT * FROM '{folder}/r/answers.parquet'").fetchnumpy()
+        with duckdb.connect() as own:
+            rows = own.sql(f"SELECT * FROM '{folder}/r/answers.parquet'").fetchnumpy()
         fixed = [rows[key].tolist() for key in ("part", "label", "standard_error")]
         widths = np.round(rows["high"] - rows["low"], 6).tolist()
         with np.load(folder / "r/measurements.npz", allow_pickle=False) as stored:

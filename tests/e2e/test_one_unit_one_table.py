@@ -76,7 +76,7 @@ def ledger(path: Path) -> Ledger:
     return Ledger.create(path, total=sf.zcdp(10**6))
 
 
-def knock(door: str, source: Any, unit: PrivacyUnit, ledger: Ledger, table: str | None, store: Path) -> None:
+def look(door: str, source: Any, unit: PrivacyUnit, ledger: Ledger, table: str | None, store: Path) -> None:
     own = {"table": table}
     DOORS[door](
         Curator(source, DOMAIN, unit, ledger, **own), KeyCurator(source, sf.Keys("item"), unit, ledger, **own), store
@@ -90,10 +90,10 @@ def test_every_door_is_held_to_the_first_spend(door: str, held: str, ledger: Led
     unit, table, other, another = HELD[held]
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), unit, table)
     with pytest.raises(sf.errors.LedgerMismatch, match="Nothing was spent"):
-        knock(door, Untouchable(), other, ledger, another, path.with_name("s.db"))
+        look(door, Untouchable(), other, ledger, another, path.with_name("s.db"))
     assert [e.name for e in ledger.entries()] == ["first"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-    knock(door, RECORDS, unit, ledger, table, path.with_name("s.db"))
+    look(door, RECORDS, unit, ledger, table, path.with_name("s.db"))
     entry = ledger.find("n")
     assert entry is not None
     assert (entry.unit, entry.table) == (unit, table)
@@ -109,7 +109,7 @@ def test_the_debit_refuses_what_came_in_between(
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), unit, table)
     monkeypatch.setattr(Ledger, "expect", lambda *_: None)
     with pytest.raises(sf.errors.LedgerMismatch):
-        knock(door, RECORDS, other, ledger, another, path.with_name("s.db"))
+        look(door, RECORDS, other, ledger, another, path.with_name("s.db"))
     assert [e.name for e in ledger.entries()] == ["first"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

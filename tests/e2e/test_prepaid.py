@@ -1,4 +1,4 @@
-"""Paying for several knocks at once: one durable debit before any look, and an account that nothing outspends.
+"""Paying for several looks at once: one durable debit before any look, and an account that nothing outspends.
 
 Mutants named were seen to fail.
 """
@@ -89,7 +89,7 @@ def test_a_source_that_cannot_be_read_costs_nothing() -> None:
 
 
 def test_the_whole_price_is_on_record_before_any_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Mutants: the debit after the first look; each knock debited from the ledger. What failed says nothing."""
+    """Mutants: the debit after the first look; each look debited from the ledger. What failed says nothing."""
     seen: list[list[str]] = []
 
     def explode(*_: Any) -> Any:
@@ -100,9 +100,9 @@ def test_the_whole_price_is_on_record_before_any_look(monkeypatch: pytest.Monkey
     paid, receipt = curator(ledger).prepaid(ONE, name="n", plan_hash=HASH)
     assert (receipt.price, ledger.spent) == (1, 1)
     monkeypatch.setattr(counting.TensorCounts, "_tables", explode)
-    for knock in (lambda: select(paid, Fraction(1)), lambda: measure(paid, GaussianEvent(Fraction(1)))):
+    for look in (lambda: select(paid, Fraction(1)), lambda: measure(paid, GaussianEvent(Fraction(1)))):
         with pytest.raises(sf.errors.NotWritten) as failure:
-            knock()
+            look()
         assert "4321" not in str(failure.value)
     assert seen == [["n"], ["n"]]
     assert [e.kind for e in ledger.entries()] == ["spend"]
@@ -113,7 +113,7 @@ def test_the_whole_price_is_on_record_before_any_look(monkeypatch: pytest.Monkey
 
 TINY = Fraction(1, 2**50)
 SPENT: list[tuple[sf.Budget, Event, list[Event], list[Event]]] = [
-    # whole price, knocks that use it up exactly, knocks that go beyond it by next to nothing
+    # whole price, looks that use it up exactly, looks that go beyond it by next to nothing
     (
         RHO,
         ONE,
@@ -141,22 +141,22 @@ def test_what_was_debited_can_be_spent_and_nothing_beyond(case: int) -> None:
     paid, _ = curator(ledger).prepaid(whole, name="n", plan_hash=HASH)
     spent = ledger.spent
     for event in exact:
-        knock(paid, event)
+        look(paid, event)
     for event in [*beyond, *exact]:
         with pytest.raises(sf.BudgetExceeded):
-            knock(paid, event)
+            look(paid, event)
     assert ledger.spent == spent
     assert len(ledger.entries()) == 1
 
 
-def knock(paid: Curator, event: Event) -> None:
+def look(paid: Curator, event: Event) -> None:
     if isinstance(event, BoundedRangeEvent):
         select(paid, event.epsilon)
     else:
         measure(paid, event, 2**50)
 
 
-def test_a_knock_that_costs_more_than_it_says_is_refused_as_ever() -> None:
+def test_a_look_that_costs_more_than_it_says_is_refused_as_ever() -> None:
     """Mutant: prices believed where they are paid already."""
     paid, _ = curator(sf.Ledger.in_memory(RHO)).prepaid(ONE, name="n", plan_hash=HASH)
     with pytest.raises(sf.errors.PlanError, match="costs more"):
@@ -164,7 +164,7 @@ def test_a_knock_that_costs_more_than_it_says_is_refused_as_ever() -> None:
     measure(paid, GaussianEvent(Fraction(2)))
 
 
-def test_a_knock_of_another_kind_has_no_price_there() -> None:
+def test_a_look_of_another_kind_has_no_price_there() -> None:
     paid, _ = curator(sf.Ledger.in_memory(sf.pure(9))).prepaid(PureEvent(Fraction(1)), name="n", plan_hash=HASH)
     with pytest.raises(sf.errors.BudgetError, match="no price"):
         measure(paid, GaussianEvent(Fraction(1)))

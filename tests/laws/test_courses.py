@@ -100,7 +100,7 @@ def test_all_events_of_a_run_sum_to_the_promised_budget_exactly(
     seen = spends(monkeypatch)
     release = run_course(plan, paid, NOWHERE)
     assert sum((cost(e, plan.price) for e in seen), start=Fraction(0)) == total_of(plan.price)
-    assert Counter(seen) == Counter(e for k in plan.knocks for e in [k.price] * k.count)
+    assert Counter(seen) == Counter(e for k in plan.looks for e in [k.price] * k.count)
     chosen = [m for m in release.measurement if isinstance(m, Selection)]
     assert len(chosen) == sum(isinstance(e, BoundedRangeEvent) for e in seen)
     assert len(release.measurement) == len(seen)
@@ -113,7 +113,7 @@ def test_the_noise_of_every_measurement_is_what_its_price_says(name: str, budget
     plan = planned(name, budget, neighbours)
     release = sf.release(plan, sf.Histogram(TABLE), ledger=None)
     sizes = {n: a.size for n, a in DOMAIN.attributes.items()}
-    (price,) = (k.price for k in plan.knocks if not isinstance(k.price, BoundedRangeEvent) and total_of(k.price))
+    (price,) = (k.price for k in plan.looks if not isinstance(k.price, BoundedRangeEvent) and total_of(k.price))
     seen = 0
     for look in release.measurement:
         if isinstance(look, Measurement):

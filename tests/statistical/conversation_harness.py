@@ -37,7 +37,7 @@ from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.wall.talk import Conversation, converse, resume
-from sfumato.wall.talk.minutes import minutes
+from sfumato.wall.talk.stored import read_transcript
 
 Figures = dict[str, Any]
 CELLS = 16
@@ -93,7 +93,7 @@ def go_on(asked: Conversation, log: Path, most: int = 10**9, beat: int | None = 
 
 def judge(folder: Path, count: int) -> Figures:
     """What a conversation's file shows against what was told: all of them are to be 0 but `steps` and `told`."""
-    found, ledger = minutes(folder / "c.db"), sf.Ledger(folder / "l.db")
+    found, ledger = read_transcript(folder / "c.db"), sf.Ledger(folder / "l.db")
     log = folder / "log"
     told = log.read_text().splitlines(keepends=True) if log.exists() else []
     kept = [text(i, s) for i, s in enumerate(found.steps)]

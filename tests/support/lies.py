@@ -54,8 +54,6 @@ def _plan_multiples(f: Forged) -> None:
         for s in _documents(f.plan["strategy"], kind):
             if "multiple" in s:
                 s["multiple"] *= 2
-            elif isinstance(s["multiples"][0], int):
-                s["multiples"] = [2 * m for m in s["multiples"]]
             else:
                 s["multiples"] = [2 * m for m in s["multiples"]]
 
@@ -125,6 +123,16 @@ def _other_attribute(f: Forged) -> None:
 
 def _know_total(f: Forged) -> None:
     f.measured["total"] = 432
+
+
+def _another_look(kind: str) -> Callable[[Forged], None]:
+    """One look more than the plan paid for, of a kind that it took."""
+
+    def tell(f: Forged) -> None:
+        looks = f.doc["measurement"]
+        looks.append(copy.deepcopy(next(m for m in looks[::-1] if m["~class"] == kind)))
+
+    return tell
 
 
 # ---- noise and price ----------------------------------------------------------------------------------------------
@@ -308,13 +316,6 @@ def _anew(f: Forged) -> None:
     f.lines[1][7] = "2020-01-01T00:00:00+00:00"
 
 
-def _cut_off(f: Forged) -> None:
-    """A ledger put back to what it was before its last line."""
-    f.lines.append([*f.stored])
-    del f.lines[-1]
-    f.lines[-1][7] = "2020-01-01T00:00:00+00:00"
-
-
 def _spend_line(f: Forged) -> set[int]:
     return {int(f.spend[0])}
 
@@ -340,6 +341,8 @@ LIES: dict[str, Lie] = {
     "the number of records is told": Lie(
         _know_total, "total", ("residuals", "direct", "mwem", "residuals of replaced persons")
     ),
+    "one look more was measured": Lie(_another_look("Measurement"), "looks", ("mwem", "mwem, replaced", "boosting")),
+    "one query more was chosen": Lie(_another_look("Selection"), "looks", ("mwem", "mwem, replaced", "boosting")),
     "noise is one unit too small": Lie(_less_noise("plan", "values"), "price", _ALL),
     "less noise was drawn": Lie(_less_noise("values"), "price", ("residuals", "tree")),
     "less noise was planned": Lie(_less_noise("plan"), "price", ("residuals", "tree")),

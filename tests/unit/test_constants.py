@@ -1,4 +1,4 @@
-"""Module constants that are numbers say why they have their value, on the floors that have no secrets."""
+"""Module constants that are numbers say why they have their value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "sfumato"
-ROOMS = ("estimate", "designs", "workloads", "operators", "domain", "report", "local")
+SILENT = ("privacy", "wall")
+"""Rooms where some do not say it yet."""
+ROOMS = sorted({p.relative_to(SRC).parts[0] for p in SRC.rglob("*.py")} - {*SILENT})
 
 
 def is_number(node: ast.expr) -> bool:
@@ -38,7 +40,7 @@ def bare(file: Path) -> list[int]:
         commented = {t.start[0] for t in tokenize.generate_tokens(opened.readline) if t.type == tokenize.COMMENT}
     body = ast.parse(file.read_text(encoding="utf-8")).body
     found: list[int] = []
-    for node, after in zip(body, [*body[1:], None], strict=True):
+    for node, after in zip(body, [*body, None][1:], strict=True):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not is_number(node.value):
             continue
         told = (
@@ -54,7 +56,8 @@ def bare(file: Path) -> list[int]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_constants_say_why(room: str) -> None:
-    silent = [f"{p.relative_to(ROOT)}:{n}" for p in sorted((SRC / room).rglob("*.py")) for n in bare(p)]
+    files = sorted((SRC / room).rglob("*.py")) or [SRC / room]
+    silent = [f"{p.relative_to(ROOT)}:{n}" for p in files for n in bare(p)]
     assert not silent, f"no reason beside {', '.join(silent)}"
 
 

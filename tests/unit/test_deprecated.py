@@ -240,3 +240,10 @@ def test_the_rounds_of_a_spec_are_those_of_its_mechanism(tmp_path: Path) -> None
     assert spec.mechanism == sf.mechanisms.mwem(rounds=7)
     with pytest.warns(DeprecationWarning, match=r"spec\.mechanism"):
         assert spec.rounds == 7
+
+
+def test_looks_of_a_plan_had_another_name() -> None:
+    """Mutant: other looks than the plan's."""
+    made = sf.plan(WORK, sf.zcdp("0.5"), records=100, mechanism=sf.mechanisms.mwem(rounds=1), **UNIT)
+    with pytest.warns(DeprecationWarning, match=r"plan\.looks"):
+        assert made.knocks == made.looks

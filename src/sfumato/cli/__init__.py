@@ -12,7 +12,7 @@ from sfumato.terminal import same_bytes
 
 __all__ = ["app", "main"]
 
-DONE, BUG, REFUSED, NOT_WRITTEN = 0, 1, 2, 3
+DONE, BUG, REFUSED, NOT_WRITTEN = 0, 1, 2, 3  # 1 is what Python ends with by itself
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"max_content_width": 100})
 

@@ -153,17 +153,18 @@ def plan(
 def _side_by_side(spec: Spec, changes: list[str], *, as_json: bool) -> None:
     """The margins of every part and number of attributes under each variant of a spec."""
     from sfumato.ground.frames import Frame
-    from sfumato.plans.plan import Plan
+    from sfumato.plans.planned import WorkloadPlan
     from sfumato.releasing import plan_of, variants
 
-    plans: list[tuple[dict[str, str], Plan]] = []
+    plans, orders = list[tuple[dict[str, str], WorkloadPlan]](), list[Frame]()
     for variant in variants(spec, changes):
         with busy(f"planning {variant.name}") as progress:
             found = plan_of(variant.spec, progress)
-        if not isinstance(found, Plan):
+        known = found.error_tables()
+        if not known:
             raise InvalidInput(f"with {variant.name} nothing is known of the errors before data: nothing to compare")
         plans.append((dict(variant.settings), found))
-    orders = [p.errors_by_order() for _, p in plans]
+        orders.append(known["orders"])
     if as_json:
         rows = zip(plans, orders, strict=True)
         print_json([{"settings": s, "guarantee": str(p.budget), "errors": o.rows()} for (s, p), o in rows])

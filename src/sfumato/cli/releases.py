@@ -14,7 +14,7 @@ from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
 if TYPE_CHECKING:
-    from sfumato.releases import ModelRelease, Release
+    pass
 
 __all__ = ["commands"]
 
@@ -112,11 +112,11 @@ def ask(
       sfumato ask releases/2026-11 "age >= 65 and sex == 'female'"
     """
     from sfumato.ground.frames import Frame
-    from sfumato.releases import ModelRelease, load_release
+    from sfumato.releases import load_release
     from sfumato.workloads import predicates
 
     found = load_release(folder)
-    if isinstance(found, ModelRelease):
+    if not found.errors_known:
         if confidence is not None:
             raise InvalidInput("a model's answers have no intervals, so no confidence; leave out --confidence")
         value = found.ask(predicate).value
@@ -126,6 +126,7 @@ def ask(
         typer.echo(f"{Frame({'question': [predicate], 'answer': [value]})}\nNo standard error is known.")
         return
     confidence = 0.95 if confidence is None else confidence
+    found = found.with_errors()
     answer = found.ask(predicate, confidence)
     before = {} if found.projection is None else {"unprojected": found.raw.ask(predicate, confidence).value}
     numbers = {"answer": answer.value, **before, "standard_error": answer.standard_error}
@@ -149,26 +150,24 @@ def show(folder: Folder, as_json: Json = False) -> None:
       sfumato show releases/2026-11
     """
     from sfumato.plans.explain import order_legend, starving
-    from sfumato.releases import ModelRelease, load_release
+    from sfumato.releases import load_release
 
     found = load_release(folder)
-    if isinstance(found, ModelRelease):
-        if as_json:
-            print_json(found.facts())
-            return
+    known = found.plan.error_tables()
+    if as_json:
+        print_json(found.facts() | {name: table.rows() for name, table in known.items()})
+        return
+    if not known:
         typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
         return
-    if as_json:
-        orders = found.plan.errors_by_order().rows()
-        print_json(found.facts() | {"orders": orders, "families": found.plan.errors().rows()})
-        return
+    found = found.with_errors()
     before = "" if found.projection is None else " of the unprojected answers"
     starved = starving(found.plan)
     typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes {order_legend(found.plan)}:")
-    typer.echo(found.plan.errors_by_order())
+    typer.echo(known["orders"])
     if starved:
         typer.echo(f"\n{starved}")
-    tables = str(found.plan.errors())
+    tables = str(known["families"])
     more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
     typer.echo(f"\nErrors{before} by table:\n{tables}{more}")
 
@@ -198,21 +197,13 @@ def project(
     from sfumato.report import write_report
 
     with busy("projecting") as progress, writing(out):
-        done = _single(load_release(folder)).project(body, space=space, total=total, integer=integer, progress=progress)
+        done = load_release(folder).project(body, space=space, total=total, integer=integer, progress=progress)
         done.save(out)
         write_report(done, out / REPORT)
     if as_json:
         print_json(done.facts() | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
-
-
-def _single(found: Release | ModelRelease) -> Release:
-    from sfumato.releases import ModelRelease
-
-    if isinstance(found, ModelRelease):
-        raise InvalidInput("the answers of a model are possible ones already; there is nothing to project")
-    return found
 
 
 @commands.command()

@@ -113,11 +113,7 @@ def ask(
         over_keys = isinstance(opened, KeySession)
         if not (predicate if key is None else key) or (key is not None) != over_keys or (predicate and key):
             raise InvalidInput(f"this session is asked {'for its keys, with --key' if over_keys else 'a PREDICATE'}")
-        answer = (
-            opened.ask(read_keys(key or [], opened.plan.keys))
-            if isinstance(opened, KeySession)
-            else opened.ask(predicate or "")
-        )
+        answer = opened.ask(read_keys(key or [], opened.plan.keys)) if over_keys else opened.ask(predicate or "")
     facts: dict[str, Any] = {"answer": answer.value, "low": answer.low, "high": answer.high}
     facts |= {"how": answer.how, "guaranteed": answer.guaranteed}
     if as_json:

@@ -151,15 +151,9 @@ def _numbers(text: str) -> list[float]:
 
 
 def _measured(folder: Path) -> Release:
-    from sfumato.releases import Release, load_release
+    from sfumato.releases import load_release
 
-    found = load_release(folder)
-    if not isinstance(found, Release):
-        raise InvalidInput(
-            f"{folder} answers from a model, whose errors are not known: no intervals could be given. "
-            f"Its answers are in answers.parquet and tables/, and sfumato ask {folder} gives single ones"
-        )
-    return found
+    return load_release(folder).with_errors()
 
 
 def _listed(frame: Frame) -> str:

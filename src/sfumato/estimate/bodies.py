@@ -25,7 +25,7 @@ from sfumato.estimate.simplex import onto_simplex
 from sfumato.ground.progress import Progress
 from sfumato.operators import Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.workloads import QueryFamily, Workload
+from sfumato.workloads import Workload
 
 __all__ = ["BODIES", "project", "suits"]
 
@@ -111,7 +111,7 @@ def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
         return "hull"
     if all(i.is_marginal for i in work.items):
         small = all(work.domain[a].size == 2 for a in names)
-        pairs = max(i.family.order if isinstance(i, QueryFamily) else len(i.attributes) for i in work.items) <= 2
+        pairs = max(i.order for i in work.items) <= 2
         return "sdp" if small and pairs and total else "local"
     if tables:
         return "local"

@@ -150,14 +150,7 @@ class Given:
         np.add.at(weight, self.number, weights)
         for table, turn, start, w in zip(self.values, self.turned, self.start.tolist(), weights.tolist(), strict=True):
             value[start : start + table.size] += w * table.transpose(turn).reshape(-1)
-        return _down(self.incidence, self.layout.each(weight), weight), self._centred(value)
-
-    def _centred(self, value: FloatArray) -> FloatArray:
-        out = np.zeros(self.closure.size)
-        out[self.incidence.own] = value
-        out[: self.incidence.low] += self.incidence.gather(self.incidence.shares(value) * self.incidence.rest)
-        self.closure.centre(out)
-        return out
+        return _down(self.incidence, self.layout.each(weight), weight), collect(self.closure, self.incidence, value)
 
     def tables(self, r: FloatArray) -> list[FloatArray]:
         """The tables with these components, as the given ones are ordered and shaped."""
@@ -182,6 +175,15 @@ def lift(inc: Incidence, r: FloatArray) -> FloatArray:
     """The tables with components r, flat."""
     out = r[inc.own]
     inc.spread(r[inc.index] * inc.rest, out)
+    return out
+
+
+def collect(closure: Layout, inc: Incidence, tables: FloatArray) -> FloatArray:
+    """The transpose of `lift`, centred."""
+    out = np.zeros(closure.size)
+    out[inc.own] = tables
+    out[: inc.low] += inc.gather(inc.shares(tables) * inc.rest)
+    closure.centre(out)
     return out
 
 
@@ -213,12 +215,8 @@ class Problem:
         return math.sqrt(float(np.einsum("i,i,i->", self.precision, r, r)))
 
     def collect(self, tables: FloatArray) -> FloatArray:
-        """The transpose of `lift`, centred."""
-        out = np.zeros(self.closure.size)
-        out[self.inc.own] = tables
-        out[: self.inc.low] += self.inc.gather(self.inc.shares(tables) * self.inc.rest)
-        self.closure.centre(out)
-        return out
+        """The components of tables."""
+        return collect(self.closure, self.inc, tables)
 
 
 class Step:

@@ -21,14 +21,15 @@ __all__ = ["UNREADABLE", "bundled", "pack", "unbundled", "unpack"]
 
 Arrays = dict[str, NDArray[Any]]
 
+# What one file holds at most: parsed text takes some forty times its size, so this needs 10 GB; arrays take their own.
 _MAX_JSON_BYTES = 256 * 2**20
-_MAX_ARRAY_BYTES = 4 * 2**30
+_MAX_ARRAY_BYTES = 4 * 2**30  # larger values of releases lie beside the file, and are mapped
 # What a file may unpack to, whatever its size, and as a multiple of it. Parsed text takes some forty times its size.
 # What is larger is not written packed, so all that is written can be read.
 _FREE_TEXT_BYTES = 16 * 2**20
-_FREE_ARRAY_BYTES = 64 * 2**20
-_UNPACKED = 8
-_PIECE = 2**20
+_FREE_ARRAY_BYTES = 64 * 2**20  # as the text above: what any machine has free
+_UNPACKED = 8  # honest documents pack to a third or a fifth; zeros, to a thousandth, are what a bomb is made of
+_PIECE = 2**20  # read at once; any size that keeps few pieces would do
 _HEADER_BYTES = 2**16 + 10  # of an array in version 1.0 of numpy's format, at most
 _DOCUMENT = "document.json"
 UNREADABLE = (

@@ -27,8 +27,8 @@ __all__ = [
 
 Number = int | float
 
-_MAX_NUMBER = 1e150
-_MAX_BYTES = 4 * 2**20
+_MAX_NUMBER = 1e150  # its square is a float still
+_MAX_BYTES = 4 * 2**20  # of a text somebody wrote: a thousand times the longest spec seen, and read in no time
 
 
 def check_distinct(texts: Iterable[str], what: str) -> None:

@@ -31,9 +31,9 @@ Arrays = dict[str, NDArray[Any]]
 _CLASSES: dict[str, type] = {}
 absent: list[Callable[[str], object]] = []
 """Who is told of a class that a file names and that is not known yet. The wall builds values of known classes alone."""
-_MAX_DEPTH = 64
+_MAX_DEPTH = 64  # values are nested some ten deep; Python recurses to a thousand, several calls a level
 _MAX_HEX_DIGITS = 2**14  # sums of spends have 8,192 bits at most; arithmetic on millions would not end
-_HASHED = 2**23
+_HASHED = 2**23  # numbers hashed at once, so that no copy of a mapped array is in memory; any such size would do
 
 
 def storable(cls: T) -> T:

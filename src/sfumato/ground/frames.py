@@ -13,7 +13,7 @@ from sfumato.errors import InvalidInput, MissingExtra
 
 __all__ = ["Frame", "Framed", "package", "safe_text"]
 
-_SHOWN_ROWS = 40
+_SHOWN_ROWS = 40  # about what a terminal shows at once
 
 
 def safe_text(text: str) -> str:

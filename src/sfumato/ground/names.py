@@ -8,7 +8,7 @@ from sfumato.errors import DomainError
 
 __all__ = ["check_text", "shorten"]
 
-_MAX_NAME_BYTES = 256
+_MAX_NAME_BYTES = 256  # as long as names of files are; longer ones are texts
 # letters, marks and symbols that show nothing: fillers, joiners, variation selectors, the empty braille pattern
 _BLANK = frozenset(
     map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10)))

@@ -22,7 +22,7 @@ except ImportError:  # no POSIX: nothing is locked, so nothing is taken away
 
 __all__ = ["Place", "place"]
 
-_TRIES = 8
+_TRIES = 8  # each is lost only to one who clears in the same instant: once is rare, eight times does not happen
 
 
 class Place:

@@ -1,4 +1,15 @@
-"""Mechanisms as values: `sf.mechanisms.pmw(alpha="least")`. Each has its options; a name stands for its defaults."""
+"""Mechanisms as values: `sf.mechanisms.pmw(alpha="least")`. Each has its options; a name stands for its defaults.
+
+>>> made = sf.plan(
+...     sf.marginals(sf.Domain({"age": 4, "sex": 2, "edu": 3}), order=2),
+...     sf.zcdp("0.5"),
+...     neighbours="add-remove",
+...     records=100,
+...     mechanism=sf.mechanisms.mwem(rounds=2),
+... )
+>>> made.mechanism, made.course.rounds
+('mwem', 2)
+"""
 
 from __future__ import annotations
 
@@ -10,8 +21,6 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.additive import Gaussian as gaussian
     from sfumato.mechanisms.additive import Laplace as laplace
     from sfumato.mechanisms.automatic import Auto as auto
-    from sfumato.mechanisms.biased import Approximate as approximate
-    from sfumato.mechanisms.boosted import Boosting as boosting
     from sfumato.mechanisms.buckets import CountSketch as count_sketch
     from sfumato.mechanisms.counted import Histogram as histogram
     from sfumato.mechanisms.denoised import Adaptive as adaptive
@@ -20,10 +29,12 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.online import Pmw as pmw
     from sfumato.mechanisms.projected import Projection as projection
     from sfumato.mechanisms.reported import Local as local
+    from sfumato.mechanisms.research.biased import Approximate as approximate
+    from sfumato.mechanisms.research.boosted import Boosting as boosting
+    from sfumato.mechanisms.research.signed import SparseProject as sparse_project
+    from sfumato.mechanisms.research.sparse import SparseMw as sparse_mw
     from sfumato.mechanisms.residual import Marginals as marginals
     from sfumato.mechanisms.selecting import Mwem as mwem
-    from sfumato.mechanisms.signed import SparseProject as sparse_project
-    from sfumato.mechanisms.sparse import SparseMw as sparse_mw
     from sfumato.mechanisms.trees import Tree as tree
 
 __all__ = [

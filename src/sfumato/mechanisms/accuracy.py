@@ -13,7 +13,7 @@ from sfumato.plans.plan import Plan
 
 __all__ = ["Need"]
 
-_MOST = 2**52
+_MOST = 2**52  # records: below it floats are exact whole numbers
 
 
 @dataclass(frozen=True, slots=True)

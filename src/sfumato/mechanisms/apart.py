@@ -24,8 +24,7 @@ def alone(problem: Problem, find: Callable[[Problem], Sequence[Plan]]) -> tuple[
     """
     lines: dict[tuple[str, int, str], list[QueryBlock | QueryFamily]] = {}
     for item in problem.workload.items:
-        order = item.family.order if isinstance(item, QueryFamily) else len(item.attributes)
-        lines.setdefault((item.part, order, item.unit), []).append(item)
+        lines.setdefault((item.part, item.order, item.unit), []).append(item)
     if not 1 < len(lines) <= _MOST_LINES:
         return ()
     return tuple(Alone(*key, _error(problem, items, find)) for key, items in lines.items())
@@ -34,15 +33,10 @@ def alone(problem: Problem, find: Callable[[Problem], Sequence[Plan]]) -> tuple[
 def _error(
     problem: Problem, items: Sequence[QueryBlock | QueryFamily], find: Callable[[Problem], Sequence[Plan]]
 ) -> float | None:
-    if any(_cells(i) > _MOST_CELLS for i in items):
+    if any(f.shape[1] > _MOST_CELLS for i in items for f in i.factors):
         return None
     try:
         found = find(replace(problem, workload=Workload(problem.workload.domain, tuple(items))))
         return min(found, key=lambda p: p.objective_value).mean_error if found else None
     except SfumatoError:
         return None
-
-
-def _cells(item: QueryBlock | QueryFamily) -> int:
-    factors = item.family.factors if isinstance(item, QueryFamily) else item.block.factors
-    return max((f.shape[1] for f in factors), default=1)

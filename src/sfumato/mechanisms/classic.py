@@ -36,8 +36,8 @@ _COMPARED: tuple[tuple[str, str], ...] = (
     ("normalised-square-root", "least-squares"),
 )
 _RECONSTRUCTIONS = ("least-squares", "canonical")
-_MOST_TABLES = 2_000
-_MOST_CELLS = 2**17
+_MOST_TABLES = 2_000  # above it pricing what is hardly ever chosen takes longer than planning the rest
+_MOST_CELLS = 2**17  # of one attribute, for the same reason
 
 
 def named(problem: Problem, strategy: str, reconstruction: object = None) -> Design:

@@ -24,7 +24,7 @@ class Looks(Mechanism[CoursePlan]):
     """A mechanism that looks several times, each time depending on the looks before.
 
     rounds: how often; by default by a rule of its own, from public numbers. `kind` is the class of its course, a
-    storable value; `run` knocks on a curator whose account holds the plan's price and nothing else, and brings home
+    storable value; `run` looks through a curator whose account holds the plan's price and nothing else, and brings home
     what came out and a model made of it.
     """
 

@@ -29,7 +29,7 @@ from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.workloads import QueryBlock, QueryFamily
+from sfumato.workloads import QueryFamily
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.accuracy import Need
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["BODY", "Adaptive", "planned"]
 
 BODY = "mixtures"
+# How the budget is shared: what each number is in `_allocated` says, on what it was measured decisions/0019.
 _SIGNAL, _SLOW = 0.136, 0.8
-_LEAST_ONES, _TOTAL = 0.05, 0.02
-_CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5
+_LEAST_ONES, _TOTAL = 0.05, 0.02  # the same
+_CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5  # the same
 _MOST_CELLS = 2**22  # of a table that is asked: it is made cell by cell
 _MOST_STACKED, _MANY_STACKED = 2**12, 2**10  # cells of all attributes: the denoiser holds matrices of that size
 _BYTES, _SECONDS = 660, 6e-5  # for every pair of cells, as measured
@@ -101,7 +102,7 @@ def planned(problem: Problem) -> Plan:
 
 
 def _notes(problem: Problem) -> tuple[str, ...]:
-    beyond = sum(i.rows for i in problem.workload.items if _order(i) > 2)
+    beyond = sum(i.rows for i in problem.workload.items if i.order > 2)
     out = ["errors are those of the unprojected answers; that denoising lowers them is not guaranteed"]
     if beyond:
         out.append(
@@ -114,10 +115,6 @@ def _notes(problem: Problem) -> tuple[str, ...]:
         memory, time = _BYTES * cells**2 / 1e9, _SECONDS * cells**2 / 60
         out.append(f"denoising {cells:,} cells of attributes takes about {memory:.1f} GB and {time:.0f} CPU-minutes")
     return tuple(out)
-
-
-def _order(item: QueryBlock | QueryFamily) -> int:
-    return item.family.order if isinstance(item, QueryFamily) else len(item.attributes)
 
 
 def _asked(problem: Problem) -> tuple[FloatArray, FloatArray]:

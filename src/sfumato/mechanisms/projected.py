@@ -29,7 +29,7 @@ from sfumato.mechanisms.tables import Tables, Tried, measured_by, problem_of
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.plans.plan import Plan
-from sfumato.workloads import QueryBlock
+from sfumato.plans.predictions import answer_item
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.accuracy import Need
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Projection", "forecast", "forecasts", "projected"]
 
 _BODIES = tuple(b for b in BODIES if b != "mixtures")  # a model, no body
-_DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16
-_MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20
+_DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16  # widths hardly vary from draw to draw; each of pairs is an eigenvalue
+_MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20  # draws of so many are 2 GB; beyond it nothing is forecast
 _ROOT_ANSWERS, _ROOT_BLOCKS = 2**11, 24  # up to which the root of the answers' covariance is cheaper than releases
 
 
@@ -205,23 +205,16 @@ def _noise(plan: Plan, count: int, random: np.random.Generator) -> FloatArray:
     """(k, count) errors of the plan's answers, with Gaussian noise of its variance in place of its own law."""
     deviation = math.sqrt(plan.noise.variance)
     sizes = [b.rows for b in plan.strategy.blocks]
-    out = np.empty((len(plan.workload), count))
+    out = np.empty((count, len(plan.workload)))
     total = 0 if plan.unit.total_is_public else None
-    for c in range(count):
+    for answers in out:
         values = [np.rint(random.normal(0.0, deviation, n)).astype(np.int64) for n in sizes]
         estimate = plan.strategy.estimate(values, total)
         start = 0
         for item in plan.workload.items:
-            into = out[start : start + item.rows, c]
+            answer_item(plan.strategy, estimate, item, answers[start : start + item.rows])
             start += item.rows
-            if isinstance(item, QueryBlock):
-                into[:] = plan.strategy.answer(estimate, item.block)
-                continue
-            some = np.empty(item.rows)
-            for chosen, rows in plan.strategy.answer_family(estimate, item.family):
-                item.family.place(chosen, rows, some)
-            into[:] = some
-    return out
+    return np.ascontiguousarray(out.T)
 
 
 def _pairs_width(plan: Plan) -> Width:

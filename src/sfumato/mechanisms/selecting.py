@@ -30,7 +30,7 @@ from sfumato.mechanisms.courses import Looks
 from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.courses import CourseBound, CoursePlan, Knock
+from sfumato.plans.courses import AccuracyBound, CoursePlan, Knock
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings
@@ -41,10 +41,11 @@ from sfumato.workloads import Workload
 __all__ = ["Mwem", "MwemCourse", "planned", "rounds_for", "run"]
 
 _SHARE = Fraction(1, 4)  # of the budget, for choosing
-_PASSES = 50
-_PRIOR = 0.01
+_PASSES = 50  # over all that was measured, as `sfumato.sessions.belief` has it: few models need as many
+_PRIOR = 0.01  # of the penalty that holds a model near uniform: so little that it decides only what nothing else does
 _LEAST_VARIANCE = 0.01  # no answer has to be met to less than a tenth of a record
-_FAILURE = 0.05
+_FAILURE = 0.05  # the probability that a bound on errors is stated with, as everywhere
+# Every round answers all queries and holds all cells: a table of 10^7 takes 80 MB and a second a round.
 _MOST_QUERIES, _MOST_CELLS, _MOST_ROUNDS = 2**17, 10**7, 1000
 _NEVER = 2**60  # a penalty under which a query is not chosen again
 
@@ -70,7 +71,7 @@ class MwemCourse:
             raise PlanError("a measurement of mwem is priced as a GaussianEvent or a PureEvent")
 
     @property
-    def knocks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Knock, ...]:
         """All looks, with the price of each."""
         chosen = Knock("a query selected by its error", self.rounds, self.selection)
         if self.total_known:
@@ -84,7 +85,7 @@ class MwemCourse:
         what = "it, with its table where that costs no more" if self.whole else "it alone"
         return f"{self.rounds:,} rounds: select a query that the model answers badly, measure {what}; mend the model"
 
-    def bound(self, plan: CoursePlan) -> CourseBound | None:
+    def bound(self, plan: CoursePlan) -> AccuracyBound | None:
         """See `_bound`; where the number of records is known and errors of all queries weigh alike."""
         work, unit, n = plan.workload, plan.unit, plan.records
         if n is None or not unit.total_is_public:
@@ -141,7 +142,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records, notes=(UNPROMISED,))
 
 
-def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> CourseBound:
+def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> AccuracyBound:
     """Of plain MWEM: one step p exp(4 d q) a round, d the noisy gap as a share of the records, whose number is known;
     any query may be selected again, all alike; answers are those of the average of the rounds' models.
 
@@ -162,7 +163,7 @@ def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> CourseBound:
         far = 1 + float(most / course.measurement.epsilon) * tail
     else:
         far = 1 + math.sqrt(2 * tail * noise_at(course.measurement, most * moves).variance)
-    return CourseBound(drift + slack + far, _FAILURE, "plain MWEM")
+    return AccuracyBound(drift + slack + far, _FAILURE, "plain MWEM")
 
 
 class _Choices:

@@ -8,7 +8,7 @@ from sfumato.designs.spending import noise_of
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, price
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.conversions import pure_of_mu
-from sfumato.privacy.noise import NoiseLaw, RoundedGaussian
+from sfumato.privacy.noise import LEAST_SCALE, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import round_down, round_up, sqrt_down
 
 __all__ = ["UNPROMISED", "free", "measured_at", "noise_at", "selections_at", "spent_on"]
@@ -19,8 +19,6 @@ UNPROMISED = (
     "known with mechanism='auto'"
 )
 """What plans of several looks say of their errors."""
-
-_LEAST_NOISE = Fraction(1, 2**10)
 
 
 def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEvent:
@@ -54,7 +52,7 @@ def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
 
     A sensitivity of 0 takes the least noise there is.
     """
-    law = noise_of(price_of_one, sensitivity, _LEAST_NOISE)
+    law = noise_of(price_of_one, sensitivity, LEAST_SCALE)
     return RoundedGaussian(round_up(law.sigma)) if isinstance(law, RoundedGaussian) else law
 
 

@@ -37,11 +37,11 @@ __all__ = [
     "width_for",
 ]
 
-_WIDTH = 2**20
-_MOST_WIDTH = 2**24
+_WIDTH = 2**20  # where nothing is known of the records: 8 MB, and a tenth of them share a bucket at 100,000 records
+_MOST_WIDTH = 2**24  # by itself, from the number of records: 128 MB; more is asked for by width=
 _SIGNS = 5603
 """Signs where nothing is known of the records: the balance of noise and projection for 100,000 at (1, 1e-6)."""
-INDEPENDENCE = 4
+INDEPENDENCE = 4  # of hashes: what the variance of a product of two keys' signs needs
 
 Priced = tuple[NoiseLaw, Event]
 

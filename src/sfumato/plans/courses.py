@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -18,13 +19,13 @@ from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import Workload
 
-__all__ = ["CourseBound", "CoursePlan", "Knock"]
+__all__ = ["AccuracyBound", "CoursePlan", "Knock"]
 
 
 @storable
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """Looks of one kind: what they are for, how many at most, and the price of each."""
+    """Looks of one kind: what they are for, how many at most, and the price of each. Files of 0.1 call them so."""
 
     purpose: str
     count: int
@@ -36,7 +37,7 @@ class Knock:
 
 
 @dataclass(frozen=True, slots=True)
-class CourseBound:
+class AccuracyBound:
     """Proved before data: but with probability `failure`, no answer of `model` is off by more than `largest`."""
 
     largest: float
@@ -54,7 +55,7 @@ class CoursePlan(WorkloadPlan):
     `rmse` where one is predicted.
 
     `course` is a storable value of the mechanism's own: it says in words what will be done (`summary`), lists all looks
-    with the price of each (`knocks`) and whether the number of records is public (`total_known`), and proves what it
+    with the price of each (`looks`) and whether the number of records is public (`total_known`), and proves what it
     can of the answers from the plan alone (`bound`).
     """
 
@@ -70,12 +71,18 @@ class CoursePlan(WorkloadPlan):
     considered: tuple[Candidate, ...] = field(default=())
 
     @property
-    def knocks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Knock, ...]:
         """All looks, with the price of each."""
-        return self.course.knocks
+        return self.course.looks
+
+    @property
+    def knocks(self) -> tuple[Knock, ...]:
+        """Of 0.1: `looks`."""
+        warnings.warn("plan.knocks is of 0.1: plan.looks", DeprecationWarning, stacklevel=2)
+        return self.looks
 
     @functools.cached_property
-    def bound(self) -> CourseBound | None:
+    def bound(self) -> AccuracyBound | None:
         """What is proved of the answers before data; found anew from the plan, never read from a file."""
         return self.course.bound(self)
 
@@ -86,7 +93,7 @@ class CoursePlan(WorkloadPlan):
         Raises PlanError where the looks cost more than the price, BudgetError for a price whose parts do not add up.
         """
         account = Account(self.price)
-        left = account.remaining - compose((k.price for k in self.knocks for _ in range(k.count)), account.currency)
+        left = account.remaining - compose((k.price for k in self.looks for _ in range(k.count)), account.currency)
         if left < 0:
             raise PlanError("the looks of this plan cost more than the price that it states; plan again")
         return left
@@ -103,7 +110,7 @@ class CoursePlan(WorkloadPlan):
             "mechanism": {
                 "name": self.mechanism,
                 "strategy": self.course.summary,
-                "looks": [{"purpose": k.purpose, "count": k.count, **events_export([k.price])[0]} for k in self.knocks],
+                "looks": [{"purpose": k.purpose, "count": k.count, **events_export([k.price])[0]} for k in self.looks],
                 "slack": str(self.slack),
                 "records": self.records,
                 "notes": list(self.notes),
@@ -124,15 +131,15 @@ class CoursePlan(WorkloadPlan):
         yield "guarantee", str(self.budget)
         yield "course", self.course.summary
         yield "price", f"{price_text(self.price)}, debited as a whole before the first look"
-        for knock in self.knocks:
-            yield "looks", f"{knock.count:,} x {knock.purpose}: {event_text(knock.price)}"
+        for look in self.looks:
+            yield "looks", f"{look.count:,} x {look.purpose}: {event_text(look.price)}"
         predicted = "" if self.rmse is None else f"rmse about {self.rmse:,.5g} {self.main_unit}; "
         yield "error", f"{predicted}no standard errors: what is measured depends on the data"
         yield "bound", self.bounded()
         yield from (("note", n) for n in self.notes)
 
     def brief(self) -> str:
-        return f"{self.mechanism}: {len(self.workload):,} queries, {sum(k.count for k in self.knocks):,} looks"
+        return f"{self.mechanism}: {len(self.workload):,} queries, {sum(k.count for k in self.looks):,} looks"
 
     def bounded(self) -> str:
         """The bound in words."""

@@ -24,7 +24,7 @@ __all__ = [
     "starving",
 ]
 
-_SHOWN = 24
+_SHOWN = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)

@@ -35,12 +35,12 @@ Blocks = tuple[Positions, Positions]
 _MAX_BLOCK_CELLS = 2**18
 # What cells cost, in records counted: to clear, count and check one, and to sum one away (bench/counting.py).
 _CELL_COST = 0.5
-_SUM_COST = 0.3
+_SUM_COST = 0.3  # the same
 # What a further cluster costs in the same unit, whatever its size.
 _CLUSTER_COST = 30_000
 # What choosing blocks one by one costs per pair of sets, and where it takes longer than it can save.
 _PAIR_COST = 5
-_MAX_ONE_BY_ONE = 5000
+_MAX_ONE_BY_ONE = 5000  # sets: their pairs take 25 million steps, seconds
 # Subsets of blocks looked through for smaller sets.
 _MAX_LOOKUPS = 2**21
 

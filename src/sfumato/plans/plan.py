@@ -34,7 +34,7 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
-_MAX_ERRORS = 200_000_000
+_MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
 @storable
@@ -43,6 +43,12 @@ class Plan(WorkloadPlan):
     """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
 
     `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> made.mechanism, made.price
+    ('gaussian', GaussianEvent(mu_squared=Fraction(1, 1)))
+    >>> made.standard_errors().round(6)
+    array([1., 1., 1., 1.])
     """
 
     workload: Workload
@@ -237,6 +243,9 @@ class Plan(WorkloadPlan):
         weights = [self._averaged.table_weights(e.item) for e in self.entries]
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
+
+    def error_tables(self) -> dict[str, Frame]:
+        return {"orders": self.errors_by_order(), "families": self.errors()}
 
     def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
         """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""

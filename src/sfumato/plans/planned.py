@@ -87,6 +87,10 @@ class WorkloadPlan(Planned):
         """Every mechanism considered: predicted errors, the value compared, and why it was not chosen."""
         return candidate_table(self.considered)
 
+    def error_tables(self) -> dict[str, Frame]:
+        """What is known of errors before data: by part and number of attributes, and by table; nothing by default."""
+        return {}
+
     @property
     @abstractmethod
     def measures(self) -> tuple[str, Any]:

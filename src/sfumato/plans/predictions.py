@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.strategy import Strategy, row_shape
+from sfumato.designs.strategy import Estimate, Strategy, row_shape
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
@@ -67,7 +67,7 @@ class Entry:
     @property
     def order(self) -> int:
         """Number of attributes of every table."""
-        return self.item.family.order if isinstance(self.item, QueryFamily) else len(self.item.attributes)
+        return self.item.order
 
     def sum(self) -> float:
         """Sum over all queries."""
@@ -107,9 +107,16 @@ class Entry:
 
     def cells(self) -> NDArray[np.int64]:
         """Queries per table."""
-        if isinstance(self.item, QueryFamily):
-            return self.item.family.rows_each
-        return np.array([self.item.rows])
+        return self.item.rows_each
+
+
+def answer_item(strategy: Strategy, estimate: Estimate, item: QueryBlock | QueryFamily, into: FloatArray) -> None:
+    """The answers to a workload's item, written to (rows,) contiguous floats."""
+    if isinstance(item, QueryBlock):
+        into[:] = strategy.answer(estimate, item.block)
+        return
+    for chosen, rows in strategy.answer_family(estimate, item.family):
+        item.family.place(chosen, rows, into)
 
 
 def biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatArray | None]:

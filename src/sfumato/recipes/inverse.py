@@ -26,7 +26,7 @@ __all__ = ["budget_for", "plan_for"]
 
 Margins = float | Mapping[Any, float]
 
-_LEAST_SIZE = Fraction(1, 10**6)
+_LEAST_SIZE = Fraction(1, 10**6)  # of a budget: whoever needs less has asked for no accuracy
 _KINDS = ("approx", "zcdp", "gdp", "pure")
 _SLACK = 20  # what has no margin keeps to so many times the widest one: next to nothing in budget, and no ruin
 
@@ -160,7 +160,7 @@ class _Wanted:
             else set()
         )
         unknown = [s for s in self._sets if (len(s), s) not in tables]
-        unknown_orders = set(self._orders) - {_order(i) for i in workload.items}
+        unknown_orders = set(self._orders) - {i.order for i in workload.items}
         if unknown or unknown_orders:
             what = ", ".join(sorted(unknown[0])) if unknown else f"{min(unknown_orders)} attributes"
             raise PlanError(f"margin names tables of {what}, which this workload does not ask")
@@ -176,9 +176,9 @@ class _Wanted:
 
     def limits(self, item: QueryBlock | QueryFamily) -> FloatArray:
         """(tables,) margins of an item's tables, infinite where there is none."""
-        usual = self._orders.get(_order(item), self._parts.get(item.part, math.inf))
+        usual = self._orders.get(item.order, self._parts.get(item.part, math.inf))
         if not self._sets:
-            return np.full(len(item.family) if isinstance(item, QueryFamily) else 1, usual)
+            return np.full(len(item.rows_each), usual)
         return np.array([self._sets.get(frozenset(names), usual) for names in _names(self._workload.domain, item)])
 
     def excess(self, made: Plan, target: str) -> float:
@@ -209,10 +209,6 @@ class _Wanted:
         for item, limits in items:
             out += _reweighted(item, limits, largest)
         return Workload(self._workload.domain, tuple(out))
-
-
-def _order(item: QueryBlock | QueryFamily) -> int:
-    return item.family.order if isinstance(item, QueryFamily) else len(item.attributes)
 
 
 def _names(domain: Domain, item: QueryBlock | QueryFamily) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from sfumato.workloads import RECORDS, Workload
 
 __all__ = ["records_for"]
 
-_BETA = 0.05
+_BETA = 0.05  # the failure probability where none is given, as that of 95 % intervals
 
 
 def records_for(

@@ -20,7 +20,7 @@ from sfumato.releases import Provenance, Release
 __all__ = ["Simulation", "simulate"]
 
 _NOWHERE = Provenance("simulation", "", 0, "", one_shot=True, created="", versions=())
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # records: what an interval's end may be off by in floats
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,6 +53,11 @@ def simulate(
     `rmse` is over queries and repetitions, `max_error` the mean over repetitions of the largest error,
     `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes from an
     ordinary generator and protects nobody: x must be public. Where the plan projects, so does every repetition.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> found = sf.simulate(made, [30, 20, 10, 0], repetitions=400)
+    >>> abs(found.rmse - made.rmse) < 0.2, found.coverage > 0.9
+    (True, True)
     """
     if not isinstance(plan, Plan):
         raise PlanError("simulate repeats plans of one look; release a plan of several looks as often as you need")

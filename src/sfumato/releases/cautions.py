@@ -35,8 +35,8 @@ HEAP = 0.99
 """Under outside='clamp' the first and the last cell hold what is beyond. Heaps there are usual too (92 and 95 % of
 the bundled table have no capital gain or loss), so that a range is wrong cannot be told from the counts. Where nearly
 all records are in one end cell the attribute tells nothing, whether its range is wrong or not: that is said."""
-_LISTED = 8
-_NAMED = 5
+_LISTED = 8  # cautions that are told: more than a screen half full nobody reads
+_NAMED = 5  # attributes in one line
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,13 @@ def combine(first: Release, second: Release) -> Comparison:
 
     Both releases must name the same `snapshot=`; otherwise the tables may differ and pooling would be
     biased. Raises PlanError.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> ages, ledger = sf.Histogram([30, 20, 10, 0]), sf.Ledger.in_memory(sf.gdp(2))
+    >>> first = sf.release(made, ages, ledger=ledger, name="first", snapshot="2026-11")
+    >>> second = sf.release(made, ages, ledger=ledger, name="second", snapshot="2026-11")
+    >>> sf.combine(first, second).standard_errors().round(3)
+    array([0.707, 0.707, 0.707, 0.707])
     """
     _releases(first, second)
     check_pair(first, second)
@@ -38,6 +45,13 @@ def combine(first: Release, second: Release) -> Comparison:
 
 
 def difference(later: Release, earlier: Release) -> Comparison:
-    """later - earlier for every query, with intervals: the change between two snapshots."""
+    """later - earlier for every query, with intervals: the change between two snapshots.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> november = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="2026-11")
+    >>> december = sf.release(made, sf.Histogram([33, 20, 12, 0]), ledger=None, name="2026-12")
+    >>> sf.difference(december, november).standard_errors().round(3)
+    array([1.414, 1.414, 1.414, 1.414])
+    """
     _releases(later, earlier)
     return changed(later, earlier)

@@ -24,7 +24,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.covariances import Question
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
-from sfumato.plans.predictions import biases, expand
+from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics, words, writing
 from sfumato.releases.cautions import Caution, caution_lines, find_cautions
@@ -41,7 +41,7 @@ from sfumato.workloads.levels import family_names, names_asked, table_block
 
 __all__ = ["Release"]
 
-_MAX_ANSWERS = 200_000_000
+_MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
 
 
 @storable
@@ -53,6 +53,12 @@ class Release(WorkloadRelease):
     bias every sum. With a `projection` they are those of a possible table instead: biased where that binds,
     so without standard errors; intervals are the unprojected ones, clipped to what is possible and
     extended to the projected answer, and hold as before. `raw` has the unprojected answers.
+
+    >>> domain = sf.Domain({"age": 4})
+    >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+    >>> ages.answers.shape, ages.standard_errors().round(6)
+    ((4,), array([1., 1., 1., 1.]))
     """
 
     plan: Plan
@@ -60,6 +66,9 @@ class Release(WorkloadRelease):
     provenance: Provenance
     part: str | None = None
     projection: Projection | None = None
+
+    def with_errors(self) -> Release:
+        return self
 
     # -- answers -------------------------------------------------------------------------------------
 
@@ -91,14 +100,10 @@ class Release(WorkloadRelease):
         for item in self.workload.items:
             into = out[start : start + item.rows]
             start += item.rows
-            if isinstance(item, QueryBlock):
-                into[:] = self.answer_block(item.block)
-                continue
-            if self.projection is not None:
-                into[:] = np.concatenate([self.answer_block(b) for b in item.family.blocks()])
-                continue
-            for chosen, rows in self.plan.strategy.answer_family(self.estimate, item.family):
-                item.family.place(chosen, rows, into)
+            if self.projection is None:
+                answer_item(self.plan.strategy, self.estimate, item, into)
+            else:
+                into[:] = np.concatenate([self.answer_block(q.block) for q in item.blocks()])
         return out
 
     def batches(self) -> Iterator[Batch]:
@@ -235,34 +240,10 @@ class Release(WorkloadRelease):
         """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
         return self.plan.table_covariances(first, second)
 
-    def quantiles(
-        self, attribute: str, probabilities: Sequence[float], by: str | Sequence[str] = (), confidence: float = 0.95
-    ) -> Frame:
-        """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
-
-        They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
-        standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
-        measured.
-        """
-        return statistics.quantiles(self, attribute, probabilities, by, confidence)
-
-    def cdf(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-        """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells."""
-        return statistics.cdf(self, attribute, by, confidence)
-
-    def mean(
-        self,
-        attribute: str,
-        by: str | Sequence[str] = (),
-        values: Sequence[float] | None = None,
-        confidence: float = 0.95,
-    ) -> Frame:
-        """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`."""
-        return statistics.mean(self, attribute, by, values, confidence)
-
-    def share(self, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-        """Share of each cell of an attribute within each cell of `within`."""
-        return statistics.share(self, attribute, within, confidence)
+    quantiles = statistics.quantiles
+    cdf = statistics.cdf
+    mean = statistics.mean
+    share = statistics.share
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:

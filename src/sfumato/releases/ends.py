@@ -13,7 +13,6 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.releases.tables import reach
-from sfumato.workloads import QueryBlock
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -36,8 +35,7 @@ def ends(release: Release, block: Block, widths: FloatArray, level: float) -> tu
 
 def possible(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
     """(k,) the least and the largest answers that a table could have."""
-    items = release.workload.items
-    blocks = [b for i in items for b in ((i.block,) if isinstance(i, QueryBlock) else i.family.blocks())]
+    blocks = [q.block for i in release.workload.items for q in i.blocks()]
     found = [_possible(release, b, level) for b in blocks]
     rows = [b.rows for b in blocks]
     low = np.repeat([least for least, _ in found], rows)

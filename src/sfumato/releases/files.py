@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,25 +34,32 @@ __all__ = [
     "write_release",
 ]
 
-MAX_LISTED = 10_000_000
+MAX_LISTED = 10_000_000  # answers in one file: with their labels a gigabyte in memory
 BUNDLE = "release.sfumato"
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder a release can be written to; refused where it exists with other content, or is a symlink."""
-    try:
-        path = Path(folder)
-        if ".." in path.parts or not path.name:
-            raise InvalidInput(f"{path}: an output folder has a name of its own and must not climb with '..'")
+    with _output(folder, "folder") as path:
         if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
             raise InvalidInput(f"{path} is a symbolic link; name the folder itself")
         if path.is_mount() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
             raise InvalidInput(f"{path} exists and is not an empty folder, or is a mounted one; choose another name")
+    return path
+
+
+@contextmanager
+def _output(given: str | os.PathLike[str], what: str) -> Generator[Path]:
+    """The path of an output to look at. Raises InvalidInput for one that climbs, or that cannot be looked at."""
+    try:
+        path = Path(given)
+        if ".." in path.parts or not path.name:
+            raise InvalidInput(f"{path}: an output {what} has a name of its own and must not climb with '..'")
+        yield path
     except InvalidInput:
         raise
     except (OSError, TypeError, ValueError) as error:
-        raise InvalidInput(f"a release cannot be written to {folder!r}: {error}") from error
-    return path
+        raise InvalidInput(f"a release cannot be written to {given!r}: {error}") from error
 
 
 class Draft:
@@ -134,16 +141,9 @@ class File:
 
 def check_file(path: str | os.PathLike[str]) -> Path:
     """The file a release can be written to. Raises InvalidInput for a link, a folder, or a path that climbs."""
-    try:
-        place = Path(path)
-        if ".." in place.parts or not place.name:
-            raise InvalidInput(f"{place}: an output file has a name of its own and must not climb with '..'")
+    with _output(path, "file") as place:
         if place.is_symlink() or place.is_dir():
             raise InvalidInput(f"{place} is a symbolic link or a folder; name a file")
-    except InvalidInput:
-        raise
-    except (OSError, TypeError, ValueError) as error:
-        raise InvalidInput(f"a release cannot be written to {path!r}: {error}") from error
     return place
 
 

@@ -28,7 +28,7 @@ __all__ = ["laddered", "told"]
 
 _ENTRIES = 2**22  # of a map of queries by cells that is written out
 _LEAST = 1e-6  # share of a table's variance that is its own at least: strategies of several pieces need not agree
-_PSEUDO = 1e-12
+_PSEUDO = 1e-12  # of the largest eigenvalue: below it, rounding of a matrix of some thousand rows
 
 
 def laddered(whole: Release, total: float | None, progress: Progress | None, *, joint: bool) -> Projection:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from sfumato.errors import PlanError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.estimate.possible import Possible
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
@@ -31,7 +31,7 @@ from sfumato.workloads.levels import table_block
 
 __all__ = ["Findings", "ModelRelease"]
 
-_MAX_ANSWERS = 200_000_000
+_MAX_ANSWERS = 200_000_000  # as of releases of one look
 _PROCESSING = (
     "a model was fitted to what came out of the looks, and answers every query; its errors have no known law, so there "
     "are no standard errors and no intervals"
@@ -68,6 +68,18 @@ class ModelRelease(WorkloadRelease):
     provenance: Provenance
     part: str | None = None
     gap: float | None = later(None)
+
+    errors_known = False
+
+    def with_errors(self) -> NoReturn:
+        raise InvalidInput(
+            f"{self.provenance.name!r} answers from a model, whose errors are not known: no intervals could be given. "
+            "Its answers are in answers.parquet and tables/, and sfumato ask gives single ones"
+        )
+
+    def project(self, *how: Any, **options: Any) -> NoReturn:
+        """Raises InvalidInput: a model is a table already."""
+        raise InvalidInput("the answers of a model are possible ones already; there is nothing to project")
 
     @property
     def total(self) -> int | None:

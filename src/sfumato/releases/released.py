@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from sfumato.plans.covariances import check_domain
 from sfumato.releases.files import Contents, save_release
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.writing import safe_labels
-from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
+from sfumato.workloads import RECORDS, Workload, predicates
 from sfumato.workloads.levels import table_names
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
 
 __all__ = ["Released", "WorkloadRelease"]
 
@@ -53,8 +56,15 @@ class Released(Told):
 class WorkloadRelease(Released):
     """Answers to the queries of a plan, or of one `part` of them, and to further questions."""
 
+    errors_known: ClassVar[bool] = True
+    """Whether answers have standard errors and intervals."""
+
     provenance: Provenance
     part: str | None
+
+    @abstractmethod
+    def with_errors(self) -> Release:
+        """This release, as one whose errors are known. Raises InvalidInput for one of a model."""
 
     @property
     def workload(self) -> Workload:
@@ -92,8 +102,8 @@ class WorkloadRelease(Released):
     def _asked_tables(self) -> Iterator[tuple[str, ...]]:
         """The names of every marginal table of the workload."""
         for item in self.workload.items:
-            for block in (item.block,) if isinstance(item, QueryBlock) else item.family.blocks():
-                names = table_names(self.workload.domain, block)
+            for query in item.blocks():
+                names = table_names(self.workload.domain, query.block)
                 if names is not None and item.unit == RECORDS:
                     yield names
 

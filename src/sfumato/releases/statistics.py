@@ -7,7 +7,7 @@ Where the release is projected, values are those of the possible table; their in
 ones, extended to them.
 
 A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
-the rule looks at B and its noise alone.
+the rule looks at B and its noise alone. `quantiles`, `cdf`, `mean` and `share` are methods of `Release`.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def _flat(values: FloatArray) -> list[float | None]:
     return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
 
 
-def share(release: Release, attribute: str, within: str | Sequence[str], confidence: float) -> Frame:
-    """See `Release.share`."""
+def share(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """Share of each cell of an attribute within each cell of `within`."""
     level, by = check_confidence(confidence), by_names(within)
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
@@ -226,8 +226,8 @@ def share(release: Release, attribute: str, within: str | Sequence[str], confide
     return _frame(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
 
 
-def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: float) -> Frame:
-    """See `Release.cdf`."""
+def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells."""
     level, names = check_confidence(confidence), by_names(by)
     domain = release.plan.workload.domain
     domain.columns((attribute, *names))
@@ -245,9 +245,13 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str], confidence: f
 
 
 def mean(
-    release: Release, attribute: str, by: str | Sequence[str], values: Sequence[float] | None, confidence: float
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
 ) -> Frame:
-    """See `Release.mean`."""
+    """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`."""
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
         declared, row = _numeric(release, attribute)
@@ -276,9 +280,18 @@ def _frame(
 
 
 def quantiles(
-    release: Release, attribute: str, probabilities: Sequence[float], by: str | Sequence[str], confidence: float
+    release: Release,
+    attribute: str,
+    probabilities: Sequence[float],
+    by: str | Sequence[str] = (),
+    confidence: float = 0.95,
 ) -> Frame:
-    """See `Release.quantiles`."""
+    """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
+
+    They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
+    standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
+    measured.
+    """
     level, names = check_confidence(confidence), by_names(by)
     declared, _ = _numeric(release, attribute)
     wanted = _probabilities(probabilities)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Synthetic", "drawn", "synthetic"]
 
-_MAX_CODES = 2**29
+_MAX_CODES = 2**29  # numbers of all records together: 2 GB in 32 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -42,7 +42,14 @@ def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) ->
 
 
 class Answer(NamedTuple):
-    """One answer: its value, its standard error (None where it is projected), and the ends of its interval."""
+    """One answer: its value, its standard error (None where it is projected), and the ends of its interval.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+    >>> young = ages.ask("age <= 1")
+    >>> round(young.standard_error, 6), young.low < young.value < young.high
+    (1.414214, True)
+    """
 
     value: float
     standard_error: float | None
@@ -76,6 +83,13 @@ class Table(Framed):
     """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute.
 
     `standard_errors` is None where the values are projected.
+
+    >>> domain = sf.Domain({"age": 4, "sex": sf.Categories(["f", "m"])})
+    >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+    >>> cells = sf.release(made, sf.Histogram(np.full((4, 2), 9)), ledger=None, name="cells")
+    >>> table = cells.table("sex")
+    >>> table.labels, table.values.shape, table.standard_errors.round(6)
+    ((('f', 'm'),), (2,), array([2., 2.]))
     """
 
     attributes: tuple[str, ...]

@@ -38,10 +38,10 @@ __all__ = [
     "write_parts",
 ]
 
-_MAX_FILES = 5_000
-_MAX_PART_ROWS = 1_000_000
-_LONGEST_NAME = 60
-_COPIED = 2**22
+_MAX_FILES = 5_000  # tables of their own in a folder: more, a listing of it is of no use
+_MAX_PART_ROWS = 1_000_000  # of a file for one part: about what a spreadsheet opens
+_LONGEST_NAME = 60  # of a file: with its folder below what all systems take
+_COPIED = 2**22  # numbers at once, 32 MB; any such size would do
 
 
 def _connect() -> Any:

@@ -270,17 +270,18 @@ def _down(table: SmallTable) -> Spec:
     spec = framed(rows, {"step": _STEP})
     y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
     spec["encoding"] = {"y": y, "tooltip": _ANSWER_TIPS}
-    spec["layer"] = [
-        {
-            "mark": {"type": "bar", "height": {"band": 0.62}, "color": ACCENT, "opacity": 0.55},
-            "encoding": {"x": _count("answer")},
-        },
-        {
-            "mark": {"type": "rule", "strokeWidth": 1.5, "color": "var(--ink)"},
-            "encoding": {"x": _count("low"), "x2": {"field": "high"}},
-        },
-    ]
+    spec["layer"] = _bars("x", {"height": {"band": 0.62}}, 1.5)
     return spec
+
+
+def _bars(along: str, size: Spec, stroke: float) -> list[Spec]:
+    """Answers as bars, each with the line of its interval."""
+    bar = {"type": "bar", **size, "color": ACCENT, "opacity": 0.55}
+    rule = {"type": "rule", "strokeWidth": stroke, "color": "var(--ink)"}
+    return [
+        {"mark": bar, "encoding": {along: _count("answer")}},
+        {"mark": rule, "encoding": {along: _count("low"), f"{along}2": {"field": "high"}}},
+    ]
 
 
 def _count(field: str) -> Spec:
@@ -293,16 +294,7 @@ def _along(table: SmallTable) -> Spec:
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
     x = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": axis}
     spec["encoding"] = {"x": x, "tooltip": _ANSWER_TIPS}
-    spec["layer"] = [
-        {
-            "mark": {"type": "bar", "width": {"band": 0.8}, "color": ACCENT, "opacity": 0.55},
-            "encoding": {"y": _count("answer")},
-        },
-        {
-            "mark": {"type": "rule", "strokeWidth": 1.2, "color": "var(--ink)"},
-            "encoding": {"y": _count("low"), "y2": {"field": "high"}},
-        },
-    ]
+    spec["layer"] = _bars("y", {"width": {"band": 0.8}}, 1.2)
     return spec
 
 

@@ -19,7 +19,7 @@ from sfumato.ground.frames import safe_text
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
-from sfumato.releases import ModelRelease, Release
+from sfumato.releases import Release
 from sfumato.releases.cautions import caution_lines
 from sfumato.releases.released import WorkloadRelease
 from sfumato.report import charts, scatter, sections
@@ -56,19 +56,19 @@ def _write(path: Path, page: str) -> None:
 
 def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
-    if not isinstance(thing, (Plan, Release) if actual is not None else (WorkloadPlan, WorkloadRelease)):
+    release: Any = thing if isinstance(thing, WorkloadRelease) else None
+    plan: Any = thing if release is None else release.plan
+    if not isinstance(plan, Plan if actual is not None else WorkloadPlan):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
-    release = thing if isinstance(thing, WorkloadRelease) else None
-    plan = thing.plan if isinstance(thing, WorkloadRelease) else thing
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
     specs: Specs = {}
     context: Context = dict.fromkeys(_SOMETIMES, ())
     context |= _shared(plan, release) | standing(plan, release)
     if isinstance(plan, Plan):
-        context |= _one_look(plan, release if isinstance(release, Release) else None, actual, specs)
+        context |= _one_look(plan, release, actual, specs)
     elif isinstance(plan, CoursePlan):
-        context |= course_sections(plan, release if isinstance(release, ModelRelease) else None)
+        context |= course_sections(plan, release)
     return _fill(context, specs)
 
 

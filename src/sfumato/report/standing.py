@@ -13,7 +13,7 @@ from sfumato.plans.planned import WorkloadPlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency, readable
 from sfumato.privacy.statements import events_export
-from sfumato.releases import Provenance, Release
+from sfumato.releases import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.report.words import price_text, statement
 from sfumato.workloads import predicates
@@ -132,7 +132,7 @@ def _more(release: WorkloadRelease) -> dict[str, Any]:
     domain = release.plan.workload.domain
     lines = ["import sfumato as sf", "", 'release = sf.load("FOLDER")']
     shell, source = "sfumato show FOLDER", "the model"
-    if isinstance(release, Release):
+    if release.errors_known:
         lines.append("release.answers, release.intervals(0.95)")
         source = "the measured values"
     else:
@@ -142,7 +142,7 @@ def _more(release: WorkloadRelease) -> dict[str, Any]:
         name, question = found
         shell = f"sfumato ask FOLDER {_shell(question)}"
         lines += [f"release.ask({question!r})", f"release.table({name!r}).to_pandas()"]
-        if domain[name].intervals is not None and isinstance(release, Release):
+        if domain[name].intervals is not None and release.errors_known:
             lines.append(f"release.quantiles({name!r}, [0.1, 0.5, 0.9])")
     text = (
         f"Whatever follows from {source} is free: it costs no budget and agrees with the answers above. "

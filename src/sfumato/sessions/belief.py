@@ -15,9 +15,9 @@ from sfumato.privacy.conversing import Step
 
 __all__ = ["Belief", "Measured", "span_of"]
 
-_PASSES = 50
-_WORK = 2**25
-_MOVES = 2**12
+_PASSES = 50  # over all that was measured: most models are still long before
+_WORK = 2**25  # cells touched for one question, which somebody waits for: a second or so
+_MOVES = 2**12  # moves for one question, for the same reason where cells are few
 
 
 def span_of(block: Block) -> tuple[float, float]:

@@ -25,13 +25,18 @@ __all__ = ["Asked", "KeySession", "QuerySession", "Session", "rows_of"]
 Asked = ArrayLike | Iterable[str]
 """Keys, as whole numbers or as texts."""
 
-_MOST_ROWS = 100_000
+_MOST_ROWS = 100_000  # each is a question of its own, kept in the transcript: minutes
 
 
 class Session(Told):
     """Questions one by one under one budget, paid in full when the session was opened. Also a context manager.
 
     Leaving the `with` block ends nothing: a session that is kept in a store goes on by the same call of `sf.open`.
+
+    >>> made = sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")
+    >>> with sf.open(made, sf.KeyCounts([3, 3, 7]), ledger=None) as asked:
+    ...     asked.plan.mechanism, asked.ask([3, 8]).how
+    ('histogram', 'histogram')
     """
 
     __slots__ = ()

@@ -28,7 +28,7 @@ from sfumato.wall.talk import Conversation
 
 __all__ = ["KeyBelief", "LazyHistogramSession", "SparseSession", "describe_shown"]
 
-_PASSES = 50
+_PASSES = 50  # over all that was measured, as `sfumato.sessions.belief` has it
 
 
 class LazyHistogramSession(KeySession):

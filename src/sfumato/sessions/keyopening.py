@@ -14,7 +14,7 @@ from sfumato.sessions.keyed import LazyHistogramSession, SparseSession
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sessions.requests import Opening, begun
 from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys.minutes import histogram_minutes
+from sfumato.wall.keys.stored import read_histogram
 
 __all__ = ["open_key_histogram", "open_sparse", "resume_histogram", "resume_sparse"]
 
@@ -40,7 +40,7 @@ def open_sparse(asked: Opening) -> KeySession:
 def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None) -> KeySession:
     """Go on with a stored lazy histogram."""
     histogram = KeyCurator(source, plan.keys, plan.unit, account).resume_histogram(store, anchor)
-    return LazyHistogramSession(plan, histogram, _provenance(account, histogram_minutes(store, anchor).name))
+    return LazyHistogramSession(plan, histogram, _provenance(account, read_histogram(store, anchor).name))
 
 
 def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan, anchor: str | None) -> KeySession:

@@ -24,7 +24,7 @@ from sfumato.sketches import Keys
 
 __all__ = ["HistogramPlan", "SparsePlan", "plan_histogram", "plan_sparse"]
 
-_MOST_UPDATES = 10**5
+_MOST_UPDATES = 10**5  # that a session may be promised for, as in `parameters`
 
 
 @storable

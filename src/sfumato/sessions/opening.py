@@ -30,9 +30,9 @@ from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.requests import Opening, begun
 from sfumato.wall import Curator
-from sfumato.wall.keys.minutes import HistogramMinutes, histogram_minutes, is_histogram
+from sfumato.wall.keys.stored import StoredHistogram, is_histogram, read_histogram
 from sfumato.wall.talk import converse, resume
-from sfumato.wall.talk.minutes import Minutes, is_conversation, minutes
+from sfumato.wall.talk.stored import StoredTranscript, is_conversation, read_transcript
 
 __all__ = [
     "KEPT",
@@ -101,9 +101,9 @@ def keeps_session(path: Path) -> bool:
     return is_conversation(path) or is_histogram(path)
 
 
-def kept(store: Place, anchor: str | None = None) -> tuple[Minutes | HistogramMinutes, dict[str, Any]]:
+def kept(store: Place, anchor: str | None = None) -> tuple[StoredTranscript | StoredHistogram, dict[str, Any]]:
     """What a stored session shows, and what it remembers of its opening."""
-    found = histogram_minutes(Path(store), anchor) if is_histogram(Path(store)) else minutes(store, anchor)
+    found = read_histogram(Path(store), anchor) if is_histogram(Path(store)) else read_transcript(store, anchor)
     if not isinstance(found.about, dict) or type(found.about.get("plan")) not in KEPT:
         raise InvalidInput(f"{store} is a conversation, but no session of this kind")
     return found, found.about
@@ -171,7 +171,7 @@ def histogram_session(made: object) -> HistogramSession:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """How a session is opened; how one kept in a file goes on, from (file, source, ledger, plan, anchor), and how it
-    stands, from its minutes."""
+    stands, from what its file shows."""
 
     open: Callable[[Opening], Session]
     resume: Callable[[Path, Any, Ledger, Any, str | None], Session]

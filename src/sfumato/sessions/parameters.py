@@ -51,8 +51,8 @@ SHARE = Fraction(9, 10)
 _PART = 0.6
 # Updates that a table is expected to take: this times ln m / threshold in fractions (decisions/0017).
 _EXPECTED = 0.15
-_FEWEST, _MOST = 5, 256
-_MOST_PROMISED = 10**5
+_FEWEST, _MOST = 5, 256  # updates by the rule: fewer stop at once, more share the budget so thin that none helps
+_MOST_PROMISED = 10**5  # updates that are tried for a promise; each is an answer kept in the transcript
 _SHARES = [Fraction(k, 40) for k in (12, 16, 20, 24, 28, 30, 32, 34, 36, 37, 38, 39)]
 
 

@@ -45,9 +45,9 @@ __all__ = [
     "settled",
 ]
 
-QUESTIONS = 10_000
-BETA = 0.05
-_MAX_CELLS = 10**7
+QUESTIONS = 10_000  # expected where none are stated; thresholds grow with its logarithm, so any near would do
+BETA = 0.05  # the failure probability where none is given, as that of 95 % intervals
+_MAX_CELLS = 10**7  # of the model, which every answer sums over: 80 MB, some hundredths of a second
 
 
 class ConversationPlan(Planned):

@@ -15,8 +15,8 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, R
 
 __all__ = ["energy", "farthest", "largest_sum"]
 
-_STEPS = 2**13
-_BITS = 60
+_STEPS = 2**13  # of the grid on which laws are summed: a bound is above the truth by one step at most
+_BITS = 60  # 2^-60 of the mass is left outside, and counted as too much
 
 
 def largest_sum(first: DiscreteLaplace, count: int, second: DiscreteLaplace, times: int, probability: float) -> int:

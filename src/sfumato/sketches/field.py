@@ -16,9 +16,11 @@ __all__ = ["PRIME", "Words", "draw_coefficients", "hash_texts", "multiply", "pol
 
 Words = NDArray[np.uint64]
 
-PRIME = 2**61 - 1
+PRIME = 2**61 - 1  # the largest Mersenne prime below 64 bits: reduced by shifts, with three bits to spare
 _P = np.uint64(PRIME)
+# halves of 61 bits, so that their products fit 64
 _LOW31, _LOW30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
+# and the shifts that go with them
 _S30, _S31, _S61 = np.uint64(30), np.uint64(31), np.uint64(61)
 _DIGIT_BYTES = 7  # 56 bits: below the prime
 

@@ -24,9 +24,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 N = TypeVar("N", np.int64, np.float64)
 
-MAX_ROWS = 2**26
+MAX_ROWS = 2**26  # of a map, and so of its noisy values: 512 MB
 _BLOCK = 60  # signs that one polynomial gives: one per bit, of which the top one is left out
-_CHUNK = 2**13
+_CHUNK = 2**13  # keys hashed at once: their signs stay in a cache; any near would do
 
 
 class KeyMap(ABC):

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
@@ -84,14 +84,33 @@ class QueryBlock:
         return self.block.attributes
 
     @property
+    def order(self) -> int:
+        """Number of attributes of the table."""
+        return len(self.attributes)
+
+    @property
     def rows(self) -> int:
         """Number of queries."""
         return self.block.rows
 
     @property
+    def rows_each(self) -> NDArray[np.int64]:
+        """(1,) number of queries of the one table."""
+        return np.array([self.rows])
+
+    @property
+    def factors(self) -> tuple[LinearOperator, ...]:
+        """The maps of which the queries are products."""
+        return self.block.factors
+
+    @property
     def is_marginal(self) -> bool:
         """Whether the queries are the cells of a marginal table."""
         return self.unit == RECORDS and all(isinstance(f, Identity) for f in self.block.factors)
+
+    def blocks(self) -> Iterator[QueryBlock]:
+        """Every block by itself: this one."""
+        return iter((self,))
 
 
 @storable
@@ -120,9 +139,24 @@ class QueryFamily:
         return self.family.attributes
 
     @property
+    def order(self) -> int:
+        """Number of attributes of every table."""
+        return self.family.order
+
+    @property
     def rows(self) -> int:
         """Number of queries."""
         return self.family.rows
+
+    @property
+    def rows_each(self) -> NDArray[np.int64]:
+        """(tables,) number of queries of each table."""
+        return self.family.rows_each
+
+    @property
+    def factors(self) -> tuple[LinearOperator, ...]:
+        """The maps of which the queries are products."""
+        return self.family.factors
 
     @property
     def is_marginal(self) -> bool:
@@ -188,14 +222,14 @@ class Workload:
     @property
     def tables(self) -> int:
         """Number of blocks."""
-        return sum(len(i.family) if isinstance(i, QueryFamily) else 1 for i in self.items)
+        return sum(len(i.rows_each) for i in self.items)
 
     @functools.cached_property
     def blocks(self) -> tuple[QueryBlock, ...]:
         """The queries table by table. Raises WorkloadError for more than 50,000 of them."""
         if self.tables > _MAX_BLOCKS:
             raise WorkloadError(f"{self.tables:,} tables are too many for this, which takes up to {_MAX_BLOCKS:,}")
-        return tuple(q for i in self.items for q in (i.blocks() if isinstance(i, QueryFamily) else (i,)))
+        return tuple(q for i in self.items for q in i.blocks())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -248,8 +282,7 @@ class Workload:
             raise WorkloadError(
                 f"{show_count(count)} labels are too many to list; take them block by block (block_labels)"
             )
-        blocks = (q for i in self.items for q in (i.blocks() if isinstance(i, QueryFamily) else (i,)))
-        return [label for query in blocks for label in self.block_labels(query)]
+        return [label for i in self.items for query in i.blocks() for label in self.block_labels(query)]
 
     @property
     def operator(self) -> LinearOperator:

@@ -92,7 +92,7 @@ def _course(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
         "mechanism": plan.mechanism,
         "price": say(plan.price),
         "slack": str(plan.slack),
-        "looks": [[k.count, say(k.price)] for k in plan.knocks],
+        "looks": [[k.count, say(k.price)] for k in plan.looks],
         "course": say(plan.course),
     }
     floats = {"rmse": plan.rmse}

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import boosted as boosting
+from sfumato.mechanisms.research import boosted as boosting
 from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency
@@ -59,7 +59,7 @@ def test_draws_cost_what_the_weights_move_by() -> None:
         c = 2 * alpha * t / course.ceiling
         assert float(course.draw(t).epsilon) == pytest.approx(2 * c, rel=0.01)
         assert course.draw(t).epsilon == t * course.selection.epsilon
-    drawn = sum((k.count * price(k.price, Currency.RHO) for k in plan.knocks[1:-1]), start=Fraction(0))
+    drawn = sum((k.count * price(k.price, Currency.RHO) for k in plan.looks[1:-1]), start=Fraction(0))
     assert drawn == pytest.approx(0.0243560 / 2)
 
 

@@ -238,7 +238,8 @@ def test_files_of_the_first_edition_load_and_say_their_objective() -> None:
     assert isinstance(stored, sf.Plan)
     assert stored.objective == "cells"
     again = sf.plan(_asked(), sf.approx(1, "1e-6"), neighbours="add-remove", objective="cells")
-    assert again.fingerprint == stored.fingerprint
+    assert again.mechanism == stored.mechanism  # not their fingerprints: entries are rounded as the processor does
+    assert again.rmse == pytest.approx(stored.rmse, rel=1e-9)
     done = sf.load(_STORED / "release")
     assert "objective  'cells'" in str(done)
     assert done["named"].answers.shape == (1,)

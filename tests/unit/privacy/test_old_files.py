@@ -18,9 +18,9 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sessions import session_status
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys.minutes import is_histogram
+from sfumato.wall.keys.stored import is_histogram
 from sfumato.wall.talk import resume
-from sfumato.wall.talk.minutes import minutes
+from sfumato.wall.talk.stored import read_transcript
 from support.wall import DOMAIN, Untouchable
 
 OLD = Path(__file__).parents[2] / "fixtures" / "0.1"
@@ -162,7 +162,7 @@ def test_sessions_of_old_files_are_refused_plainly(tmp_path: Path) -> None:
     assert is_histogram(histogram)
     assert not is_histogram(conversation)
     for use in (
-        lambda: minutes(conversation),
+        lambda: read_transcript(conversation),
         lambda: session_status(conversation),
         lambda: session_status(histogram),
         lambda: sf.load(histogram, ledger=ledger),

@@ -231,14 +231,16 @@ def test_files_of_a_release(tmp_path: Path) -> None:
     back = sf.load(folder)
     assert (back.answers == result.answers).all()
     assert back.explain() == result.explain()
-    rows = duckdb.sql(f"SELECT part, answer, low, high FROM '{folder}/answers.parquet'").fetchnumpy()
+    with duckdb.connect() as own:
+        rows = own.sql(f"SELECT part, answer, low, high FROM '{folder}/answers.parquet'").fetchnumpy()
     assert rows["answer"] == pytest.approx(result.answers)
     stored = np.load(folder / "measurements.npz", allow_pickle=False)
     assert all(stored[f"values_{i}"].dtype == np.int64 for i in range(len(result.measurement.values)))
     assert {f.name for f in (folder / "tables").iterdir()} == {
         "age.csv", "sex.csv", "pay.csv", "age.sex.csv", "age.pay.csv", "sex.pay.csv"
     }  # fmt: skip
-    meta = duckdb.execute(f"SELECT value FROM parquet_kv_metadata('{folder}/answers.parquet')").fetchone()
+    with duckdb.connect() as own:
+        meta = own.execute(f"SELECT value FROM parquet_kv_metadata('{folder}/answers.parquet')").fetchone()
     assert meta is not None
     assert json.loads(bytes(meta[0]))["name"] == "first"
 

@@ -297,7 +297,7 @@ def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
     assert asked.anchor == session_status(place)["anchor"] != before
     newest, new = asked.anchor, place.read_bytes()
 
-    real = opening.minutes
+    real = opening.read_transcript
 
     def read(store: Any, anchor: str | None = None) -> Any:
         found = real(store, anchor)
@@ -305,7 +305,7 @@ def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "minutes", read)
+        patch.setattr(opening, "read_transcript", read)
         with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):
             sf.load(place, ledger=ledger, source=sf.Histogram(TABLE), anchor=newest)
     with pytest.raises(sf.errors.LedgerCorrupted, match="rolled back"):

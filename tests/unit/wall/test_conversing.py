@@ -24,7 +24,7 @@ from sfumato.privacy.conversing import Step, Terms
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.wall.rows import counting
 from sfumato.wall.talk import Conversation, converse, resume
-from sfumato.wall.talk.minutes import minutes
+from sfumato.wall.talk.stored import read_transcript
 from support.conversations import COST, HASH, TERMS, N, curator, high, lines, low, opened, question
 from support.wall import DOMAIN
 
@@ -163,7 +163,7 @@ def test_a_look_that_fails_closes_for_good_and_says_nothing(
     with pytest.raises(sf.BudgetExceeded):
         asked.ask(high)
     if kept:
-        assert minutes(store).remaining == 0
+        assert read_transcript(store).remaining == 0
         with pytest.raises(sf.BudgetExceeded):
             resume(curator(ledger), store).ask(high)
 

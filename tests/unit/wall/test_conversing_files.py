@@ -25,7 +25,7 @@ from sfumato.privacy.conversing import SparseVector, Terms
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall.talk import converse, conversing, filed, resume
-from sfumato.wall.talk.minutes import minutes
+from sfumato.wall.talk.stored import read_transcript
 from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
@@ -56,7 +56,7 @@ def test_a_resumed_conversation_goes_on_where_it_was(ledger: sf.Ledger, store: P
     assert (first.asked, first.remaining, again.about, again.terms) == (5, 2, {"a": 1}, terms)
     first.ask(lambda _: question(penalty=-(10**8)))
     assert [s.above for s in again.steps] == [False] * 4 + [True] * 2
-    found = minutes(store)
+    found = read_transcript(store)
     assert (found.terms, found.about, found.remaining, found.name) == (terms, {"a": 1}, 1, "c")
     assert found.anchor == first.anchor == again.anchor
     assert [e.name for e in ledger.entries()] == ["c"]
@@ -155,7 +155,7 @@ def test_an_opening_that_ends_early_is_unpaid_or_spent(
     with pytest.raises(sf.errors.LedgerError, match=said):
         resume(curator(ledger, Untouchable()), store)
     with pytest.raises(sf.errors.LedgerError, match="never opened"):
-        minutes(store)
+        read_transcript(store)
 
 
 def test_an_opening_that_cannot_be_completed_says_that_it_is_spent(
@@ -279,7 +279,7 @@ def test_no_edit_passes(how: str, ledger: sf.Ledger, store: Path) -> None:
     for form in (high, low):
         asked.ask(form)
     edit(store, EDITS[how])
-    for use in (lambda: resume(curator(ledger, Untouchable()), store), lambda: minutes(store)):
+    for use in (lambda: resume(curator(ledger, Untouchable()), store), lambda: read_transcript(store)):
         with pytest.raises(sf.errors.LedgerCorrupted):
             use()
 
@@ -309,11 +309,11 @@ def test_a_file_put_back_is_found_by_an_anchor_and_by_those_who_saw_it_grow(ledg
     newer = asked.anchor
     assert old is not None
     assert newer is not None
-    assert resume(curator(ledger), store, anchor=old).asked == minutes(store, anchor=newer).remaining == 2
+    assert resume(curator(ledger), store, anchor=old).asked == read_transcript(store, anchor=newer).remaining == 2
     store.write_bytes(earlier)
     for use in (
         lambda: resume(curator(ledger, Untouchable()), store, anchor=newer),
-        lambda: minutes(store, newer),
+        lambda: read_transcript(store, newer),
         lambda: asked.ask(high),
         lambda: asked.steps,
     ):

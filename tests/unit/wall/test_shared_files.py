@@ -29,8 +29,8 @@ from sfumato.sessions import session_status
 from sfumato.sketches.maps import Listed
 from sfumato.wall import Curator
 from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys.minutes import is_histogram
 from sfumato.wall.keys.store import KeyStore
+from sfumato.wall.keys.stored import is_histogram
 from sfumato.wall.selecting import select
 from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS, UNIT, high, opened, question

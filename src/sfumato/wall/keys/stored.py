@@ -10,11 +10,11 @@ from sfumato.privacy.chain import says_it_is
 from sfumato.wall.keys.lazy import NoisyCounts
 from sfumato.wall.keys.store import FORMAT, KeyStore
 
-__all__ = ["HistogramMinutes", "histogram_minutes", "is_histogram"]
+__all__ = ["StoredHistogram", "is_histogram", "read_histogram"]
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramMinutes:
+class StoredHistogram:
     """What a histogram's file shows without the table. All of it is public."""
 
     about: Any
@@ -24,12 +24,12 @@ class HistogramMinutes:
     name: str
 
 
-def histogram_minutes(store: Path, anchor: str | None = None) -> HistogramMinutes:
+def read_histogram(store: Path, anchor: str | None = None) -> StoredHistogram:
     """Read the file of a histogram; nothing new can be asked by it. Raises what `KeyStore` does."""
     found = KeyStore(store)
     if anchor is not None:
         found.check(anchor)
-    return HistogramMinutes(found.opening.about, found.known, found.anchor, found.opening.ledger_id, found.opening.name)
+    return StoredHistogram(found.opening.about, found.known, found.anchor, found.opening.ledger_id, found.opening.name)
 
 
 def is_histogram(path: Path) -> bool:

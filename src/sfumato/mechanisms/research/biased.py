@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_APPROXIMATE", "Approximate", "designs"]
 
-MAX_APPROXIMATE = 512
-_MAX_ENTRIES = 2**22
-_FINE = 2.0**24
+MAX_APPROXIMATE = 512  # cells: its optimum is dense, and its steps grow with their third power
+_MAX_ENTRIES = 2**22  # coefficients, of which the optimum holds several copies: 32 MB each
+_FINE = 2.0**24  # from where rounding real coefficients to integers is far below any bias that is allowed
 
 
 _NEAR = 1e-3  # of the least number of records, where it is searched for

@@ -47,8 +47,8 @@ _SHARE = Fraction(1, 2)  # of the budget, for drawing
 _ALPHA = (
     math.log(3) / 2
 )  # ln((1 + 2 eta) / (1 - 2 eta)) / 2: models are hoped to answer 1/2 + eta of the queries, eta = 1/4
-_ROUNDS, _SAMPLES = 5, 100
-_MOST_CELLS, _MOST_QUERIES = 2**14, 2**14
+_ROUNDS, _SAMPLES = 5, 100  # few, for every draw costs: [DRV10] leaves both open, and any numbers near would do
+_MOST_CELLS, _MOST_QUERIES = 2**14, 2**14  # every draw weighs all queries against all cells (2^28 products)
 
 
 @storable
@@ -84,7 +84,7 @@ class BoostingCourse:
         )
 
     @property
-    def knocks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Knock, ...]:
         """All looks, with the price of each. The queries of the first round are drawn without looking."""
         out = [Knock(f"a query drawn in round {t + 1}", self.samples, self.draw(t)) for t in range(1, self.rounds)]
         if self.total_known:
@@ -124,7 +124,7 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     ceiling = max(moves, math.ceil(4 * _ALPHA * moves / float(unit_draw.epsilon)))
     course = BoostingCourse(count, samples, unit_draw, free(price), ceiling // 4, ceiling, unit.total_is_public)
     account = Account(price)
-    drawn = compose((k.price for k in course.knocks for _ in range(k.count)), account.currency)
+    drawn = compose((k.price for k in course.looks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
     course = replace(course, measurement=measured_at(price, drawn, looks))
     return CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))

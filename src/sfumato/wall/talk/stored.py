@@ -11,11 +11,11 @@ from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.conversing import Step, Terms
 from sfumato.wall.talk.filed import FORMAT, FileTranscript
 
-__all__ = ["Minutes", "is_conversation", "minutes"]
+__all__ = ["StoredTranscript", "is_conversation", "read_transcript"]
 
 
 @dataclass(frozen=True, slots=True)
-class Minutes:
+class StoredTranscript:
     """What a conversation's file shows without the table. All of it is public."""
 
     terms: Terms
@@ -32,7 +32,7 @@ def is_conversation(path: Path) -> bool:
     return says_it_is(path, FORMAT)
 
 
-def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes:
+def read_transcript(store: str | os.PathLike[str], anchor: str | None = None) -> StoredTranscript:
     """Read the file of a conversation; nothing can be asked by it.
 
     Raises LedgerError for one that was never opened, LedgerCorrupted for one that was changed.
@@ -41,7 +41,7 @@ def minutes(store: str | os.PathLike[str], anchor: str | None = None) -> Minutes
     if anchor is not None:
         transcript.check(anchor)
     standing, opening = transcript.standing(), transcript.opening
-    return Minutes(
+    return StoredTranscript(
         opening.terms,
         opening.about,
         standing.steps,
