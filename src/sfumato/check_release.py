@@ -382,9 +382,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [blocks(entry, ops) for entry in m.blocks]
         shapes = {k: matrix(op).shape for k, op in ops.items() if op.kind not in ALIKE}
         shapes |= {k: (1 if op.kind == "Total" else op.n, op.n) for k, op in ops.items() if op.kind in ALIKE}
-        own = {
-            a: k for entry in entries for _, fs in entry for some, k in fs for a in some if a.startswith("combined ")
-        }
+        own = {a: k for e in entries for _, fs in e for some, k in fs for a in some if a.startswith("combined ")}
         sizes |= {a: shapes[k][1] for a, k in own.items() if a not in sizes}
         for entry, values in zip(entries, m["values"], strict=True):
             rows = sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry)

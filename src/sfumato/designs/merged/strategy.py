@@ -62,15 +62,15 @@ class Merged(Strategy):
 
     @functools.cached_property
     def _back(self) -> tuple[FloatArray, FloatArray | None]:
-        """(R (r, l), and what the known total is worth to every sum, (r,)); sums that are not combined have no error
-        known: they are not read back."""
+        """R (r, l), and what the known total is worth to every sum, (r,), where it is worth something."""
         matrix = self.measured.matrix.astype(np.float64)
         with single_thread():
             if self._whole is None:
                 return np.asarray(np.linalg.pinv(matrix, rcond=_RANK), dtype=np.float64), None
             # some measurement of the total as well, which the known one then takes the place of
             weight = float(np.linalg.norm(matrix)) / max(float(np.linalg.norm(self._whole)), 1e-300)
-            both: FloatArray = np.asarray(np.linalg.pinv(np.vstack([matrix, weight * self._whole]), rcond=_RANK))
+            stacked = np.vstack([matrix, weight * self._whole])
+            both = np.asarray(np.linalg.pinv(stacked, rcond=_RANK), dtype=np.float64)
             spread = both @ (both.T @ self._whole)
             given = spread / float(self._whole @ spread)
             return both[:, :-1] - np.multiply.outer(given, self._whole @ both[:, :-1]), given
@@ -95,7 +95,7 @@ class Merged(Strategy):
     @functools.cached_property
     def _used(self) -> FloatArray:
         """(r,) 1 for the sums that are combined, 0 for those that are not."""
-        return self.measured.matrix.any(axis=0).astype(np.float64)
+        return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
 
     @functools.cached_property
     def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
