@@ -16,7 +16,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.privacy.distance.columns import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 
 GDP = sf.gdp(1)
 
@@ -66,7 +66,7 @@ def row(name: str, work: sf.Workload, **options: object) -> str:
     names = work.domain.names
     try:
         count = distinct_columns(
-            [q.block for q in work.blocks], dict(zip(names, work.domain.sizes(names), strict=True))
+            [q.block.lowered() for q in work.blocks], dict(zip(names, work.domain.sizes(names), strict=True))
         ).shape[1]
     except SfumatoError:
         count = 0

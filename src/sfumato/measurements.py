@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Combination, Family
 from sfumato.privacy.noise import NoiseLaw
+
+if TYPE_CHECKING:
+    from sfumato.operators import Block, Combination, Family
 
 __all__ = ["Measurement", "Selection"]
 

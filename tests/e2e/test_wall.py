@@ -20,10 +20,26 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
+from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.maps import AlikeMap, BlockMap, RangesMap
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Family,
+    Identity,
+    Kronecker,
+    LinearOperator,
+    Prefix,
+    Residual,
+    Scaled,
+    Total,
+)
 from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.products import Products
+from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator, curator, holding
 from sfumato.wall.rows import counting
@@ -153,7 +169,7 @@ def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tm
         sf.release(plan(sf.gdp("0.1")), Untouchable(), ledger=tmp_path / "l.db", name="m")
 
 
-def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
+def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: no dry run; no limit to cells or values: counting, operators or memory then refuse after the debit."""
     wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
     ledger = sf.Ledger.in_memory(sf.gdp(100))
@@ -166,6 +182,80 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for() -> None:
     for block, message in ((joint, "at most 50,000,000 can be counted"), (pairs, "504,084,000 values would be")):
         with pytest.raises(sf.errors.PlanError, match=message):
             holder.measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+
+    def refuses(*_: Any) -> Any:
+        raise sf.errors.WorkloadError("there is no memory")
+
+    monkeypatch.setattr("sfumato.maps.base._CHECKED_ENTRIES", 0)
+    monkeypatch.setattr(RangesMap, "apply", refuses)
+    family = Family(wide.names, (Prefix(6_000), Identity(10_000)), np.array([[0]]))
+    for sums in (Block((("a",),), (Prefix(6_000),)), family):
+        with pytest.raises(sf.errors.WorkloadError, match="no memory"):
+            holder.measure([sums], RoundedGaussian(1), GaussianEvent(Fraction(10**4)), name="n", plan_hash="h")
+    assert ledger.entries() == ()
+
+
+def test_a_wrong_certificate_is_refused_before_the_table_is_touched() -> None:
+    """A chain of pairs over six attributes under replace-one, at exactly its price: its own certificate pays, no other.
+
+    Mutants: a certificate's bound believed; the price of the plan believed where there is a certificate; a clique that
+    is left out forgotten; classes not looked at; a certificate that does not fit passed over.
+    """
+    names = tuple(f"a{i}" for i in range(6))
+    sizes = dict(zip(names, range(2, 8), strict=True))
+    pairs = np.array([(i, i + 1) for i in range(5)])
+    chain = [Family(names, tuple(map(Residual, sizes.values())), pairs)]
+    unit = PrivacyUnit(Neighbours.REPLACE_ONE)
+    found = sensitivity(chain, sizes, unit, 2)
+    proof = certificate(chain, sizes, unit, found)
+    assert proof is not None
+    assert proof.method == "classes"
+    cliques = tuple((((i, i + 1), (i + 1,)) if i < 4 else ((4, 5), ())) for i in range(5))
+    right = [proof, Certificate("cliques", cliques=cliques)]
+    wrong = [
+        *(Certificate("cliques", cliques=cliques[:i] + cliques[i + 1 :]) for i in range(5)),
+        Certificate("cliques", cliques=tuple((scope, ()) for scope, _ in cliques)),
+        Certificate("classes", (0,) * len(proof.classes)),
+        Certificate("classes", proof.classes[1:]),
+        Certificate("products", products=Products((1,) * 6, (0, 0, 0), 0)),
+        *(Certificate("products"), Certificate("apart"), Certificate("cells"), Certificate("guess"), None),  # type: ignore[arg-type]
+    ]
+    domain = sf.Domain({n: sf.Integers(0, k - 1) for n, k in sizes.items()})
+    ledger = sf.Ledger.in_memory(sf.gdp(10**6))
+    held = Curator(Untouchable(), domain, unit, ledger)
+    price = GaussianEvent(Fraction(found.value))
+
+    def paid(by: Certificate | None, stated: Sensitivity | None) -> None:
+        held.measure(chain, RoundedGaussian(1), price, name="n", plan_hash="h", stated=stated, certificate=by)
+
+    for proof, stated in itertools.product(right, (found, None)):
+        with pytest.raises(Touched):  # paid for, so the table is opened
+            paid(proof, stated)
+    for other, stated in (*itertools.product(wrong, (found, None)), *((g, replace(found, value=1)) for g in right)):
+        with pytest.raises(sf.errors.PlanError):
+            paid(other, stated)
+    assert ledger.entries() == ()
+
+
+class Cheap(AlikeMap):
+    """A map that states half of what its columns hold."""
+
+    def column_sums(self, power: int) -> Any:
+        return super().column_sums(power) // 2
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: BlockMap((("a",),), (Cheap(4, 2),)), lambda: Block((("a",),), (Scaled(Identity(4), 2),)), lambda: None],
+)
+def test_what_lowers_is_not_believed(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: maps taken as they were handed over; a lowered block that is none of maps."""
+    monkeypatch.setattr(Block, "lowered", lambda _: made())
+    ledger = sf.Ledger.in_memory(sf.gdp(100))
+    with pytest.raises(sf.errors.PlanError):
+        line_curator(ledger, source=Untouchable()).measure(
+            [CELLS], RoundedGaussian(1), GaussianEvent(Fraction(2)), name="n", plan_hash="h"
+        )
     assert ledger.entries() == ()
 
 
@@ -308,7 +398,7 @@ def test_debit_then_look_then_noise(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
         monkeypatch.setattr(owner, name, noted)
 
-    note(curator, "sensitivity", "price")
+    note(curator, "certified", "price")
     note(holding, "open_source", "read the table")
     note(sf.Ledger, "debit", "debit")
     note(counting.TensorCounts, "_tables", "look")

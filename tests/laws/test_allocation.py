@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sfumato.designs.marginals import tables as module
-from sfumato.designs.marginals.allocation import Effect, least_largest, max_objective, sum_objective
+from sfumato.designs.marginals.allocation import Effect, Rows, least_largest, max_objective, sum_objective
 from sfumato.designs.marginals.incidence import Sets, patterns
 from sfumato.designs.marginals.tables import Allocation, allocate
 from sfumato.errors import NotAnswerable, PlanError
@@ -306,10 +306,8 @@ def test_both_sides_hold_from_the_first_round(power: Literal[1, 2]) -> None:
     for _ in range(20):
         effects = rng.uniform(0, 1, (5, 4)) * (rng.random((5, 4)) < 0.7) + 0.01
         price = rng.uniform(0.1, 1, 4)
-        sides = [
-            least_largest(price, power, 5, lambda w: effects.T @ w, lambda v: effects @ v, tolerance)[1:]  # noqa: B023
-            for tolerance in (10.0, 0.1, 0.01, 1e-9)
-        ]
+        found = [least_largest(Rows(effects), Rows(price[None]), power, t) for t in (10.0, 0.1, 0.01, 1e-9)]
+        sides = [(f.lower, f.upper) for f in found]
         lower, upper = sides[-1]
         assert upper / lower - 1 < 2e-9
         for below, above in sides:

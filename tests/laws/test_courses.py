@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import named
 from sfumato.mechanisms.courses import Looks, run_course
@@ -21,7 +22,6 @@ from sfumato.plans.courses import CoursePlan
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.pure import mu_of_pure
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator

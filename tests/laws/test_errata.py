@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import Block, Dense, Tree
 from sfumato.privacy.conversions import mu_of_approx, rho_of_approx
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.predict import paper_parameters
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.privacy.distance.exact import Weights, dot, number_rows, products, split
+from sfumato.designs.pricing.exact import Weights, dot, number_rows, products, split
 
 laws = settings(deadline=None, max_examples=50)
 

@@ -23,18 +23,21 @@ from sfumato.designs.design import Problem
 from sfumato.designs.merged import planning
 from sfumato.designs.merged.pairs import optimize_pairs
 from sfumato.designs.merged.strategy import Merged
+from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.stacked import Stacked
 from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
+from sfumato.maps import AlikeMap, BlockMap, CombinationMap, DenseMap
 from sfumato.mechanisms.automatic import automatic
 from sfumato.mechanisms.parted import parted
 from sfumato.operators import Block, Combination, Dense, Identity
 from sfumato.plans.plan import price_design
+from sfumato.privacy import columns as columns_module
 from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.distance import columns as columns_module
-from sfumato.privacy.distance.columns import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity, certified
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall.curator import Curator
 from support.operators import operators
@@ -54,7 +57,7 @@ def listed(blocks: Any, sizes: dict[str, int]) -> set[tuple[int, ...]]:
 
 
 def found_columns(blocks: Any, sizes: dict[str, int]) -> list[tuple[int, ...]]:
-    return [tuple(c) for c in distinct_columns(blocks, sizes).T.tolist()]
+    return [tuple(c) for c in distinct_columns([b.lowered() for b in blocks], sizes).T.tolist()]
 
 
 # ---- columns and prices -------------------------------------------------------------------------------------
@@ -89,8 +92,14 @@ def test_a_combination_is_priced_as_on_the_listed_domain(case: Case, data: st.Da
         if found.exact:
             assert found == Sensitivity(power, wanted, exact=True)
         alone = sensitivity(blocks, sizes, unit, power)
-        both = sensitivity([*blocks, Combination(tuple(blocks), matrix)], sizes, unit, power)
+        every = [*blocks, Combination(tuple(blocks), matrix)]
+        both = sensitivity(every, sizes, unit, power)
         assert both == Sensitivity(power, found.value + alone.value, exact=False)
+        # the wall proves the same, whatever else is measured
+        lowered = [b.lowered() for b in every]
+        assert certified(lowered[-1:], sizes, unit, power) == found.value
+        rest = certified(lowered[:-1], sizes, unit, power, certificate(blocks, sizes, unit, alone))
+        assert certified(lowered, sizes, unit, power, certificate(every, sizes, unit, both)) == found.value + rest
     assert sensitivity([Combination(tuple(blocks), matrix)], sizes, ADD, 2).exact
 
 
@@ -104,7 +113,8 @@ def test_four_disjoint_predicates_with_and_without_cells_beside_them() -> None:
         work = sf.predicates(domain, [f"a == '{c}' and b >= 0" for c in "uvwx"])
         plan = sf.plan(work, sf.gdp(1), neighbours="replace-one", objective="cells", mechanism="factorization")
         assert isinstance(plan.strategy, Merged)
-        assert distinct_columns([q.block for q in work.blocks], {"a": 4 + beyond, "b": 700}).shape == (4, 4 + beyond)
+        queries = [q.block.lowered() for q in work.blocks]
+        assert distinct_columns(queries, {"a": 4 + beyond, "b": 700}).shape == (4, 4 + beyond)
         assert plan.rmse is not None
         assert 4 * plan.rmse**2 == pytest.approx(wanted, rel=1e-4)
         assert plan.lower_bound == pytest.approx(plan.rmse, rel=2e-4)
@@ -114,9 +124,9 @@ def test_four_disjoint_predicates_with_and_without_cells_beside_them() -> None:
 def test_too_many_columns_are_refused_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the columns that fit are taken for all."""
     monkeypatch.setattr(columns_module, "MAX_ENTRIES", 5_000)
-    identity = [Block(((name,),), (Identity(12),)) for name in "ab"]
+    identity = [BlockMap(((name,),), (AlikeMap(12),)) for name in "ab"]
     with pytest.raises(PlanError, match="too many cells apart"):
-        distinct_columns([*identity, Block((("a",), ("b",)), (Identity(12), Identity(12)))], {"a": 12, "b": 12})
+        distinct_columns([*identity, BlockMap((("a",), ("b",)), (AlikeMap(12), AlikeMap(12)))], {"a": 12, "b": 12})
     assert distinct_columns(identity, {"a": 12, "b": 12}).shape == (24, 144)
 
 
@@ -137,7 +147,56 @@ def test_combinations_are_refused_at_birth() -> None:
     for large in (2**62, -(2**62)):
         wide = Block((("a",), ("b",)), (Dense(np.array([[large]])), Dense(np.array([[4]]))))
         with pytest.raises(PlanError, match="2\\^63"):
-            distinct_columns([wide], {"a": 1, "b": 1})
+            distinct_columns([wide.lowered()], {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("unit", [ADD, SWAP, PERSON])
+def test_a_combination_whose_entries_leave_int64_is_refused(unit: PrivacyUnit) -> None:
+    """Mutant: C Q taken modulo 2^64, which prices 2^64 as 0 and what is just below 2^63 as what it is."""
+    for top, fits in ((2**62, False), (2**61, True)):
+        block = BlockMap((("a",),), (DenseMap(np.array([[0, 2], [0, 2]])),))
+        made = CombinationMap((block,), np.array([[top // 2, top // 2]]))
+        if fits:
+            assert certified([made], {"a": 2}, unit, 2) == (2 * top * unit.rows_per_person) ** 2
+        else:
+            with pytest.raises(PlanError, match="2\\^63"):
+                certified([made], {"a": 2}, unit, 2)
+
+
+class Halved(DenseMap):
+    """A map that says of its columns half of what it does."""
+
+    def columns(self) -> Any:
+        return super().columns() // 2
+
+
+class Cheap(CombinationMap):
+    """A combination of a class of its own."""
+
+
+def combination(factor: Any) -> CombinationMap:
+    return CombinationMap((BlockMap((("a",),), (factor,)),), np.array([[1, 1]]))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: combination(Halved(np.array([[2, 0], [0, 2]]))),
+        lambda: CombinationMap((Block((("a",),), (Dense(np.array([[1, 0], [0, 1]])),)),), np.array([[1, 1]])),
+        lambda: Cheap((BlockMap((("a",),), (AlikeMap(2),)),), np.array([[1, 1]])),
+        lambda: None,
+    ],
+)
+def test_what_a_combination_lowers_to_is_not_believed(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: a combination's blocks taken as they were handed over, not built anew; its blocks not looked at."""
+    monkeypatch.setattr(Combination, "lowered", lambda _: made())
+    domain, ledger = sf.Domain({"a": 2}), sf.Ledger.in_memory(sf.gdp(9))
+    given = Combination((Block((("a",),), (Identity(2),)),), np.array([[1, 1]]))
+    with pytest.raises(PlanError):
+        Curator(sf.Histogram([1, 2]), domain, ADD, ledger).measure(
+            [given], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="0" * 64
+        )
+    assert ledger.entries() == ()
 
 
 @laws

@@ -14,8 +14,11 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
 from sfumato.designs.ordered.series import prefix_bound, range_bound, window_bound
 from sfumato.designs.ordered.trees import TreeSums
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.ranges import Ordered
 from sfumato.errors import WorkloadError
+from sfumato.maps import convolution
+from sfumato.maps.convolution import causal_exact
 from sfumato.operators import (
     AllRange,
     Block,
@@ -27,10 +30,7 @@ from sfumato.operators import (
     Toeplitz,
     Tree,
     Window,
-    convolution,
 )
-from sfumato.operators.convolution import causal_exact
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
@@ -89,12 +89,14 @@ def test_digits_are_short_enough_for_the_proved_error(top: int) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 24))
 def test_toeplitz_operators_are_their_matrices(data: st.DataObject, n: int) -> None:
+    """Mutants: sums of columns, or answers, without the columns' own multiples; these of the wrong end."""
     signed = st.lists(st.integers(-(2**12), 2**12), min_size=n, max_size=n)
     numbers = st.lists(st.integers(0, 2**12), min_size=n, max_size=n)
-    operator = Toeplitz(np.array(data.draw(signed)), np.array(data.draw(numbers)))
-    written = [
-        [int(operator.multiples[i] * operator.coefficients[i - j]) if j <= i else 0 for j in range(n)] for i in range(n)
-    ]
+    columns = data.draw(st.none() | st.lists(st.integers(0, 2**20), min_size=n, max_size=n))
+    own = None if columns is None else np.array(columns)
+    operator = Toeplitz(np.array(data.draw(signed)), np.array(data.draw(numbers)), own)
+    c, d, w = operator.coefficients.tolist(), operator.multiples.tolist(), columns or [1] * n
+    written = [[d[i] * c[i - j] * w[j] if j <= i else 0 for j in range(n)] for i in range(n)]
     matrix = np.array(written, dtype=object)
     assert (operator.dense() == matrix).all()
     assert (operator.rows(0, n) == matrix.astype(float)).all()
@@ -106,7 +108,7 @@ def test_toeplitz_operators_are_their_matrices(data: st.DataObject, n: int) -> N
     assert operator.max_abs >= np.abs(matrix).max()
     assert not operator.nonnegative or matrix.min() >= 0
     real = matrix.astype(float) @ (x / 2**40)
-    assert np.abs(operator.matvec(x / 2**40) - real).max() <= 1e-13 * n * 2.0**47
+    assert np.abs(operator.matvec(x / 2**40) - real).max() <= 1e-13 * n * 2.0**47 * max(w)
 
 
 def test_toeplitz_operators_refuse_what_is_not_exact() -> None:
@@ -117,6 +119,10 @@ def test_toeplitz_operators_refuse_what_is_not_exact() -> None:
         (one * -(2**63), one),
         (one.astype(float), one),
         (one * 2**31, one * 2**20),
+        (one, one, one[:1]),
+        (one, one, -one),
+        (one, one, one.astype(float)),
+        (one * 2**10, one * 2**10, one * 2**43),
     ):
         with pytest.raises(WorkloadError):
             Toeplitz(*given_)

@@ -13,9 +13,9 @@ from sfumato.designs.dense import pure
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.pure import PureStrategy, error_and_gradient, optimize_pure, turned
 from sfumato.designs.factors import Matrix, quantise
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Prefix
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)

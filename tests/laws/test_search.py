@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing.pairs import exact_gram
+from sfumato.designs.pricing.search import Patterns, largest_combination
 from sfumato.operators import (
     AllRange,
     Prefix,
@@ -20,9 +23,6 @@ from sfumato.operators import (
     Total,
     Tree,
 )
-from sfumato.privacy.distance import search as search_module
-from sfumato.privacy.distance.pairs import exact_gram
-from sfumato.privacy.distance.search import Patterns, largest_combination
 from support.operators import dense, written_out
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -11,6 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.pricing import changes as changes_module
+from sfumato.designs.pricing import pairs as pairs_module
+from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import (
     AllRange,
@@ -24,10 +28,7 @@ from sfumato.operators import (
     Total,
     Tree,
 )
-from sfumato.privacy.distance import changes as changes_module
-from sfumato.privacy.distance import pairs as pairs_module
-from sfumato.privacy.distance import search as search_module
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple
 from support.sensitivities import Case, brute_force, cases, columns_of
@@ -148,7 +149,7 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
     with pytest.MonkeyPatch.context() as patch:
         if limits == "work":
             patch.setattr(search_module, "MAX_WORK", 0)
-            patch.setattr(changes_module, "_MAX_PATTERNS", 0)
+            patch.setattr(changes_module, "MAX_PATTERNS", 0)
         elif limits == "ties":
             patch.setattr(search_module, "_MAX_TIES", 0)
             patch.setattr(search_module, "_MAX_OBJECTS", 0)

@@ -12,18 +12,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from sfumato.designs.pricing import bounds as bounds_module
+from sfumato.designs.pricing import changes as changes_module
+from sfumato.designs.pricing import elimination as elimination_module
+from sfumato.designs.pricing import pairs as pairs_module
+from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing.bounds import largest_change, product_bound
+from sfumato.designs.pricing.changes import Absolute, Changes, Inner, Part, orbit_maximum
+from sfumato.designs.pricing.elimination import eliminated
+from sfumato.designs.pricing.exact import Weights
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
-from sfumato.privacy.distance import bounds as bounds_module
-from sfumato.privacy.distance import changes as changes_module
-from sfumato.privacy.distance import elimination as elimination_module
-from sfumato.privacy.distance import pairs as pairs_module
-from sfumato.privacy.distance import search as search_module
-from sfumato.privacy.distance.bounds import largest_change, product_bound
-from sfumato.privacy.distance.changes import Absolute, Changes, Inner, Part, orbit_maximum
-from sfumato.privacy.distance.elimination import eliminated
-from sfumato.privacy.distance.exact import Weights
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import simple
 from support.sensitivities import NAMES, blocks_over, brute_force, columns_of, expanded
@@ -116,9 +117,9 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
     columns = columns_of(blocks, sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_module, "MAX_WORK", 0)
-        patch.setattr(changes_module, "_MAX_PATTERNS", 0)
+        patch.setattr(changes_module, "MAX_PATTERNS", 0)
         patch.setattr(pairs_module, "DENSE_LIMIT", 0)
-        patch.setattr(elimination_module, "_MAX_TABLES", data.draw(st.sampled_from([0, 100])))
+        patch.setattr(elimination_module, "MAX_TABLES", data.draw(st.sampled_from([0, 100])))
         patch.setattr(changes_module, "_MAX_ENTRIES", data.draw(st.sampled_from([0, 1000])))
         for name in ("_MAX_CELLS_ALONE", "_MAX_CELLS_JOINT", "_MAX_CELLS_HUGE"):
             patch.setattr(pairs_module, name, data.draw(st.sampled_from([0, 100])))
@@ -208,7 +209,7 @@ def test_classes_of_attributes(case: Changes, data: st.DataObject) -> None:
     guess = np.unique(guess, return_inverse=True)[1]
     with pytest.MonkeyPatch.context() as patch:
         # whatever is proposed, what is not invariant is found out
-        patch.setattr(changes_module, "_classes", lambda _: guess)
+        patch.setattr(changes_module, "classes_of", lambda _: guess)
         assert orbit_maximum(case) == wanted
         patch.setattr(changes_module, "_BITS", 61 - data.draw(st.integers(0, 40)))
         assert orbit_maximum(case) in (wanted, None)
@@ -234,7 +235,7 @@ def test_bounds_from_products(case: Changes, slices: int, data: st.DataObject) -
     around 0; intervals that are open at an end. The proposal may be any."""
     assume(case.parts)
     wanted = farthest(case)
-    proposed = bounds_module._fit
+    proposed = bounds_module.fit
 
     def other(variables: Any, parts: Any) -> Any:
         fitted = proposed(variables, parts)
@@ -246,7 +247,7 @@ def test_bounds_from_products(case: Changes, slices: int, data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds_module, "_STEPS", range(slices + 1))
         patch.setattr(bounds_module, "_SLICES", slices)
-        patch.setattr(bounds_module, "_fit", other)
+        patch.setattr(bounds_module, "fit", other)
         found = product_bound(case)
     assert found is None or found >= wanted
     patched, exact = largest_change(case)
@@ -258,7 +259,7 @@ def test_weights_below_their_product_are_paid_for(monkeypatch: pytest.MonkeyPatc
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
     case = Changes.of(3, [Part(pairs, np.zeros_like(pairs), Weights.of([7, 7, 1]))], Inner((6,), (-3,)))
     ones = np.ones(3, dtype=object)
-    monkeypatch.setattr(bounds_module, "_fit", lambda *_: (ones, [0, 0, 63], 0))
+    monkeypatch.setattr(bounds_module, "fit", lambda *_: (ones, [0, 0, 63], 0))
     found = product_bound(case)
     assert found is not None
     assert found >= farthest(case) == 2 * (7 * 36 + 7 * 36 + 36 + 243)

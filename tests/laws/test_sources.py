@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import sfumato as sf
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Tree
 from sfumato.privacy.conversions import mu_of_approx
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.reconstructions import reconstruction
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from sfumato.designs.dense import replace_one as swap_mechanism
-from sfumato.designs.dense.swap import swap_near, swap_optimum
+from sfumato.designs.dense import swap
+from sfumato.designs.dense.swap import swap_levels, swap_near, swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.privacy.budget import Budget
 from sfumato.recipes.choose import plan
-from sfumato.workloads import Workload, prefix, ranges
+from sfumato.workloads import Workload, prefix, queries, ranges
 
 
 @pytest.mark.parametrize("ask", [prefix, ranges])
@@ -36,6 +37,31 @@ def test_near_strategies_are_between_the_bound_and_a_few_percent(
     assert attained * longest == pytest.approx(near.upper_bound, rel=1e-6)
     monkeypatch.setattr(swap_mechanism, "MAX_ALONE", 16)
     monkeypatch.setattr(swap_mechanism, "MAX_SWAP", 16)
+    # a matrix, of which no order of the cells is known
+    work = queries(matrix, domain)
     made = plan(work, Budget.gdp(1), neighbours="replace-one", mechanism="factorization")
     assert made.rmse == pytest.approx(near.upper_bound / np.sqrt(len(work)), rel=1e-4)
     assert made.lower_bound == pytest.approx(near.lower_bound / np.sqrt(len(work)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "most"), [(150, 2e-3), (151, 2e-3), (300, 2e-3)])
+@pytest.mark.parametrize("ask", [prefix, ranges])
+def test_levels_of_an_order_end_near_the_optimum(
+    ask: Callable[[Domain, str], Workload], n: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants: weights of the coarser cells shifted by one; the strategy of one level less."""
+    domain = Domain({"a": Integers(0, n - 1)})
+    work = ask(domain, "a")
+    gram = np.asarray(work.operator.gram().dense(), dtype=np.float64)
+    near = swap_levels(gram)
+    assert near.gap <= most
+    best = swap_optimum(gram, tolerance=1e-4)
+    assert best.lower_bound <= near.upper_bound
+    assert near.lower_bound <= best.upper_bound
+    monkeypatch.setattr(swap, "_ONCE", 128)
+    assert swap_levels(gram).gap <= 0.02
+    monkeypatch.setattr(swap_mechanism, "MAX_ALONE", 128)
+    monkeypatch.setattr(swap_mechanism, "MAX_SWAP", 128)
+    made = plan(work, Budget.gdp(1), neighbours="replace-one", mechanism="factorization")
+    assert made.lower_bound is not None
+    assert 1.0 < made.rmse / made.lower_bound <= 1.02

@@ -16,6 +16,7 @@ from sfumato.designs.design import Problem
 from sfumato.designs.marginals import planning as marginals
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.designs.marginals.tilts.tilted import Shape, Union, contrast, optimise
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
@@ -23,7 +24,6 @@ from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.recipes.choose import plan
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows

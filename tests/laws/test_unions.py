@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.unions import planning as unions
 from sfumato.designs.unions.axes import reduce_axis
 from sfumato.designs.unions.reduced import Product, solve_union
@@ -22,7 +23,6 @@ from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.recipes.choose import plan
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction

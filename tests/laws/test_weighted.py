@@ -13,12 +13,12 @@ import pytest
 
 import sfumato as sf
 from sfumato.designs.factors import Cells, Matrix
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.weighted.strategy import WeightedTables
 from sfumato.designs.weighted.weights import cover, error_and_gradient, subset_sums, superset_sums, weigh
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix, Total
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction

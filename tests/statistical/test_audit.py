@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 import sfumato as sf
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import Block, Identity, Scaled
 from sfumato.privacy.accountant import GaussianEvent, PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
 

@@ -73,7 +73,8 @@ def grouping(draw: st.DrawFn, rows: int, columns: int) -> Grouping:
 def toeplitz(draw: st.DrawFn, n: int) -> Toeplitz:
     coefficients = draw(st.lists(SMALL, min_size=n, max_size=n))
     multiples = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
-    return Toeplitz(np.array(coefficients), np.array(multiples))
+    columns = draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    return Toeplitz(np.array(coefficients), np.array(multiples), None if columns is None else np.array(columns))
 
 
 @st.composite
@@ -205,7 +206,8 @@ def written_out(operator: LinearOperator) -> Matrix:
             return _array([[int(c == i) for c in operator.codes.tolist()] for i in range(operator.groups)])
         case Toeplitz():
             c, d = operator.coefficients.tolist(), operator.multiples.tolist()
-            return _array([[d[i] * c[i - j] if j <= i else 0 for j in range(len(c))] for i in range(len(c))])
+            w = [1] * len(c) if operator.columns is None else operator.columns.tolist()
+            return _array([[d[i] * c[i - j] * w[j] if j <= i else 0 for j in range(len(c))] for i in range(len(c))])
         case Sparse():
             rows = [[0] * operator.columns for _ in range(operator.shape[0])]
             ends = operator.indptr.tolist()

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.distance import pairs, search
+from sfumato.designs.pricing import pairs, search
 from support.patching import Disarmed, check, put
 
 TESTS = Path(__file__).parents[1]

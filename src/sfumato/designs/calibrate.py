@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.spending import spend_in
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
@@ -16,7 +17,7 @@ from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.pricing import fits
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["NOISES", "Calibrated", "NoiseName", "calibrate", "noise_for"]

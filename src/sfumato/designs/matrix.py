@@ -41,7 +41,7 @@ __all__ = ["designs", "laplace_note"]
 
 # cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
 MAX_DENSE = 2_048
-# likewise of ordered queries, one matrix of 128 MB; beyond, roots are within 2.7 % of the bound (who-wins-where.md)
+# likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (ordered.md)
 MAX_DENSE_ORDERED = 4_096
 MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
@@ -358,7 +358,9 @@ def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Prod
     multiple = 1
     real = [i for i, x in enumerate(solved) if x.factor is None]
     if real:
-        factors[real[0]] = solved[real[0]].at(s / fixed ** (len(real) - 1))
+        scale = s / fixed ** (len(real) - 1)
+        # at the scale of the fixed ones it is one of them
+        factors[real[0]] = factors[real[0]] if scale == fixed else solved[real[0]].at(scale)
     else:
         multiple = max(1, round(s))
     return Product(

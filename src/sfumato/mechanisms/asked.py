@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.estimate.projection import joint_attributes
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.shares import free, noise_at
 from sfumato.operators import Block, Dense
 from sfumato.privacy.accountant import Event, PureEvent
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.workloads import Workload
@@ -62,9 +63,11 @@ class Asked:
 
     def look(self, curator: Curator, blocks: Sequence[Block], name: str, plan_hash: str) -> Measurement:
         """Blocks with the noise that the price of a measurement buys; for nothing, where no record moves them."""
-        moves = self.moved(blocks)
-        price = self._price if moves else free(self._price)
-        return curator.measure(blocks, noise_at(price, moves), price, name=name, plan_hash=plan_hash)[0]
+        found = sensitivity(blocks, self.every, self.unit, self.power)
+        price = self._price if found.value else free(self._price)
+        proof = certificate(blocks, self.every, self.unit, found)
+        noise = noise_at(price, found.value)
+        return curator.measure(blocks, noise, price, name=name, plan_hash=plan_hash, certificate=proof)[0]
 
     def total(self, curator: Curator, plan_hash: str) -> tuple[Measurement, float]:
         """The number of records: the public one, for nothing, or a measurement like any other; and at least 1."""

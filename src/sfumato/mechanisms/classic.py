@@ -66,7 +66,7 @@ def named(problem: Problem, strategy: str, reconstruction: object = None) -> Des
         raise PlanError("real coefficients need the fine lattice")
     if not ordered.applies(problem, 0):
         raise PlanError("the square root serves ranges of one ordered attribute, under Gaussian noise")
-    return ordered.designs(problem, normalised=strategy == "normalised-square-root")[0]
+    return ordered.square_root(problem, normalised=strategy == "normalised-square-root")
 
 
 def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:

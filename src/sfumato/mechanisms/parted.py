@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.pieces import Piece, levelled, share_design
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.tables import Tried
 from sfumato.plans.plan import Plan
-from sfumato.privacy.sensitivity import sensitivity
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 
 __all__ = ["parted"]

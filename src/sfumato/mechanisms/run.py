@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.designs.pricing.certificates import certificate
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
@@ -51,13 +52,16 @@ class _Access:
 
 def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
     curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    blocks = plan.strategy.blocks
+    sizes = {n: a.size for n, a in plan.workload.domain.attributes.items()}
     measured, receipt = curator.measure(
-        plan.strategy.blocks,
+        blocks,
         plan.noise,
         plan.price,
         name=at.name,
         plan_hash=plan.fingerprint,
         stated=plan.sensitivity,
+        certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity),
         folder=at.folder,
     )
     return receipt, lambda where: projected_release(Release(plan, measured, where), plan, at.progress)

@@ -15,6 +15,8 @@ from sfumato.mechanisms.tables import Designed
 
 __all__ = ["Tree"]
 
+_LISTED = 2**21  # queries: a second for the errors of a tree
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Tree(Designed):
@@ -36,6 +38,8 @@ class Tree(Designed):
 
     def skipped(self, problem: Problem, *, auto: bool) -> str:
         reason = super().skipped(problem, auto=auto)
-        if not reason and auto and not problem.unit_lattice and ordered.applies(problem, MAX_DENSE_CELLS):
+        # to list the errors of that many takes as long as to find the optimum
+        least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else hierarchical.WIDE
+        if not reason and auto and not problem.unit_lattice and ordered.applies(problem, least):
             return "not tried: on so many cells the factorization errs less"
         return reason

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.errors import WorkloadError
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.maps import DenseMap, Map, SparseMap
+from sfumato.maps.linear import DENSE_LIMIT, INT64, FloatArray, Linear, Numbers
 
 __all__ = ["DENSE_LIMIT", "INT64", "FloatArray", "LinearOperator", "Numbers", "check_dense", "numbers", "real_array"]
 
-Numbers = NDArray[Any]
-FloatArray = NDArray[np.float64]
-
-DENSE_LIMIT = 2**25
-"""Largest number of entries that is made dense without being asked twice (256 MiB of float64)."""
-
-INT64 = 2**63
-"""Entries below this in size are held exactly in int64; modular arithmetic is exact for results below it."""
+# A matrix with fewer than one entry in so many is kept as sparse rows.
+_SPARSE = 8
 
 
 def real_array(given: ArrayLike, what: str) -> Numbers:
@@ -50,30 +45,21 @@ def check_dense(rows: int, columns: int, limit: int = DENSE_LIMIT) -> None:
         )
 
 
-class LinearOperator(ABC):
+class LinearOperator(Linear):
     """A linear map from R^columns to R^rows.
 
     A new operator states `shape`, `max_abs`, `apply` and `apply_transpose`; the latter take a matrix of column
     vectors, int64 or float64. Integer input of an integral operator gives integer output in modular int64
-    arithmetic: nothing is ever rounded or saturated. What else it overrides must hold exactly: privacy
-    rests on `column_sums`, `gram`, `dense` and the flags of integral operators.
+    arithmetic: nothing is ever rounded or saturated. What else it overrides must hold exactly: answers and prices
+    are computed from it. What is measured, and what that costs, is decided by the map that `lowered` gives; one that
+    gives another map changes what is measured, never the price.
     """
 
     __slots__ = ()
 
     @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-
-    @property
     def integral(self) -> bool:
         """Whether every entry is an integer."""
-        return False
-
-    @property
-    def exchangeable(self) -> bool:
-        """Whether any permutation of the columns is a permutation of the rows."""
         return False
 
     @property
@@ -85,15 +71,6 @@ class LinearOperator(ABC):
     def nonnegative(self) -> bool:
         """Whether it is known that no entry is negative."""
         return self.binary
-
-    @property
-    @abstractmethod
-    def max_abs(self) -> float:
-        """Largest absolute entry, or an upper bound of it (an exact int for integral operators)."""
-
-    @abstractmethod
-    def apply(self, vectors: Numbers) -> Numbers:
-        """(columns, c) -> (rows, c)."""
 
     @abstractmethod
     def apply_transpose(self, vectors: Numbers) -> Numbers:
@@ -120,11 +97,22 @@ class LinearOperator(ABC):
         # some operators hand back what they were given, or a read-only view
         return out.copy() if np.may_share_memory(out, given) or not out.flags.writeable else out
 
-    def along(self, table: Numbers, axis: int) -> Numbers:
-        """The operator applied along one axis of an array, whose length there changes from columns to rows."""
-        front = np.moveaxis(table, axis, 0)
-        out = self.apply(np.ascontiguousarray(front).reshape(len(front), -1))
-        return np.moveaxis(out.reshape(-1, *front.shape[1:]), 0, axis)
+    def lowered(self) -> Map:
+        """The map of the closed set that is measured in its place: sparse rows, or a dense matrix.
+
+        Raises PlanError for an operator that is not integral, WorkloadError for more than 2^25 entries or for
+        entries that might not fit int64.
+        """
+        if not self.integral:
+            raise PlanError("only integer strategies are measured; quantise it first")
+        if self.max_abs >= INT64:
+            raise WorkloadError("the entries of an integral operator may be above 2^63; scale it down")
+        dense = self.dense()
+        row, column = np.nonzero(dense)
+        if _SPARSE * len(row) > dense.size:
+            return DenseMap(dense)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(dense)))])
+        return SparseMap(dense[row, column], column, ends, dense.shape[1])
 
     def check_rows(self, start: int, stop: int) -> None:
         """Refuse a range of rows that does not exist or would be too large when dense."""
@@ -198,6 +186,3 @@ class LinearOperator(ABC):
         """Largest L1 (power 1) or L2 (power 2) norm of a column."""
         largest = max(self.column_sums(power), default=0)
         return float(largest) ** (1.0 / power)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self.shape}"

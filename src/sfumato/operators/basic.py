@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import AlikeMap, Map, TotalMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 
 __all__ = ["Identity", "Residual", "Total"]
@@ -67,6 +68,9 @@ class Identity(LinearOperator):
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         return np.diagonal(matrix).copy()
 
+    def lowered(self) -> Map:
+        return AlikeMap(self.n)
+
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
@@ -112,6 +116,9 @@ class Total(LinearOperator):
 
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         return np.array([matrix.sum()])
+
+    def lowered(self) -> Map:
+        return TotalMap(self.n)
 
 
 @storable
@@ -165,3 +172,6 @@ class Residual(LinearOperator):
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         n = self.n
         return n * n * np.diagonal(matrix) - n * (matrix.sum(axis=0) + matrix.sum(axis=1)) + matrix.sum()
+
+    def lowered(self) -> Map:
+        return AlikeMap(self.n, self.n, -1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, StackMap
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import Identity
 from sfumato.operators.explicit import Dense
@@ -113,6 +114,9 @@ class Kronecker(LinearOperator):
     def row_sums(self, power: int) -> FloatArray:
         return np.asarray(reduce(np.kron, [f.row_sums(power) for f in self.factors]), dtype=np.float64)
 
+    def lowered(self) -> Map:
+        return KroneckerMap(tuple(f.lowered() for f in self.factors))
+
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
@@ -173,6 +177,9 @@ class Stack(LinearOperator):
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         return np.concatenate([p.row_forms(matrix) for p in self.parts])
 
+    def lowered(self) -> Map:
+        return StackMap(tuple(p.lowered() for p in self.parts))
+
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
@@ -230,6 +237,11 @@ class Scaled(LinearOperator):
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         return self.operator.row_forms(matrix) * float(self.factor) ** 2
 
+    def lowered(self) -> Map:
+        if not isinstance(self.factor, int):
+            return LinearOperator.lowered(self)
+        return MultipleMap(self.operator.lowered(), self.factor)
+
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
@@ -285,6 +297,15 @@ class Compose(LinearOperator):
             return LinearOperator.gram(self)
         half = self.right.apply_transpose(left.dense())
         return Dense(self.right.apply_transpose(np.ascontiguousarray(half.T)))
+
+    def lowered(self) -> Map:
+        right = self.right.lowered()
+        if isinstance(right, AlikeMap) and right.binary:
+            return self.left.lowered()
+        if isinstance(right, MergedMap) and isinstance(right.map, AlikeMap) and right.map.binary:
+            # a partition of the cells
+            return MergedMap(self.left.lowered(), right.codes)
+        return LinearOperator.lowered(self)
 
 
 @storable
@@ -382,3 +403,7 @@ class Padded(LinearOperator):
     def row_forms(self, matrix: FloatArray) -> FloatArray:
         inner = self.operator.shape[1]
         return self.operator.row_forms(matrix[:inner, :inner])
+
+    def lowered(self) -> Map:
+        inner = self.operator.lowered()
+        return MergedMap(inner, np.concatenate([np.arange(inner.shape[1]), np.full(self.extra, -1)]))

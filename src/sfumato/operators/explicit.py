@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import DenseMap, Map, SparseMap
+from sfumato.maps.linear import absolute_sums, integer_products, times
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense, numbers, real_array
 
-__all__ = ["Dense", "Sparse", "integer_products", "sum_objects"]
+__all__ = ["Dense", "Sparse"]
 
 
 def _entries(given: ArrayLike, what: str) -> Numbers:
@@ -38,37 +37,6 @@ def _entries(given: ArrayLike, what: str) -> Numbers:
         values = values.astype(np.int64 if whole else np.float64)
     values.flags.writeable = False
     return values
-
-
-def _limbs(matrix: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-    """Numbers of 16 bits, all but the last not negative, with matrix = sum of limb[i] 2^(16 i)."""
-    count = int(np.abs(matrix).max(initial=0)).bit_length() // 16 + 1
-    parts = [(matrix >> (16 * i)) & 0xFFFF for i in range(count - 1)]
-    return [p.astype(np.float64) for p in (*parts, matrix >> (16 * (count - 1)))]
-
-
-def integer_products(matrix: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(shift, P) with matrixᵀ matrix = sum of P 2^shift; every P is exact, though formed by float64 BLAS."""
-    limbs = _limbs(matrix)
-    for i, left in enumerate(limbs):
-        for j, right in enumerate(limbs[: i + 1]):
-            product = np.zeros((matrix.shape[1],) * 2, dtype=np.int64)
-            for start in range(0, len(matrix), 2**20):
-                # 2^20 products of 32 bits: every partial sum is below 2^53
-                rows = slice(start, start + 2**20)
-                product += np.rint(left[rows].T @ right[rows]).astype(np.int64)
-            yield 16 * (i + j), product if i == j else product + product.T
-
-
-def _times(matrix: Numbers, vectors: Numbers) -> Numbers:
-    """matrix @ vectors; many whole vectors in floating point where no partial sum can round, which is far faster."""
-    if matrix.dtype.kind == "i" and vectors.dtype.kind == "i" and vectors.ndim == 2:
-        real = vectors.astype(np.float64)
-        top = max(int(matrix.max()), -int(matrix.min())) * float(np.abs(real).sum(axis=0).max(initial=0.0))
-        # half of what is exact: the sums themselves are rounded
-        if top < 2**52:
-            return (matrix.astype(np.float64) @ real).astype(np.int64)
-    return matrix @ vectors
 
 
 @storable
@@ -102,10 +70,10 @@ class Dense(LinearOperator):
         return int(top) if self.integral else float(top)
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return _times(self.matrix, vectors)
+        return times(self.matrix, vectors)
 
     def apply_transpose(self, vectors: Numbers) -> Numbers:
-        return _times(self.matrix.T, vectors)
+        return times(self.matrix.T, vectors)
 
     def dense(self) -> Numbers:
         return self.matrix
@@ -131,19 +99,10 @@ class Dense(LinearOperator):
     def column_sums(self, power: int) -> Numbers:
         if not self.integral:
             return (np.abs(self.matrix) ** power).sum(axis=0)
-        magnitude = np.abs(self.matrix)
-        if int(self.max_abs) ** power * self.shape[0] < INT64:
-            return (magnitude**power).sum(axis=0).astype(object)
-        limbs = [(magnitude >> (16 * i)) & 0xFFFF for i in range(4)]
-        if power == 1:
-            return sum_objects((16 * i, a.sum(axis=0)) for i, a in enumerate(limbs))
-        pairs = itertools.product(enumerate(limbs), repeat=2)
-        return sum_objects((16 * (i + j), (a * b).sum(axis=0)) for (i, a), (j, b) in pairs)
+        return absolute_sums(self.matrix, power)
 
-
-def sum_objects(parts: Iterable[tuple[int, NDArray[np.int64]]]) -> Numbers:
-    """The sum of part 2^shift in Python integers."""
-    return reduce(np.add, [part.astype(object) * 2**shift for shift, part in parts])
+    def lowered(self) -> Map:
+        return DenseMap(self.matrix) if self.integral else LinearOperator.lowered(self)
 
 
 def _positions(given: ArrayLike, what: str) -> NDArray[np.int64]:
@@ -262,3 +221,8 @@ class Sparse(LinearOperator):
         for a, b in self.row_chunks():
             out[a:b] = csr[a:b].multiply(csr[a:b] @ matrix).sum(axis=1)
         return out
+
+    def lowered(self) -> Map:
+        if not self.integral:
+            return LinearOperator.lowered(self)
+        return SparseMap(self.data, self.indices, self.indptr, self.columns)

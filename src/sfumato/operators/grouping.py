@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import AlikeMap, Map, MergedMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
@@ -101,3 +102,6 @@ class Grouping(LinearOperator):
         kept = np.flatnonzero(self.codes >= 0)
         between = self.apply(matrix)[self.codes[kept], kept]
         return np.asarray(np.bincount(self.codes[kept], between, self.groups), dtype=np.float64)
+
+    def lowered(self) -> Map:
+        return MergedMap(AlikeMap(self.groups), self.codes)

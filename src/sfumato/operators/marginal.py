@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import BlockMap, Map, MergedMap
+from sfumato.maps.linear import Linear
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.operators.basic import Identity, check_length
 from sfumato.operators.compose import Kronecker
@@ -19,32 +21,14 @@ __all__ = ["Block", "OnMarginal"]
 
 @storable
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A Kronecker product of factors, each over the cells of one group of attributes.
+class Block(BlockMap):
+    """A Kronecker product of operators, each over the cells of one group of attributes.
 
     Attributes in no group are summed out. A group without attributes has one cell: the total.
     """
 
-    groups: tuple[tuple[str, ...], ...]
     factors: tuple[LinearOperator, ...]
-
-    def __post_init__(self) -> None:
-        for group in self.groups:
-            if isinstance(group, str) or not all(isinstance(name, str) for name in group):
-                raise WorkloadError(f"a block's groups are lists of attribute names, not {group!r}")
-        if not all(isinstance(f, LinearOperator) for f in self.factors):
-            raise WorkloadError("a block's factors are operators")
-        object.__setattr__(self, "groups", tuple(tuple(g) for g in self.groups))
-        object.__setattr__(self, "factors", tuple(self.factors))
-        if len(self.groups) != len(self.factors):
-            raise WorkloadError("a block needs one factor per group of attributes")
-        if len(set(self.attributes)) != len(self.attributes):
-            raise WorkloadError(f"an attribute is named twice in {self.attributes}")
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attributes of the marginal table, in the order of its axes."""
-        return tuple(a for group in self.groups for a in group)
+    KIND: ClassVar[type[Linear]] = LinearOperator
 
     @property
     def operator(self) -> LinearOperator:
@@ -52,29 +36,6 @@ class Block:
         if not self.factors:
             return Identity(1)
         return self.factors[0] if len(self.factors) == 1 else Kronecker(self.factors)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return math.prod(f.shape[0] for f in self.factors)
-
-    @property
-    def cells(self) -> int:
-        """Number of cells of the marginal table."""
-        return math.prod(f.shape[1] for f in self.factors)
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Refuse factors that do not fit the attributes' sizes."""
-        unknown = [a for a in self.attributes if a not in sizes]
-        if unknown:
-            raise WorkloadError(f"no attribute is called {', '.join(unknown)}; there are {', '.join(sizes)}")
-        for group, factor in zip(self.groups, self.factors, strict=True):
-            cells = math.prod(sizes[a] for a in group)
-            if factor.shape[1] != cells:
-                raise WorkloadError(
-                    f"an operator over {', '.join(group) or 'the total'} needs {cells:,} columns, "
-                    f"not {factor.shape[1]:,}"
-                )
 
     def by_attribute(self) -> dict[str, LinearOperator] | None:
         """One factor per attribute, or None where a factor joins several attributes."""
@@ -149,3 +110,7 @@ class OnMarginal(LinearOperator):
     def row_sums(self, power: int) -> FloatArray:
         rest = math.prod(n for i, n in enumerate(self.sizes) if i not in self.axes)
         return self.operator.row_sums(power) * float(rest)
+
+    def lowered(self) -> Map:
+        inner = self.operator.lowered()
+        return MergedMap(inner, self._spread(np.arange(inner.shape[1])[:, None])[:, 0])

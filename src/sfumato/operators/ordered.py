@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.maps import Map, RangesMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
@@ -92,6 +93,10 @@ class Contiguous(LinearOperator):
         diagonal = np.diagonal(corner)
         return diagonal[last] + diagonal[first] - 2.0 * corner[first, last]
 
+    def lowered(self) -> Map:
+        first, last = self.spans()
+        return RangesMap(first.astype(np.int64), last.astype(np.int64), self.shape[1])
+
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
@@ -137,8 +142,8 @@ class AllRange(Contiguous):
         return first, last + 1
 
     def column_sums(self, power: int) -> Numbers:
-        index = np.arange(self.n, dtype=object)
-        return (index + 1) * (self.n - index)
+        index = np.arange(self.n)
+        return ((index + 1) * (self.n - index)).astype(object)
 
     def gram(self) -> LinearOperator:
         check_dense(self.n, self.n)

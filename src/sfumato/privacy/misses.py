@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.operators import Block
+from sfumato.maps import BlockMap
 from sfumato.privacy.selection import check_rows
 from sfumato.privacy.wide import WORD, Wide, distances
 
@@ -31,7 +31,7 @@ class Misses:
     Raises PlanError for anything else, and for queries that are not whole numbers below 1,024 in size.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockMap, ...]
     estimates: NDArray[np.int64]
     floor: int
     ceiling: int

@@ -6,6 +6,7 @@ on a table is w |q(table) - e| - p. Nothing here sees a table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Kronecker, LinearOperator
+from sfumato.maps import AlikeMap, BlockMap
+from sfumato.maps.linear import Linear
 from sfumato.privacy.accountant import BoundedRangeEvent, Event
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampling import BitSource, SystemBits
@@ -35,20 +37,24 @@ __all__ = [
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
 _MAX_WORK = 2**28
 _TOP = 2**63 - 1
-_CHUNK = 2**22
+_CHUNK = 2**22  # entries written out at a time: 32 MB
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
 
 
 def check_rows(blocks: Sequence[Any]) -> int:
     """How many candidates the rows of some blocks are. Raises PlanError where they cannot be candidates."""
-    if not blocks or not all(isinstance(b, Block) for b in blocks):
+    if not blocks or not all(isinstance(b, BlockMap) for b in blocks):
         raise PlanError("candidates are the rows of at least one block, and of blocks alone")
     rows = sum(b.rows for b in blocks)
     if not rows:
         raise PlanError("there must be a candidate")
-    if not all(f.integral and f.max_abs < _MAX_ENTRY for b in blocks for f in (b.operator,)):
+    if not all(all(f.integral for f in b.factors) and _largest_entry(b) < _MAX_ENTRY for b in blocks):
         raise PlanError(f"the queries of candidates have whole coefficients below {_MAX_ENTRY:,} in size")
     return rows
+
+
+def _largest_entry(block: BlockMap) -> float:
+    return math.prod(f.max_abs for f in block.factors)
 
 
 @storable
@@ -60,7 +66,7 @@ class Candidates:
     Raises PlanError for anything else, and for queries that are not whole numbers below 1,024 in size.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockMap, ...]
     estimates: NDArray[np.int64]
     weights: NDArray[np.int64]
     penalties: NDArray[np.int64]
@@ -101,7 +107,7 @@ class Scored(Protocol):
     """Public candidates: rows of blocks, with a score for each once their exact answers are known."""
 
     @property
-    def blocks(self) -> tuple[Block, ...]: ...
+    def blocks(self) -> tuple[BlockMap, ...]: ...
 
     def lags(self, answers: NDArray[np.int64]) -> Wide: ...
 
@@ -119,13 +125,17 @@ def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: Privac
         block.check(sizes)
     if sum(b.rows * b.cells for b in candidates.blocks) > _MAX_WORK:
         raise PlanError(f"the candidates have more than {_MAX_WORK:,} coefficients; ask fewer at once")
-    moves = np.concatenate([_moves(b, unit) for b in candidates.blocks]).tolist()
+    moves = np.concatenate([_moves(b.lowered(), unit) for b in candidates.blocks]).tolist()
     return candidates.furthest([m * unit.rows_per_person for m in moves])
 
 
-def _moves(block: Block, unit: PrivacyUnit) -> NDArray[np.int64]:
-    """(rows,) how far one record can move each row of a block."""
-    high, low = _extremes(block.operator)
+def _moves(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
+    """(rows,) how far one record can move each row of a lowered block."""
+    # the entries of a row are all products of one entry from a row of each factor
+    high = low = np.ones(1, dtype=np.int64)
+    for factor in block.factors:
+        ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _extremes(factor)]
+        high, low = np.maximum.reduce(ends), np.minimum.reduce(ends)
     if unit.neighbours is Neighbours.ADD_REMOVE:
         return np.maximum(np.abs(high), np.abs(low))
     if unit.total_is_public:
@@ -133,24 +143,17 @@ def _moves(block: Block, unit: PrivacyUnit) -> NDArray[np.int64]:
     return np.maximum(high, 0) - np.minimum(low, 0)
 
 
-def _extremes(operator: LinearOperator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(rows,) the largest and the smallest entry of each row."""
-    rows = operator.shape[0]
-    if isinstance(operator, Kronecker):
-        # the entries of a row are all products of one entry from a row of each factor
-        high = low = np.ones(1, dtype=np.int64)
-        for factor in operator.factors:
-            ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _extremes(factor)]
-            high, low = np.maximum.reduce(ends), np.minimum.reduce(ends)
-        return high, low
-    high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
-    step = max(1, _CHUNK // max(operator.shape))
-    for start in range(0, rows, step):
-        stop = min(start + step, rows)
-        units = np.zeros((rows, stop - start), dtype=np.int64)
-        units[np.arange(start, stop), np.arange(stop - start)] = 1
-        entries = operator.rmatvec(units)
-        high[start:stop], low[start:stop] = entries.max(axis=0), entries.min(axis=0)
+def _extremes(factor: Linear) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(rows,) the largest and the smallest entry of each row, from its columns, some at a time."""
+    rows, n = factor.shape
+    if isinstance(factor, AlikeMap) and n > 1:
+        ends = (factor.own + factor.other, factor.other)
+        return np.full(n, max(ends)), np.full(n, min(ends))
+    high, low = np.full(rows, -_TOP), np.full(rows, _TOP)
+    step = max(1, _CHUNK // max(rows, n))
+    for start in range(0, n, step):
+        columns = factor.apply(np.eye(n, min(step, n - start), -start, dtype=np.int64))
+        high, low = np.maximum(high, columns.max(axis=1)), np.minimum(low, columns.min(axis=1))
     return high, low
 
 

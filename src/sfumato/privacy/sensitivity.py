@@ -1,38 +1,47 @@
-"""Exact integer sensitivities of integer strategies; the one home of the neighbour relation.
+"""What integer maps cost: exact integer bounds of how far neighbouring tables are apart; home of the relation.
 
-A strategy is a list of blocks, each a Kronecker product of integer factors. The column of the whole
-strategy that belongs to a cell u = (u_1, u_2, ...) has, summed over blocks b,
+A measurement is a list of blocks, each a Kronecker product of integer factors. The column of all blocks that belongs
+to a cell u = (u_1, u_2, ...) has, summed over blocks b,
 
     sum of |entries|^p         = sum_b prod_g c_bg(u_g)
     squared distance to v      = sum_b [ prod_g G_bg(u_g, u_g) + prod_g G_bg(v_g, v_g) - 2 prod_g G_bg(u_g, v_g) ]
 
-with c the column sums and G the Gram matrix of factor g. Cells (or pairs) of an attribute that agree in
-every block are one pattern, so only the distinct patterns of each attribute are combined: `search` finds
-their best combination, `changes` the best attributes to change where all cells of each are alike, and `bounds`
-what neither can pass where they are too many. Everything that decides is an integer.
+with c the column sums and G the Gram matrix of factor g. Where a row may come or go, the first is what counts, and
+it is found here. Where a row is replaced, the second is: a maximum over pairs of cells, which is hard in general. It
+is not searched here. Whoever plans searches, and hands over a `Certificate` that says how to bound it; this module
+does what it says, in integers. A wrong certificate is refused or proves less; none can prove too little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from sfumato.errors import PlanError
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Combination, Compose, Dense, Family
-from sfumato.operators.base import Numbers
-from sfumato.privacy.distance.columns import distinct_columns
-from sfumato.privacy.distance.pairs import largest_distance
-from sfumato.privacy.distance.search import Patterns, largest_combination
-from sfumato.privacy.distance.terms import Terms, on_axes
+from sfumato.maps import AlikeMap, BlockMap, CombinationMap, FamilyMap, KroneckerMap, MergedMap
+from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
+from sfumato.privacy.columns import of_columns
+from sfumato.privacy.products import Products, least_symmetric
+from sfumato.privacy.sums import Bundle, Clique, Feature, Sum, products
+from sfumato.privacy.terms import Inside, Terms, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Sensitivity", "sensitivity"]
+__all__ = ["Certificate", "Changes", "Sensitivity", "certified", "changes", "largest_column", "largest_distance"]
 
-_MAX_DOMINANCE = 2_000
-_MAX_KINDS = 100_000_000
+Sizes = Mapping[str, int]
+Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
+
+# What is looked at where all pairs of cells are: cells of one group, of several, with Python integers; all entries.
+_MOST_CELLS_ALONE, _MOST_CELLS_JOINT, _MOST_CELLS_HUGE, _MOST_PAIRED = 5_000, 1_000, 400, 2**30
+_MOST_DOMINANCE = 2_000  # rows compared pair by pair: seconds
+_MOST_ABSOLUTE = 2**20  # entries of one block's table of L1 distances
+_FEW_CELLS = 64  # of the whole table, of which all pairs are looked at unasked
 
 
 @storable
@@ -48,66 +57,124 @@ class Sensitivity:
     exact: bool
 
 
-def sensitivity(
-    blocks: Sequence[Block | Family | Combination], sizes: Mapping[str, int], unit: PrivacyUnit, power: int
-) -> Sensitivity:
-    """The sensitivity of measuring all blocks together, in exact integers.
+@storable
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How to bound the largest distance of two columns; proposed in public, believed in nothing.
 
-    power 1: max ||B(x - x')||_1; power 2: max ||B(x - x')||_2^2; over neighbouring tables x, x'.
-    Raises PlanError for another power or a strategy that is not integral, WorkloadError for factors that
-    do not fit `sizes`.
+    method: "apart" adds up what every block has at most; "cells" looks at all pairs of cells of one group, or of
+    the whole matrix for L1; "pairs" at all combinations of pairs of cells, one per group. The others look at which
+    attributes change, where only that matters or as if only that did; the variables are the groups, in the order of
+    `Terms`, then the slots: "classes" has a class per variable, "cliques" cliques in the order of their elimination
+    (see sums.py), "products" weights close to products (see products.py).
+    """
+
+    method: Method = "apart"
+    classes: tuple[int, ...] = ()
+    cliques: tuple[Clique, ...] = ()
+    products: Products | None = None
+
+
+def certified(
+    blocks: Sequence[BlockMap | FamilyMap | CombinationMap],
+    sizes: Sizes,
+    unit: PrivacyUnit,
+    power: int,
+    certificate: Certificate | None = None,
+) -> int:
+    """An upper bound of max ||B(x - x')||_p^p over neighbouring tables x, x', for all blocks together.
+
+    power 1 or 2. For replace-one without a certificate all pairs of few cells are looked at; of many, what every
+    block has at most is added up. It is never above the largest column twice, or 2^power times with negative entries.
+    Combinations are priced from their distinct columns, each by itself, and added; the certificate is of the rest.
+    Raises PlanError for another power or a certificate that does not fit, WorkloadError for factors that do not.
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    plain = [b for b in blocks if not isinstance(b, Combination)]
-    if len(plain) < len(blocks):
-        found = [_of_columns(b, sizes, unit, power) for b in blocks if isinstance(b, Combination)]
-        found += [sensitivity(plain, sizes, unit, power)] if plain else []
+    combined = [b for b in blocks if isinstance(b, CombinationMap)]
+    plain = [b for b in blocks if not isinstance(b, CombinationMap)]
+    if combined:
         # no record changes all of them by more than each at its worst
-        return Sensitivity(power, sum(f.value for f in found), len(found) == 1 and found[0].exact)
+        rest = certified(plain, sizes, unit, power, certificate) if plain else 0
+        return rest + sum(_of_combination(b, sizes, unit, power) for b in combined)
     terms = Terms.of(plain, sizes, power)
-    one_row = unit.rows_per_person**power
-    column, column_exact = _largest_column(terms, sizes)
-    if unit.neighbours is Neighbours.ADD_REMOVE:
-        return Sensitivity(power, column * one_row, column_exact)
-    distance, exact = largest_distance(terms, sizes, column)
-    if not unit.total_is_public:
-        # a row may vanish without another taking its place: a zero column joins the pairs
-        distance, exact = max((distance, exact), (column, column_exact))
-    return Sensitivity(power, distance * one_row, exact)
+    found = column = largest_column(terms, sizes)
+    if unit.neighbours is Neighbours.REPLACE_ONE:
+        # |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for entries that are not negative
+        found = (2 if terms.nonnegative else 2**power) * column
+        usual = ("cells", "pairs", "apart") if math.prod(terms.cells) <= _FEW_CELLS else ("apart",)
+        for proposed in (certificate,) if certificate else map(Certificate, usual):
+            with suppress(*() if certificate else (PlanError, WorkloadError)):
+                found = min(found, largest_distance(terms, sizes, column, proposed))
+        if not unit.total_is_public:
+            # a row may vanish without another taking its place: a zero column joins the pairs
+            found = max(found, column)
+    return found * unit.rows_per_person**power
 
 
-def _of_columns(combined: Combination, sizes: Mapping[str, int], unit: PrivacyUnit, power: int) -> Sensitivity:
-    """That of C Q over the distinct columns of Q in place of the joint cells, which have no others."""
-    over = Compose(Dense(combined.matrix), Dense(distinct_columns(combined.blocks, sizes)))
-    return sensitivity([Block((("column",),), (over,))], {"column": over.shape[1]}, unit, power)
+def _of_combination(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> int:
+    """That of one matrix whose cells are the distinct columns, all pairs of which are looked at where they can be."""
+    over = of_columns(combined, sizes)
+    alone, cells = [BlockMap((("column",),), (over,))], {"column": over.shape[1]}
+    with suppress(PlanError):
+        return certified(alone, cells, unit, power, Certificate("cells"))
+    return certified(alone, cells, unit, power)
 
 
-# ---- columns -----------------------------------------------------------------------------------------
+def largest_distance(terms: Terms, sizes: Sizes, column: int, certificate: Certificate) -> int:
+    """What a certificate proves of the largest distance; `column` bounds one column.
+
+    Raises PlanError where it does not fit.
+    """
+    # between entries 0 and a, |difference| = difference^2 / a, so power 1 has the scale of power 1
+    squared = terms.power == 2 or terms.binary
+    match certificate.method:
+        case "cells":
+            return _one_group(terms, sizes) if squared else _whole_matrix(terms, sizes)
+        case "pairs" if squared:
+            return _combined(
+                terms, [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))], (1, 1, -2)
+            ).largest()
+        case "apart":
+            return changes(terms, sizes, column).bound(Sum.apart)
+        case "classes":
+            return changes(terms, sizes, column).bound(lambda s: s.in_classes(certificate.classes).largest())
+        case "cliques":
+            return changes(terms, sizes, column).bound(lambda s: s.eliminated(certificate.cliques))
+        case "products" if squared and certificate.products is not None:
+            given = certificate.products
+            return changes(terms, sizes, column).bound(lambda s: -least_symmetric(s, given))
+        case _:
+            raise PlanError(f"a certificate's method is not {certificate.method!r} for this measurement")
 
 
-def _largest_column(terms: Terms, sizes: Mapping[str, int]) -> tuple[int, bool]:
-    """The largest column, or a bound of it. Where no group has a choice to make it is a sum over blocks."""
-    tops = [1] * len(terms.slots)
-    wide: list[tuple[int, list[tuple[int, ...]]]] = []
-    for group in range(len(terms.groups)):
-        own = terms.of_group(group)
-        rows = _column_patterns(terms, group, sizes)
-        for k, slot in enumerate(own):
-            tops[slot] = max(row[k] for row in rows)
-        if len(rows) > 1:
-            wide.append((group, rows))
-    if wide and len(terms) * len(wide) <= _MAX_KINDS:
-        patterns = [Patterns.of([[*((v,) for v in row), (1,)] for row in rows], terms.kinds(g)) for g, rows in wide]
-        fixed = [1 if any(terms.slots[i].group == g for g, _ in wide) else t for i, t in enumerate(tops)]
-        found = largest_combination(patterns, terms.scaled(fixed), (1,))
-        if found is not None:
-            return found
-    return terms.dot(tops), not wide
+# ---- all cells, or all pairs of cells, of every group ----------------------------------------------------
 
 
-def _column_patterns(terms: Terms, group: int, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
-    """The distinct column sums, one per slot of a group, over its cells."""
+def _combined(terms: Terms, tables: Sequence[Numbers], signs: Sequence[int]) -> Sum:
+    """The sum of blocks over patterns: per group (patterns, its slots, parts), and the sign of each part."""
+    parts: list[tuple[dict[int, Feature], list[int], int]] = []
+    for k, sign in enumerate(signs):
+        features, constants = dict[int, Feature](), [1] * len(terms.slots)
+        for group, table in enumerate(tables):
+            for slot, values in zip(terms.of_group(group), table[:, :, k].T, strict=True):
+                constants[slot] = int(values[0])
+                if (values != values[0]).any():
+                    features[slot] = (group, values)
+        parts.append((features, constants, sign))
+    return Sum.of([len(t) for t in tables], parts, terms.bundles)
+
+
+def largest_column(terms: Terms, sizes: Sizes) -> int:
+    """The largest sum of |entries|^power of a column, or a bound of it where there are too many combinations."""
+    total = _combined(terms, [_column_patterns(terms, g, sizes) for g in range(len(terms.groups))], (1,))
+    with suppress(PlanError):
+        return total.largest()
+    return total.apart()
+
+
+def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
+    """(patterns, slots, 1): the distinct column sums of a group's slots over its cells."""
     names = terms.groups[group]
     columns: list[Numbers] = []
     for slot in terms.of_group(group):
@@ -116,19 +183,193 @@ def _column_patterns(terms: Terms, group: int, sizes: Mapping[str, int]) -> list
             sums = factor.column_sums(terms.power)
             table = table * (sums[0] if factor.exchangeable else on_axes(sums, some, names, sizes))
         columns.append(table)
-    if len(columns) == 1:
-        return [(max(columns[0].flat),)]
+    if len(columns) < 2:
+        return np.array([max(c.flat) for c in columns], dtype=object).reshape(1, len(columns), 1)
     full = np.broadcast_shapes(*(c.shape for c in columns))
-    return _undominated(set(zip(*(np.broadcast_to(c, full).reshape(-1).tolist() for c in columns), strict=True)))
+    rows = sorted(set(zip(*(np.broadcast_to(c, full).reshape(-1).tolist() for c in columns), strict=True)))[::-1]
+    kept: list[tuple[int, ...]] = rows if len(rows) > _MOST_DOMINANCE else []
+    if not kept:
+        # a maximum of products of numbers of at least 0 needs no row that another reaches in every entry
+        for row in rows:
+            if not any(all(a >= b for a, b in zip(k, row, strict=True)) for k in kept):
+                kept.append(row)
+    return np.array(kept, dtype=object)[:, :, None]
 
 
-def _undominated(rows: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Rows that no other row reaches in every entry; a maximum of products of non-negative numbers needs no others."""
-    ordered = sorted(rows, reverse=True)
-    if len(ordered) > _MAX_DOMINANCE:
-        return ordered
-    kept: list[tuple[int, ...]] = []
-    for row in ordered:
-        if not any(all(a >= b for a, b in zip(k, row, strict=True)) for k in kept):
-            kept.append(row)
-    return kept
+def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
+    """(patterns, slots, 3): G(u,u), G(v,v), G(u,v) for every distinct ordered pair of cells.
+
+    In several groups at once the two cells of a pair may stand in either order.
+    """
+    own = [terms.slots[i] for i in terms.of_group(group)]
+    alike = [_ends(s.alike) for s in own if s.alike]
+    if len(alike) == len(own):
+        # cells that agree, and two others
+        triples = [[(s, s, s) for s, _ in alike], [(s, s, o) for s, o in alike]][: min(terms.cells[group], 2)]
+        return np.array(triples, dtype=object).reshape(len(triples), len(own), 3)
+    cells = terms.cells[group]
+    if cells > _MOST_CELLS_JOINT:
+        raise PlanError("there are too many cells to look at all pairs of them")
+    u, v = (i.reshape(-1) for i in np.indices((cells, cells)))
+    grams = [_joint_gram(s.inside, terms.groups[group], sizes) for s in own]
+    columns = [c for gram in grams for c in (gram[u, u], gram[v, v], gram[u, v])]
+    if any(c.dtype.kind == "O" for c in columns):
+        rows = set(zip(*(c.tolist() for c in columns), strict=True))
+        return np.array(sorted(rows), dtype=object).reshape(len(rows), -1, 3)
+    found = np.unique(np.stack(columns, axis=1), axis=0)
+    return found.reshape(len(found), -1, 3)
+
+
+def _joint_gram(inside: Inside, group: tuple[str, ...], sizes: Sizes) -> Numbers:
+    """The Gram matrix over the cells of a group: int64, or Python integers for few cells. Raises PlanError for many."""
+    shape = tuple(sizes[a] for a in group)
+    cells = math.prod(shape)
+    gram: Numbers = np.ones((cells, cells), dtype=np.int64)
+    for names, factor in inside:
+        part = factor.gram()
+        if part.dtype.kind == "O" or int(np.abs(gram).max()) * int(np.abs(part).max()) >= INT64:
+            if cells > _MOST_CELLS_HUGE:
+                raise PlanError("the entries are too large to look at all pairs of cells")
+            gram = gram.astype(object)
+        position = np.arange(math.prod(sizes[a] for a in names))
+        place = np.broadcast_to(on_axes(position, names, group, sizes), shape).reshape(-1)
+        gram = gram * part[np.ix_(place, place)]
+    return gram
+
+
+def _one_group(terms: Terms, sizes: Sizes) -> int:
+    """The largest squared distance where one group holds all attributes. Raises PlanError for too many cells."""
+    if len(terms.groups) != 1 or terms.cells[0] > _MOST_CELLS_ALONE:
+        raise PlanError("all pairs of cells are looked at of one group of few cells")
+    # blocks over nothing are the same for all cells
+    weights = [
+        sum(int(b.weights[(b.sets == i).any(axis=1)].sum()) for b in terms.bundles) for i in range(len(terms.slots))
+    ]
+    common = math.gcd(*weights) or 1
+    total = np.zeros((terms.cells[0],) * 2, dtype=np.int64)
+    bound = 0
+    for slot, weight in zip(terms.slots, weights, strict=True):
+        gram = _joint_gram(slot.inside, terms.groups[0], sizes)
+        top = int(np.abs(gram).max())
+        bound += 4 * (weight // common) * top
+        if bound >= INT64:
+            raise PlanError("the entries are too large to look at all pairs of cells")
+        if weight and top:
+            total += (weight // common) * gram.astype(np.int64)
+    norms = np.diagonal(total)
+    return max(int((norms + norms[u] - 2 * total[u]).max()) for u in range(len(total))) * common
+
+
+def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
+    """The largest L1 distance from the whole matrix. Raises PlanError where that is too large."""
+    names = tuple(a for g in terms.groups for a in g)
+    shape = tuple(sizes[a] for a in names)
+    cells = math.prod(shape)
+    heights = [math.prod(f.shape[0] for _, f in s.inside) for s in terms.slots]
+    rows = sum(int(products(heights, b.sets).sum()) for b in terms.bundles)
+    # a weight may be large where a block is 0
+    top = max(2 * terms.dot([s.top(1) for s in terms.slots]), *(int(b.weights.max()) for b in terms.bundles), 0)
+    if cells * cells * rows > (_MOST_PAIRED if top < INT64 else _MOST_PAIRED >> 8) or cells * rows > DENSE_LIMIT:
+        raise PlanError("there are too many entries to compare all pairs of columns")
+    parts: list[Numbers] = []
+    for sets, weights in terms.bundles:
+        for row, weight in zip(sets.tolist(), weights.tolist(), strict=True):
+            inside = [pair for i in row for pair in terms.slots[i].inside]
+            block = KroneckerMap((AlikeMap(1), *(f for _, f in inside)))
+            codes = on_axes(np.arange(block.shape[1]), tuple(a for own, _ in inside for a in own), names, sizes)
+            merged = MergedMap(block, np.broadcast_to(codes, shape).reshape(-1).astype(np.int64))
+            parts.append(merged.columns().astype(np.int64 if top < INT64 else object) * weight)
+    matrix = np.vstack(parts)
+    return max(int(np.abs(matrix - matrix[:, [j]]).sum(axis=0).max()) for j in range(cells))
+
+
+# ---- which attributes change -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A distance as times (constant + sum), by which attributes change: state 0 agrees, state 1 does not."""
+
+    times: int
+    constant: int
+    sum: Sum
+
+    def bound(self, largest: Callable[[Sum], int]) -> int:
+        """The distance at most, by a bound of the sum."""
+        return self.times * (self.constant + largest(self.sum))
+
+
+def changes(terms: Terms, sizes: Sizes, column: int) -> Changes:
+    """The distance where all cells of every group are alike, otherwise a bound of it."""
+    return _squared(terms, sizes, column) if terms.power == 2 or terms.binary else _absolute(terms)
+
+
+def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
+    """Two norms, at most `column` each, less twice an inner product.
+
+    A factor with other cells has norms up to its largest and inner products down to its least; the sum of
+    products of inner products is least where each is at an end of its range, and each factor may choose: it has a
+    variable of its own.
+    """
+    features: dict[int, Feature] = {}
+    same: list[int] = []
+    for i, slot in enumerate(terms.slots):
+        top, other = (
+            _ends(slot.alike) if slot.alike else _least_inner(slot.inside, terms, slot.group, sizes, slot.top(2))
+        )
+        same.append(top)
+        if top != other:
+            features[i] = (slot.group if slot.alike else len(terms.groups) + i, np.array([top, other], dtype=object))
+    states = [2] * (len(terms.groups) + len(terms.slots))
+    return Changes(2, column, Sum.of(states, [(features, same, -1)], terms.bundles))
+
+
+def _ends(alike: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """(squared norm of a column, inner product of two) from pairs of entries."""
+    return sum(n * a * a for n, a, _ in alike), sum(n * a * b for n, a, b in alike)
+
+
+def _least_inner(inside: Inside, terms: Terms, group: int, sizes: Sizes, top: int) -> tuple[int, int]:
+    """(the largest norm, the least inner product of two columns, or less)."""
+    if terms.cells[group] <= _MOST_CELLS_JOINT:
+        with suppress(PlanError, WorkloadError):
+            return top, int(_joint_gram(inside, terms.groups[group], sizes).min())
+    return top, 0 if all(f.nonnegative for _, f in inside) else -top
+
+
+def _absolute(terms: Terms) -> Changes:
+    """The L1 distance of blocks whose cells are all alike, and for other blocks twice their columns."""
+    tops = [s.top(1) for s in terms.slots]
+    kinds = list(dict.fromkeys(s.alike for s in terms.slots))
+    kind = np.array([kinds.index(s.alike) for s in terms.slots], dtype=np.intp)
+    group = np.array([s.group for s in terms.slots], dtype=np.intp)
+    constant = 0
+    parts: list[Bundle] = []
+    for sets, weights in terms.bundles:
+        found, which = np.unique(kind[sets], axis=0, return_inverse=True)
+        for i, row in enumerate(found.tolist()):
+            own = [kinds[k] or () for k in row]
+            rows = np.flatnonzero(which.reshape(-1) == i)
+            if () in own or (2 * max(map(len, own), default=0)) ** len(own) > _MOST_ABSOLUTE:
+                constant += 2 * int((weights[rows] * products(tops, sets[rows])).sum())
+                continue
+            table = _absolute_table(own)
+            for index in np.argwhere(table):
+                parts.append(Bundle(2 * group[sets[rows]] + index, weights[rows] * table[tuple(index)]))
+    count = len(terms.groups)
+    either = [np.array(e, dtype=object) for e in ([1, 0], [0, 1])]
+    features = {2 * g + k: (g, either[k]) for g in range(count) for k in (0, 1)}
+    return Changes(1, constant, Sum.of([2] * count, [(features, [1] * (2 * count), 1)], parts))
+
+
+def _absolute_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Numbers:
+    """(2, 2, ...) L1 distances by which factors change, from how often their pairs of entries stand there."""
+    shape = (2,) * len(columns)
+    count = first = np.ones((), dtype=object)
+    second = np.ones(shape, dtype=object)[..., None]
+    for axis, rows in enumerate(columns):
+        n, a, b = (np.array(v, dtype=object) for v in zip(*rows, strict=True))
+        count, first = (np.multiply.outer(x, v).reshape(-1) for x, v in ((count, n), (first, a)))
+        ends = np.stack([a, b]).reshape(*(2 if i == axis else 1 for i in range(len(shape))), 1, -1)
+        second = (second[..., None] * ends).reshape(*shape, -1)
+    return np.asarray((count * np.abs(first - second)).sum(axis=-1), dtype=object)

@@ -19,25 +19,24 @@ from numpy.typing import NDArray
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.ground.spool import forget, room
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
 from sfumato.measurements import Measurement
-from sfumato.operators import Block, Combination, Family
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
-from sfumato.privacy.sensitivity import Sensitivity, sensitivity
+from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.holding import Holding, own
+from sfumato.wall.holding import Holding, lowered, own
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts, check_countable
 
 __all__ = ["Curator", "holding"]
 
-Measured = Block | Family | Combination
+Measured = BlockMap | FamilyMap | CombinationMap
 
-MAX_VALUES = 500_000_000
 _KEPT = 2**23  # values written to files that may stay in memory
 
 
@@ -78,26 +77,30 @@ class Curator:
         name: str,
         plan_hash: str,
         stated: Sensitivity | None = None,
+        certificate: Certificate | None = None,
         folder: Path | None = None,
     ) -> tuple[Measurement, Receipt]:
         """B x + z in exact integers for all blocks together, after `price` was debited under `name`.
 
         Values that are too many for memory go to files in `folder` as they are drawn, or to nameless files.
+        What is measured and priced is what the blocks are lowered to, integer maps of the closed set (see maps). Where
+        a row is replaced, `certificate` says how their price is proved; without one a simple bound is all there is.
 
         Guarantee: the values satisfy the definition that `price` states (mu-GDP, epsilon-DP or rho-zCDP)
         for this curator's neighbour relation.
 
         Refused before the table is touched: with PlanError or WorkloadError what cannot be measured, costs
-        more than `price` or has another sensitivity than `stated`; with NameTaken, BudgetExceeded or
+        more than `price` or has a larger sensitivity than `stated`; with NameTaken, BudgetExceeded or
         LedgerError what the ledger would not pay. SourceError (for the custodian): the table cannot be
         loaded; nothing is spent. NotWritten: spent, but measuring failed.
         """
         held = self._holding
-        blocks, noise, price = own((tuple(blocks), noise, price))
-        self._check(blocks, noise, price, stated)
+        blocks, noise, price, stated, certificate = own((tuple(blocks), noise, price, stated, certificate))
+        maps = lowered(blocks)
+        self._check(maps, noise, price, stated, certificate)
         held.expect(price, name, plan_hash)
         counts = held.open()
-        values = _rooms(blocks, folder)
+        values = _rooms(maps, folder)
         try:
             receipt = held.debit(price, name, plan_hash)
         except BaseException:
@@ -105,7 +108,7 @@ class Curator:
             raise
         measured: Measurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            measured = self._look(counts, blocks, noise, values)
+            measured = self._look(counts, maps, noise, values, blocks)
         if measured is None:
             raise NotWritten(
                 f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because "
@@ -132,50 +135,64 @@ class Curator:
         made._holding.counts = counts
         return made, receipt
 
-    def _check(self, blocks: Sequence[Measured], noise: NoiseLaw, price: Event, stated: Sensitivity | None) -> None:
+    def _check(
+        self,
+        maps: Sequence[Measured],
+        noise: NoiseLaw,
+        price: Event,
+        stated: Sensitivity | None,
+        certificate: Certificate | None,
+    ) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
-        if not blocks or not all(isinstance(b, Measured) for b in blocks):
-            raise PlanError("a measurement needs at least one block, and blocks alone")
-        families = [b for b in blocks if isinstance(b, Family)]
+        families = [b for b in maps if isinstance(b, FamilyMap)]
         if any(f.names != self._holding.grid.names for f in families):
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
-        check_countable(self._holding.grid, _asked(self._holding.grid, blocks))
-        rows = sum(b.rows for b in blocks)
-        if rows > MAX_VALUES:
-            raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
-        found = sensitivity(blocks, self._holding.grid.sizes(), self._holding.unit, power_of(noise))
-        if stated is not None and stated != found:
+        check_countable(self._holding.grid, _asked(self._holding.grid, maps))
+        power = power_of(noise)
+        found = certified(maps, self._holding.grid.sizes(), self._holding.unit, power, certificate)
+        if stated is not None and (stated.power != power or stated.value < found):
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
-        if not fits(found, noise, price):
+        if not fits(Sensitivity(power, found, exact=False), noise, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
-        # a dry run: an operator that refuses does so now, not when its price is spent
-        for block in _single(blocks):
-            block.operator.matvec(np.zeros(block.cells, dtype=np.int64))
+        for factor in {id(f): f for b in maps for f in b.factors}.values():
+            if isinstance(factor, Map):
+                check_price(factor)
+        # a dry run: a map that refuses does so now, not when its price is spent
+        for block in maps:
+            if isinstance(block, CombinationMap):
+                block.apply(np.zeros(block.matrix.shape[1], dtype=np.int64))
+        for block in _single(maps):
+            block.apply(np.zeros(block.cells, dtype=np.int64))
         for block in families:
             for group in block.alike():
                 shape = [block.factors[i].shape[1] for i in block.sets[group[0]].tolist()]
                 block.apply(group[:1], np.zeros((1, *shape), dtype=np.int64))
 
     def _look(
-        self, counts: Counts, blocks: Sequence[Measured], noise: NoiseLaw, values: Sequence[NDArray[np.int64]]
+        self,
+        counts: Counts,
+        maps: Sequence[Measured],
+        noise: NoiseLaw,
+        values: Sequence[NDArray[np.int64]],
+        blocks: Sequence[Measured],
     ) -> Measurement:
         """Fill `values` with exact answers and noise, a few tables at a time.
 
         int64 throughout: what does not fit wraps around, which is post-processing of the integer mechanism;
         nothing rounds, saturates or raises on the data.
         """
-        families = [(b, v) for b, v in zip(blocks, values, strict=True) if isinstance(b, Family)]
-        sets = _asked(self._holding.grid, blocks)
+        families = [(b, v) for b, v in zip(maps, values, strict=True) if isinstance(b, FamilyMap)]
+        sets = _asked(self._holding.grid, maps)
         # what is combined stays here until noise is added
-        combined = {i: b for i, b in enumerate(blocks) if isinstance(b, Combination)}
+        combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
         sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
-        wanting: dict[tuple[int, ...], list[tuple[Block, NDArray[np.int64], bool]]] = {}
-        for i, block in enumerate(blocks):
+        wanting: dict[tuple[int, ...], list[tuple[BlockMap, NDArray[np.int64], bool]]] = {}
+        for i, block in enumerate(maps):
             end = 0
             for part in _single([block]):
                 into = sums.get(i, values[i])[end : (end := end + part.rows)]
                 wanting.setdefault(self._axes(part), []).append((part, into, i not in sums))
-        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in _single(blocks))
+        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in _single(maps))
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
@@ -193,7 +210,7 @@ class Curator:
                 axes = tuple(sets[f][i].tolist())
                 for block, into, noisy in wanting[axes]:
                     given = [axes.index(self._holding.grid.axis(a)) for a in block.attributes]
-                    exact = block.operator.matvec(np.ascontiguousarray(table.transpose(given)).reshape(-1))
+                    exact = block.apply(np.ascontiguousarray(table.transpose(given)))
                     into[:] = exact + noise.sample(len(exact), self._holding.bits) if noisy else exact
                     missing -= len(exact)
         if missing:
@@ -201,9 +218,10 @@ class Curator:
         for i, block in combined.items():
             values[i][:] = block.apply(sums[i]) + noise.sample(block.rows, self._holding.bits)
         total = int(counts.rows) if self._holding.unit.total_is_public else None
-        return Measurement(tuple(blocks), tuple(values), noise, total)
+        # named by what the planner called them: reconstruction is not the wall's
+        return Measurement(tuple(blocks), tuple(values), noise, total)  # pyright: ignore[reportArgumentType]
 
-    def _axes(self, block: Block) -> tuple[int, ...]:
+    def _axes(self, block: BlockMap) -> tuple[int, ...]:
         return tuple(sorted(self._holding.grid.axis(a) for a in block.attributes))
 
     def __repr__(self) -> str:
@@ -217,10 +235,10 @@ def holding(curator: Curator) -> Holding:
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _single(blocks: Sequence[Measured]) -> list[Block]:
+def _single(maps: Sequence[Measured]) -> list[BlockMap]:
     """Blocks by themselves, and those of combinations."""
-    given = [b.blocks if isinstance(b, Combination) else (b,) for b in blocks]
-    return [b for some in given for b in some if isinstance(b, Block)]
+    given = [b.blocks if isinstance(b, CombinationMap) else (b,) for b in maps]
+    return [b for some in given for b in some if isinstance(b, BlockMap)]
 
 
 def _asked(grid: Grid, blocks: Sequence[Measured]) -> list[NDArray[np.int32]]:
@@ -230,7 +248,7 @@ def _asked(grid: Grid, blocks: Sequence[Measured]) -> list[NDArray[np.int32]]:
         axes = tuple(sorted(grid.axis(a) for a in block.attributes))
         by_order.setdefault(len(axes), set()).add(axes)
     single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
-    return [b.sets for b in blocks if isinstance(b, Family)] + single
+    return [b.sets for b in blocks if isinstance(b, FamilyMap)] + single
 
 
 def _rooms(blocks: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import rebuild
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.prepaid import Prepaid
@@ -16,7 +18,9 @@ from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.rows.sources import open_source
 
-__all__ = ["Holding", "check_plan_hash", "own"]
+__all__ = ["Holding", "check_plan_hash", "lowered", "own"]
+
+MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 
 
 class Holding:
@@ -85,6 +89,20 @@ def check_plan_hash(plan_hash: object) -> None:
     """
     if isinstance(plan_hash, str) and str.find(plan_hash, ":") >= 0:
         raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
+
+
+def lowered(blocks: Sequence[Any]) -> tuple[Any, ...]:
+    """The maps of the closed set that are priced and measured, built anew; what lowers to them is not trusted."""
+    if not blocks or not all(isinstance(b, (BlockMap, FamilyMap, CombinationMap)) for b in blocks):
+        raise PlanError("a measurement needs at least one block, and blocks alone")
+    rows = sum(b.rows for b in blocks)
+    if rows > MAX_VALUES:
+        raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
+    maps = own(tuple(b.lowered() for b in blocks))
+    inside = [p for b in maps for p in (b.blocks if type(b) is CombinationMap else (b,))]
+    if not all(type(b) in (BlockMap, FamilyMap) and all(isinstance(f, Map) for f in b.factors) for b in inside):
+        raise PlanError("internal error: what is measured was not lowered to the closed set of maps")
+    return maps
 
 
 def own(values: tuple[Any, ...]) -> tuple[Any, ...]:

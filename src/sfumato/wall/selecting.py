@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from sfumato.privacy.exponential import exponential
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.selection import Candidates, score_sensitivity, selection_rate
 from sfumato.wall.curator import Curator, holding
-from sfumato.wall.holding import Holding, own
+from sfumato.wall.holding import Holding, lowered, own
 from sfumato.wall.rows.counting import Counts, check_countable
 
 __all__ = ["admitted", "answers", "select"]
@@ -32,7 +33,7 @@ def select(
     Refusals are those of `Curator.measure`, before the table is touched. NotWritten: spent, but selecting failed.
     """
     held = holding(curator)
-    candidates, (price,) = admitted(held, candidates), own((price,))
+    (_, candidates), (price,) = admitted(held, candidates), own((price,))
     rate = selection_rate(score_sensitivity(candidates, held.grid.sizes(), held.unit), price)
     held.expect(price, name, plan_hash)
     counts = held.open()
@@ -45,24 +46,25 @@ def select(
     return chosen, receipt
 
 
-def admitted(held: Holding, given: object) -> Candidates | Misses:
-    """Candidates built anew, once it is sure from public facts alone that they can be counted and applied.
+def admitted(held: Holding, given: object) -> tuple[Candidates | Misses, Candidates | Misses]:
+    """Candidates built anew, and the same with the maps that are priced and asked.
 
-    Raises PlanError or WorkloadError.
+    It is sure then, from public facts alone, that they can be counted and applied. Raises PlanError or WorkloadError.
     """
     (found,) = own((given,))
     if not isinstance(found, (Candidates, Misses)):
         raise PlanError(f"candidates are needed to choose from, not a {type(given).__name__}")
-    for block in found.blocks:
+    asked = replace(found, blocks=lowered(found.blocks))
+    for block in asked.blocks:
         block.check(held.grid.sizes())
-    for block in found.blocks:
+    for block in asked.blocks:
         axes = sorted(held.grid.axis(a) for a in block.attributes)
         check_countable(held.grid, [np.array([axes], dtype=np.int32)])
-        block.operator.matvec(np.zeros(block.cells, dtype=np.int64))  # a dry run on an empty table
-    return found
+        block.apply(np.zeros(block.cells, dtype=np.int64))  # a dry run on an empty table
+    return found, asked
 
 
 def answers(counts: Counts, candidates: Candidates | Misses) -> NDArray[np.int64]:
     """(candidates,) exact integers: coefficients below 2^10 times fewer than 2^53 records fit int64."""
     tables = counts.count(list(dict.fromkeys(b.attributes for b in candidates.blocks)))
-    return np.concatenate([b.operator.matvec(tables[b.attributes].reshape(-1)) for b in candidates.blocks])
+    return np.concatenate([b.apply(tables[b.attributes]) for b in candidates.blocks])

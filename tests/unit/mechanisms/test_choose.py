@@ -310,7 +310,8 @@ def test_several_rows_a_person_scale_the_sensitivity() -> None:
     three = plan(identity(line(4)), UNIT, neighbours="add-remove", person="id", rows_per_person=3)
     assert three.rmse == pytest.approx(3 * one.rmse, rel=1e-5)
     swapped = plan(identity(line(4)), UNIT, neighbours="replace-one", person="id", rows_per_person=3)
-    assert swapped.rmse == pytest.approx(3 * math.sqrt(2) * one.rmse, rel=1e-5)
+    # noise on the cells would err by the root of 2: with the total apart, pairs of cells cost 1, and so does one cell
+    assert swapped.rmse == pytest.approx(3 * math.sqrt(1.6) * one.rmse, rel=1e-5)
     assert not swapped.unit.total_is_public
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from sfumato.designs.dense.dual import titled
 from sfumato.designs.dense.largest_swap import swap_largest
 from sfumato.designs.dense.rows import Queries
-from sfumato.designs.dense.swap import SwapOptimum, swap_near, swap_optimum
+from sfumato.designs.dense.swap import SwapOptimum, swap_levels, swap_near, swap_optimum
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import coefficients, quantise, row_basis
+from sfumato.designs.ordered.hierarchical import is_ordered
 from sfumato.designs.product import Product
 from sfumato.domain import Domain
 from sfumato.ground.progress import Progress
@@ -29,6 +30,7 @@ __all__ = ["MAX_SWAP", "design"]
 MAX_SWAP = 256  # cells: the search over all pairs of them stays within seconds
 MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
 MAX_NEAR = 2_048  # likewise, not the optimum but 2 to 3 % above it
+MAX_LEVELS = 4_096  # of an ordered attribute, by way of fewer cells: within 1 %
 _TOLERANCE = 1e-5  # relative gap of proved sides: far below what a plan shows
 _ROUGH = 1e-4  # above MAX_SWAP cells
 _GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
@@ -41,8 +43,9 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the joint table of all that is asked; None where it does not apply.
 
     It does under Gaussian noise and a public total, for at most MAX_SWAP cells, or MAX_ALONE of a table that is asked
-    for as a whole (up to MAX_NEAR with a strategy near the optimum), that are not simply asked for one by one: noise
-    on every cell is then the optimum, and its integers are small. No strategy for parts of the table errs less.
+    for as a whole (with a strategy near the optimum up to MAX_NEAR, of an ordered attribute MAX_LEVELS), that are not
+    simply asked for one by one: noise on every cell is then the optimum, and its integers are small. No strategy for
+    parts of the table errs less.
     """
     names = _table(problem)
     blocks = problem.workload.blocks
@@ -79,7 +82,8 @@ def _least_mean(
     if sum(operator.shape[0] for operator, _ in operators) * len(gram) <= _MAX_ENTRIES:
         matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
     if len(gram) > MAX_ALONE:
-        return swap_near(gram, progress=progress)
+        ordered = all(is_ordered(operator) for operator, _ in operators)
+        return (swap_levels if ordered else swap_near)(gram, progress=progress)
     tolerance = _TOLERANCE if len(gram) <= MAX_SWAP else _ROUGH
     return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
 
@@ -90,8 +94,10 @@ def _table(problem: Problem) -> tuple[str, ...] | None:
         return None
     names = {a for q in problem.workload.blocks for a in q.attributes}
     cells = math.prod(problem.sizes[a] for a in names)
-    whole = not problem.largest and any(names == set(q.attributes) for q in problem.workload.blocks)
-    most = MAX_NEAR if whole else MAX_SWAP
+    blocks = [q.block for q in problem.workload.blocks]
+    whole = not problem.largest and any(names == set(b.attributes) for b in blocks)
+    ordered = len(names) == 1 and all(b.factors and is_ordered(b.factors[0]) for b in blocks)
+    most = (MAX_LEVELS if ordered else MAX_NEAR) if whole else MAX_SWAP
     return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
 
 

@@ -2,16 +2,17 @@
 
 Residual S has noise of deviation s_S and costs p_S / s_S^power, p_S the product of its attributes' prices:
 (n - 1)/n for Gaussian noise (power 2) and 2 (n - 1)/n for Laplace noise (power 1) where cells are compared
-with their mean [XZK23]; in general the largest column norm of the attribute's contrasts, to the power.
+with their mean [XZK23]; in general the largest column norm of the attribute's contrasts, to the power. Where
+records are replaced, every pair of cells has costs of its own (`replaced`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,17 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Effect", "least_largest", "least_sum", "max_objective", "sum_objective"]
+__all__ = [
+    "Effect",
+    "Found",
+    "Rows",
+    "Side",
+    "least_largest",
+    "least_sum",
+    "max_objective",
+    "precisions",
+    "sum_objective",
+]
 
 Names = frozenset[str]
 
@@ -55,43 +66,105 @@ def least_sum(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
     return (shape * float((price[paid] / shape[paid] ** power).sum()) ** (1 / power)) ** 2
 
 
-def least_largest(
-    price: FloatArray,
-    power: int,
-    queries: int,
-    values: Callable[[FloatArray], FloatArray],
-    variances: Callable[[FloatArray], FloatArray],
-    tolerance: float = _TOLERANCE,
-) -> tuple[FloatArray, float, float]:
-    """(s^2, proved lower bound, value): the least largest variance at unit price, by its dual.
+class Side(Protocol):
+    """A matrix of entries of at least 0: a row for every query, or change of a record, a column for every residual."""
 
-    `variances` takes s^2 to the variances of the queries, linearly; `values` is its transpose. For weights l on
-    the queries (l >= 0, sum 1) the best allocation for the weighted sum is in closed form and its value bounds
-    the optimum from below; the variances it gives bound it from above. The weights are multiplied by a power of
-    variance over value until the two meet within the tolerance. Exponent 1 + power/2 is Newton's step where no
-    two queries share a residual; a query that stays on one side of the value gains pace, by half every round.
-    """
-    weights = np.full(queries, 1.0 / queries)
-    pace, side = np.ones(queries), np.zeros(queries)
-    lower, upper, best = 0.0, math.inf, np.ones(len(price))
-    for _ in range(_MAX_ROUNDS):
-        squares = least_sum(values(weights), price, power)
-        found = variances(squares)
-        value, largest = float(weights @ found), float(found.max())
-        lower = max(lower, value)
-        if largest < upper:
-            upper, best = largest, squares
-        if upper <= lower * (1 + tolerance):
-            break
-        steps = (1 + power / 2) * np.log(np.maximum(found / value, _LEAST_WEIGHT))
-        pace = np.where(np.sign(steps) == side, np.minimum(_GAIN * pace, _MOST_PACE), 1.0)
-        side = np.sign(steps)
+    @property
+    def count(self) -> int: ...
+
+    def mixed(self, weights: FloatArray) -> FloatArray:
+        """(residuals,) the rows weighed."""
+        ...
+
+    def each(self, values: FloatArray) -> FloatArray:
+        """(count,) the rows applied."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A side by its matrix, dense or sparse."""
+
+    matrix: Any
+
+    @property
+    def count(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def mixed(self, weights: FloatArray) -> FloatArray:
+        return self.matrix.T @ weights
+
+    def each(self, values: FloatArray) -> FloatArray:
+        return self.matrix @ values
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """s^2 at unit price, a proved lower bound on the value, the value, and the weights on the changes of a record."""
+
+    squares: FloatArray
+    lower: float
+    upper: float
+    changes: FloatArray
+
+
+class _Weights:
+    """Weights of sum 1, multiplied by powers of ratios; what stays on one side of 1 gains pace, by half every round."""
+
+    def __init__(self, start: FloatArray, exponent: float) -> None:
+        self.values, self._exponent = start, exponent
+        self._pace, self._side = np.ones(len(start)), np.zeros(len(start))
+
+    def move(self, ratios: FloatArray) -> None:
+        if len(self.values) == 1:
+            return
+        steps = self._exponent * np.log(np.maximum(ratios, _LEAST_WEIGHT))
+        self._pace = np.where(np.sign(steps) == self._side, np.minimum(_GAIN * self._pace, _MOST_PACE), 1.0)
+        self._side = np.sign(steps)
         most = np.maximum(np.abs(steps), _PACED_STEP)
-        logs = np.log(weights) + np.clip(pace * steps, -most, most)
+        logs = np.log(self.values) + np.clip(self._pace * steps, -most, most)
         weights = np.exp(logs - float(logs.max()))
         weights = np.maximum(weights / weights.sum(), _LEAST_WEIGHT)
-        weights /= weights.sum()
-    return best, lower * (1 - _ROUNDING), upper
+        self.values = weights / weights.sum()
+
+
+def least_largest(
+    queries: Side, changes: Side, power: int, tolerance: float = _TOLERANCE, start: FloatArray | None = None
+) -> Found:
+    """The least largest variance of the queries where no change of a record costs more than 1, by its dual.
+
+    `queries` takes s^2 to the variances of the queries, `changes` takes 1 / s^power to what changes cost. For weights
+    on the queries and weights on the changes (>= 0, sums 1) the best allocation for the weighted sums is in closed form
+    and its value bounds the optimum from below; the largest variance and the largest cost it gives bound it from above.
+    The weights are multiplied by powers of variance over value, and of cost, until the two meet within the tolerance.
+    Exponents 1 + power/2 and 1 + 2/power are Newton's steps where no two queries, or changes, share a residual.
+    """
+    asked = _Weights(np.full(queries.count, 1.0 / queries.count), 1 + power / 2)
+    paid = _Weights(np.full(changes.count, 1.0 / changes.count) if start is None else start, 1 + 2 / power)
+    lower, upper = 0.0, math.inf
+    best, where = np.ones(0), paid.values
+    for _ in range(_MAX_ROUNDS):
+        squares = least_sum(queries.mixed(asked.values), changes.mixed(paid.values), power)
+        found = queries.each(squares)
+        value, largest = float(asked.values @ found), float(found.max())
+        lower = max(lower, value)
+        costs = np.ones(1)
+        if changes.count > 1:
+            costs = changes.each(precisions(squares, power))
+            dearest = float(costs.max()) ** (2 / power)
+            largest, squares = largest * dearest, squares * dearest
+        if largest < upper:
+            upper, best, where = largest, squares, paid.values
+        if upper <= lower * (1 + tolerance):
+            break
+        asked.move(found / value)
+        paid.move(costs)
+    return Found(best, lower * (1 - _ROUNDING), upper, where)
+
+
+def precisions(squares: FloatArray, power: int) -> FloatArray:
+    """1 / s^power; 0 where nothing is measured, as it is known."""
+    return np.divide(1, squares, out=np.zeros_like(squares), where=squares > 0) ** (power / 2)
 
 
 def _prices(sets: Sequence[Names], single: Mapping[str, float]) -> FloatArray:
@@ -119,10 +192,8 @@ def max_objective(
     """
     sets = list(dict.fromkeys(s for e in effects for s in e.sets))
     matrix = _constraints(effects, {s: i for i, s in enumerate(sets)})
-    squares, lower, _ = least_largest(
-        _prices(sets, single), power, matrix.shape[0], lambda w: matrix.T @ w, lambda v: matrix @ v, tolerance
-    )
-    return dict(zip(sets, (squares**-0.5).tolist(), strict=True)), math.sqrt(lower)
+    found = least_largest(Rows(matrix), Rows(_prices(sets, single)[None]), power, tolerance)
+    return dict(zip(sets, (found.squares**-0.5).tolist(), strict=True)), math.sqrt(found.lower)
 
 
 def _constraints(effects: Sequence[Effect], place: Mapping[Names, int]) -> Any:

@@ -16,7 +16,7 @@ from sfumato.designs.components import Lift, component_powers
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.marginals.allocation import Effect, max_objective, sum_objective
 from sfumato.designs.marginals.extremes import extremes
-from sfumato.designs.marginals.incidence import Sets, closure, locate
+from sfumato.designs.marginals.incidence import Sets, closure
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.designs.marginals.tables import Allocation, allocate
 from sfumato.designs.marginals.tilts.bounds import union_bound
@@ -25,6 +25,7 @@ from sfumato.designs.marginals.tilts.tilted import Product, Shape, Tilted, Union
 from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
+from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
 
 __all__ = ["designs", "tables_bound"]
@@ -32,6 +33,9 @@ __all__ = ["designs", "tables_bound"]
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
 _LEAST_BITS, _BITS = 6, 13  # of the least multiple: rounded by a 128th at the worst, by a 16,000th where there is room
+# where records are replaced, some changes cost most together and the price is that of the one rounding favoured least:
+# a millionth is no more than the search leaves
+_FINE_BITS = 20
 _RECORDS_WANTED = 2.0**30  # a thousand million records: counts of theirs, times the multiples, fit 62 bits
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
@@ -42,16 +46,12 @@ def designs(problem: Problem) -> list[Design]:
     The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
     matrices under Gaussian noise, has the best contrasts of every attribute.
     """
-    tables = all(i.is_marginal for i in problem.workload.items)
-    if tables and not (problem.known and problem.largest):
-        return [_of_tables(problem)]
+    if all(i.is_marginal for i in problem.workload.items):
+        return _of_tables(problem)
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
-    design, reached = _design(problem, {})
-    if tables and reached is not None:
-        reached *= _relation(problem)
-    out = [replace(design, bound=reached if tables else tables_bound(problem))]
+    out = [replace(_design(problem, {}), bound=tables_bound(problem))]
     products = _products(problem)
     if products is not None:
         try:
@@ -61,29 +61,23 @@ def designs(problem: Problem) -> list[Design]:
     return out
 
 
-def _of_tables(problem: Problem) -> Design:
-    """For marginal tables alone: arrays throughout, and the optimum."""
-    found = _allocated(problem)
-    sets, precision, value = list(found.sets), list(found.precision), found.bound
-    if problem.known:
-        # the proportions stay, and what is known costs nothing
-        power = _power(problem)
-        known = _known_sets(problem)
-        price = np.array([(3 - power) * (n - 1) / n for n in problem.workload.domain.shape])
-        kept = 0.0
-        for k, (s, p) in enumerate(zip(sets, precision, strict=True)):
-            below = known[k] if k < len(known) else s[:0]
-            unknown = locate(below, s, len(price)) < 0
-            sets[k], precision[k] = s[unknown], p[unknown]
-            kept += float((price[s[unknown]].prod(axis=1) * p[unknown] ** power).sum())
-        if kept == 0.0:
-            raise PlanError("all that is asked is public; it needs no measurement")
-        precision = [p * kept ** (-1 / power) for p in precision]
-        value *= kept
-    return replace(residual_design(problem, sets, precision), bound=value * _relation(problem))
+def _of_tables(problem: Problem) -> list[Design]:
+    """For marginal tables alone: arrays throughout, and the optimum.
+
+    Where records are replaced and the changes of one are too many to be gone through, the price is a bound, better
+    the nearer shares of noise are to products over attributes. Those of the other relation are nearer than the best
+    ones and may end up cheaper, so they are priced too.
+    """
+    found = [_allocated(problem)]
+    if not found[0].listed:
+        found.append(_allocated(problem, replaced=False))
+    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and _power(problem) == 2
+    bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)
+    each = [residual_design(problem, f.sets, f.precision, bits=bits, none_cut=none_cut) for f in found]
+    return [replace(design, bound=found[0].bound) for design in each]
 
 
-def _allocated(problem: Problem) -> Allocation:
+def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
     """The best noise for the marginal tables among the queries."""
     names = problem.workload.domain.names
     tables: list[tuple[Sets, FloatArray]] = []
@@ -102,6 +96,8 @@ def _allocated(problem: Problem) -> Allocation:
         objective="max" if problem.largest else "mean",
         power=_power(problem),
         free_total=problem.unit.total_is_public,
+        known=_known_sets(problem),
+        replaced=replaced and problem.unit.neighbours is Neighbours.REPLACE_ONE,
     )
 
 
@@ -109,22 +105,8 @@ def _power(problem: Problem) -> Literal[1, 2]:
     return 1 if problem.noise == "laplace" else 2
 
 
-def _relation(problem: Problem) -> float:
-    """From the optimum for residuals to a bound for every mechanism under the problem's relation.
-
-    Add-remove: the closed form is the optimum for marginals. Replace-one with a public total: the pair bound
-    with equal weights on all pairs of the m cells, sqrt(2 / (m - 1)) times the nuclear norm of the centred
-    workload, which is sqrt(2 m / (m - 1)) times the closed form. Without a public total it is no worse than
-    add-remove.
-    """
-    if not problem.unit.total_is_public:
-        return 1.0
-    log_cells = math.fsum(math.log(n) for n in problem.workload.domain.shape)
-    return math.sqrt(2 * math.exp(log_cells) / (math.exp(log_cells) - 1)) if log_cells < 36 else math.sqrt(2)
-
-
-def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[Design, float | None]:
-    """(design, proved bound on the largest deviation of such designs) for contrasts of some attributes."""
+def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design:
+    """Residuals with the contrasts of some attributes, best for a record more or less."""
     sizes = problem.sizes
     free_total = problem.unit.total_is_public
     lifts = {a: Lift.of(c) for a, c in contrasts.items()}
@@ -135,9 +117,9 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.largest:
-        precision, reached = max_objective(extremes(effects), single, power, _TOLERANCE)
+        precision, _ = max_objective(extremes(effects), single, power, _TOLERANCE)
     else:
-        precision, reached = sum_objective(_summed(effects), single, power), None
+        precision = sum_objective(_summed(effects), single, power)
     names = problem.workload.domain.names
     place = {a: i for i, a in enumerate(names)}
     by_order: dict[int, list[tuple[tuple[int, ...], float]]] = {}
@@ -150,7 +132,7 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> tuple[
         sets.append(np.array([axes for axes, _ in rows], dtype=np.int32).reshape(len(rows), order))
         values.append(np.array([v for _, v in rows]))
     own = tuple(contrasts.get(a) for a in names) if contrasts else ()
-    return residual_design(problem, sets, values, own), reached
+    return residual_design(problem, sets, values, own)
 
 
 def residual_design(
@@ -158,8 +140,15 @@ def residual_design(
     sets: Sequence[NDArray[np.int32]],
     precision: Sequence[FloatArray],
     contrasts: tuple[LinearOperator | None, ...] = (),
+    *,
+    bits: int = _BITS,
+    none_cut: bool = False,
 ) -> Design:
-    """Residuals of the sets (per order, lexicographic) whose noise deviations are 1 / precision at unit price."""
+    """Residuals of the sets (per order, lexicographic) whose noise deviations are 1 / precision at unit price.
+
+    The least multiple has so many `bits` where there is room. Multiples are rounded to the nearest integer, or up with
+    `none_cut`: the largest error is that of the multiple cut most, while what others gain is paid for on average.
+    """
     names = problem.workload.domain.names
     shape = problem.workload.domain.shape
     lifts = [None if c is None else Lift.of(c) for c in contrasts] or [None] * len(names)
@@ -168,9 +157,10 @@ def residual_design(
 
     # what is public is part of the tables but not of the measurement
     known = _known_sets(problem)
+    rounded = np.ceil if none_cut else np.rint
 
     def build(s: float) -> Residuals:
-        multiples = [np.maximum(1, np.rint(s * p / u)).astype(np.int64) for p, u in zip(precision, units, strict=True)]
+        multiples = [np.maximum(1, rounded(s * p / u)).astype(np.int64) for p, u in zip(precision, units, strict=True)]
         held = list(sets)
         for order, extra in enumerate(known):
             if order == len(held):
@@ -188,7 +178,6 @@ def residual_design(
         [1.0 if c is None else c.max_abs / u for c, u in zip(contrasts or [None] * len(names), own, strict=True)]
     )
     largest = max(float((p * peak[s].prod(axis=1)).max()) for p, s in zip(precision, sets, strict=True) if len(p))
-    bits = _BITS
     # finer multiples leave less room for large counts in 62 bits, one of which the noise's power of two may take;
     # give up fineness before room
     while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
@@ -233,7 +222,7 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
     order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
     # several factors share the room that large counts leave
     scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
-    design, _ = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
+    design = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
     if problem.unit.total_is_public or problem.known:
         return design
     witnesses, weights = union.witness(shapes)
@@ -291,6 +280,6 @@ def tables_bound(problem: Problem) -> float | None:
     if problem.largest or problem.known or not any(i.is_marginal for i in problem.workload.items):
         return None
     try:
-        return _allocated(problem).bound * _relation(problem)
+        return _allocated(problem).bound
     except PlanError:
         return None  # the only table is the public total

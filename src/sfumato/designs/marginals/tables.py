@@ -16,8 +16,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.marginals.allocation import least_largest, least_sum
+from sfumato.designs.marginals.allocation import Found, Rows, Side, least_largest, least_sum
 from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate
+from sfumato.designs.marginals.replaced import Replaced, least_replaced
 from sfumato.designs.marginals.symmetry import kinds, sorted_kinds
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
@@ -27,6 +28,8 @@ __all__ = ["Allocation", "Lattice", "allocate"]
 _MOST_DIGITS = 140  # squares of cells, as they occur, are doubles up to 10^308
 # relative gaps of proved sides for so many tables that differ, and beyond, where each round goes through all
 _MANY, _TOLERANCE, _COARSE = 100_000, 1e-7, 1e-5
+# the same where records are replaced: below what rounding does, and for the largest error what 5,000 rounds can reach
+_REPLACED, _REPLACED_LARGEST = 1e-7, 1e-6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,13 +38,16 @@ class Allocation:
 
     sets: per order from 0 the residuals, (count, order) ascending positions in lexicographic order. precision:
     per order 1 / s_S. value: square root of what was minimised, weighted squared error or largest weighted
-    variance. bound: no allocation of the same residuals has a smaller value; equal to it for the mean.
+    variance. bound: no allocation of the same residuals has a smaller value, and no unbiased answers from Gaussian
+    noise; equal to it for the mean where records are added or removed. listed: whether all changes of a record were
+    gone through; where not, the price may be more than 1.
     """
 
     sets: tuple[Sets, ...]
     precision: tuple[FloatArray, ...]
     value: float
     bound: float
+    listed: bool = True
 
 
 class Lattice:
@@ -95,69 +101,134 @@ def allocate(
     objective: Literal["mean", "max"],
     power: Literal[1, 2],
     free_total: bool,
+    known: Sequence[Sets] = (),
+    replaced: bool = False,
 ) -> Allocation:
     """The residuals below the given tables, and the noise at unit price that is best for their weighted variances.
 
-    tables: (sets (count, order), weight of each (count,)). "mean" minimises the weighted sum over all cells in
-    closed form; "max" the largest weighted variance, to a relative gap of 1e-7 (1e-5 beyond 100,000 tables that
-    differ). An attribute of one cell has no contrasts, and a public total needs no noise: residuals with them
-    are left out. Raises PlanError for weights that are not positive, and where nothing is left to measure.
+    tables: (sets (count, order), weight of each (count,)). "mean" minimises the weighted sum over all cells; "max" the
+    largest weighted variance, to a relative gap of 1e-7 (1e-5 beyond 100,000 tables that differ). The price is that of
+    a record more or less, in closed form for the mean; with `replaced`, at power 2, that of a record replaced by
+    another, to a gap of 1e-6. An attribute of one cell has no contrasts, and a public total, or what is `known` (sets
+    per order, closed downwards), needs no noise: residuals with them are left out. Raises PlanError for weights that
+    are not positive, and where nothing is left to measure.
     """
     families, weights = _merged(tables, sizes, objective)
     residuals = closure(families, len(sizes))
     if free_total and len(residuals) == 1:
         raise PlanError("only the public total is asked; it needs no measurement")
-    labels = kinds(families, weights, sizes)
+    public = closure([*([np.empty((1, 0), dtype=np.int32)] if free_total else []), *known], len(sizes))
+    unknown = [~_among(public, s, len(sizes)) for s in residuals]
+    if not any(u.any() for u in unknown):
+        raise PlanError("all that is asked is public; it needs no measurement")
+    labels = _kinds(families, weights, public, sizes)
     alike = [sorted_kinds(s, labels) for s in residuals]
     lattice = Lattice([distinct(t, len(sizes)) for t in alike], len(sizes))
-    which = [locate(known, t, len(sizes)) for known, t in zip(lattice.sets, alike, strict=True)]
-    sets_of = np.concatenate([np.bincount(i, minlength=len(s)) for i, s in zip(which, lattice.sets, strict=True)])
-    weight = np.zeros(len(sets_of))
-    for part, known, asked, w in zip(lattice.split(weight), lattice.sets, families, weights, strict=True):
-        part[locate(known, sorted_kinds(asked, labels), len(sizes))] = w
-    n = np.ones(len(sizes))
+    which = [locate(found, t, len(sizes)) for found, t in zip(lattice.sets, alike, strict=True)]
+    n = np.ones(int(labels.max(initial=-1)) + 1)
     n[labels] = sizes
-    squares, value, bound = _solve(lattice, n, sets_of, weight, objective, power, free_total=free_total)
-    if free_total:
-        residuals, which[0] = (residuals[0][:0], *residuals[1:]), which[0][:0]
-    precision = [part[i] ** -0.5 for part, i in zip(lattice.split(squares), which, strict=True)]
-    return Allocation(residuals, tuple(precision), math.sqrt(value), math.sqrt(bound))
+    noisy = _counted([i[u] for i, u in zip(which, unknown, strict=True)], lattice)
+    weight = np.zeros(len(noisy))
+    for part, found, asked, w in zip(lattice.split(weight), lattice.sets, families, weights, strict=True):
+        part[locate(found, sorted_kinds(asked, labels), len(sizes))] = w
+    orbits = _Orbits(lattice, n, np.bincount(labels), _counted(which, lattice), noisy, weight)
+    best, listed = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
+    squares = zip(lattice.split(best.squares), which, unknown, strict=True)
+    return Allocation(
+        tuple(s[u] for s, u in zip(residuals, unknown, strict=True)),
+        tuple(part[i[u]] ** -0.5 for part, i, u in squares),
+        math.sqrt(best.upper),
+        math.sqrt(best.lower),
+        listed,
+    )
 
 
-def _solve(
-    lattice: Lattice,
-    n: FloatArray,
-    sets_of: NDArray[np.intp],
-    weight: FloatArray,
-    objective: Literal["mean", "max"],
-    power: int,
-    *,
-    free_total: bool,
-) -> tuple[FloatArray, float, float]:
-    """(s^2, value, lower bound) per multiset of kinds; `sets_of` says how many sets have it, `n` are cells per kind."""
-    price = sets_of * lattice.products((3 - power) * (n - 1) / n)
-    if free_total:
-        price[0] = 0.0
-    inside, outside = lattice.products(n * (n - 1)), lattice.products(n**-2.0)
-    if objective == "mean":
-        each = inside * lattice.up(sets_of * weight * lattice.products(1 / n))
-        squares = least_sum(each, price, power)
-        value = float(each @ squares)
-        return squares, value, value
-    asked = np.flatnonzero(weight)
-    scale = (weight * outside)[asked]
+def _counted(which: Sequence[NDArray[np.intp]], lattice: Lattice) -> FloatArray:
+    """How many sets every multiset of kinds is."""
+    counts = [np.bincount(i, minlength=len(s)) for i, s in zip(which, lattice.sets, strict=True)]
+    return np.concatenate(counts).astype(np.float64)
 
-    def values(on_tables: FloatArray) -> FloatArray:
-        spread = np.zeros(len(price))
-        spread[asked] = on_tables * scale
-        return inside * lattice.up(spread)
 
-    def found(squares: FloatArray) -> FloatArray:
-        return scale * lattice.down(inside * squares)[asked]
+def _among(known: Sequence[Sets], sets: Sets, attributes: int) -> NDArray[np.bool_]:
+    """Which of the sets, of one order, are among the known ones, by order."""
+    order = sets.shape[1]
+    known_here = known[order] if order < len(known) else sets[:0]
+    return locate(known_here, sets, attributes) >= 0
 
-    tolerance = _TOLERANCE if len(asked) <= _MANY else _COARSE
-    squares, lower, upper = least_largest(price, power, len(asked), values, found, tolerance)
-    return squares, upper, lower
+
+def _kinds(
+    families: Sequence[Sets], weights: Sequence[FloatArray], public: Sequence[Sets], sizes: Sequence[int]
+) -> NDArray[np.int32]:
+    """Attributes that can be exchanged without changing what is asked, or what is public."""
+    asked = kinds(families, weights, sizes)
+    if not any(s.size for s in public):
+        return asked
+    known = kinds(public, [np.ones(len(s)) for s in public], sizes)
+    return np.unique(np.stack([asked, known]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Orbits:
+    """Tables and residuals by multisets of kinds: how many sets each is, how many of them are measured.
+
+    n, members: cells of the attributes of every kind, and their number. weight: of the tables that are asked.
+    """
+
+    lattice: Lattice
+    n: FloatArray
+    members: NDArray[np.intp]
+    sets_of: FloatArray
+    noisy: FloatArray
+    weight: FloatArray
+
+    def solved(
+        self, objective: Literal["mean", "max"], power: int, *, replaced: bool, free_total: bool
+    ) -> tuple[Found, bool]:
+        """(the best noise, whether all changes of a record were gone through)."""
+        cells, errors = _Cells(self), self._errors()
+        removed = self.noisy * self.lattice.products((3 - power) * (self.n - 1) / self.n)
+        many = cells.count > _MANY
+        queries: Side = Rows(errors[None]) if objective == "mean" else cells
+        if replaced:
+            changes = Replaced(self.lattice.sets, self.noisy, self.n, self.members)
+            # where the number of records is private, one may also vanish
+            extra = removed[None][:0] if free_total else removed[None]
+            least = _REPLACED if objective == "mean" else _REPLACED_LARGEST
+            return least_replaced(queries, changes, extra, _COARSE if many else least), changes.listed
+        if objective == "mean":
+            squares = least_sum(errors, removed, power)
+            value = float(errors @ squares)
+            return Found(squares, value, value, np.ones(1)), True
+        return least_largest(queries, Rows(removed[None]), power, _COARSE if many else _TOLERANCE), True
+
+    def _errors(self) -> FloatArray:
+        """What the noise of a residual adds to the weighted sum over all cells, for all sets that it is."""
+        measured = self.noisy > 0
+        above = self.lattice.up(self.sets_of * self.weight * self.lattice.products(1 / self.n))
+        return measured * (self.lattice.products(self.n * (self.n - 1)) * above)
+
+
+class _Cells:
+    """The weighted variance of a cell of every table that is asked."""
+
+    def __init__(self, orbits: _Orbits) -> None:
+        self._lattice = orbits.lattice
+        n = orbits.n
+        self._inside = np.where(orbits.noisy > 0, orbits.lattice.products(n * (n - 1)), 0.0)
+        self._asked = np.flatnonzero(orbits.weight)
+        self._scale = (orbits.weight * orbits.lattice.products(n**-2.0))[self._asked]
+
+    @property
+    def count(self) -> int:
+        return len(self._asked)
+
+    def mixed(self, weights: FloatArray) -> FloatArray:
+        spread = np.zeros(len(self._inside))
+        spread[self._asked] = weights * self._scale
+        return self._inside * self._lattice.up(spread)
+
+    def each(self, values: FloatArray) -> FloatArray:
+        return self._scale * self._lattice.down(self._inside * values)[self._asked]
 
 
 def _merged(

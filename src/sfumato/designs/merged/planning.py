@@ -23,12 +23,12 @@ from sfumato.designs.dense.pure import turned
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.merged.pairs import optimize_pairs
 from sfumato.designs.merged.strategy import Merged
-from sfumato.errors import PlanError
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Combination, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
-from sfumato.privacy.distance.columns import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
 
 __all__ = ["MAX_COLUMNS", "MAX_WORK", "design"]
@@ -66,8 +66,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     if not 0 < rows <= _MAX_QUERIES or not all(f.integral for b in blocks for f in b.factors):
         return None
     try:
-        columns = distinct_columns(blocks, problem.sizes)
-    except PlanError:
+        columns = distinct_columns([b.lowered() for b in blocks], problem.sizes)
+    except (PlanError, WorkloadError):
         return None
     count, public = columns.shape[1], problem.unit.total_is_public
     if count < 2 or (count > MAX_COLUMNS and rows**2 * count > MAX_WORK):

@@ -24,7 +24,7 @@ from sfumato.ground.codec import fingerprint, storable
 from sfumato.operators import Block, Combination, Compose, Dense, Identity
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.operators.blas import single_thread
-from sfumato.privacy.distance.columns import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 
 __all__ = ["Merged"]
 
@@ -105,7 +105,7 @@ class Merged(Strategy):
     def _columns(self, queries: Sequence[Block]) -> Numbers:
         """The distinct columns of Q, and of queries below."""
         held = dict(zip(self.measured.attributes, self.sizes, strict=True))
-        return distinct_columns((*self.measured.blocks, *queries), held)
+        return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held)
 
     def _of(self, query: Block) -> tuple[FloatArray, FloatArray]:
         """S (rows, r) and t (rows,) with W = S Q + t 1ᵀ."""

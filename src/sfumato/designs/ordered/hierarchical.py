@@ -39,23 +39,31 @@ def designs(problem: Problem, branching: int | None = None) -> list[Design]:
     for i, q in enumerate(problem.workload.blocks):
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
     power = 1 if problem.noise == "laplace" else 2
-    pieces = [_piece(problem, names, members, power, branching) for names, members in families.items()]
+    alone = len(families) == 1
+    pieces = [_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()]
     title = "trees of block sums" if branching is None else f"trees of branching {branching}"
     return [share_design("tree", title, pieces, power, None)]
 
 
-def _piece(problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None) -> Piece:
+def _piece(
+    problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None, *, alone: bool
+) -> Piece:
+    """The best tree of a family; `alone` says that it takes the whole budget."""
     blocks = [problem.workload.blocks[i] for i in members]
-    alone = len(names) == 1 and problem.unit.total_is_public
+    known = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
     best: tuple[float, Product, float] | None = None
-    tried = _branchings(max(problem.sizes[a] for a in names) if names else 1, power)
-    for branching in tried if given is None else (given,):
-        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not alone) for a in names)
+    tried = _branchings(max(problem.sizes[a] for a in names) if names else 1, power) if given is None else (given,)
+    for branching in tried:
+        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
         unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
+        price = column_price(unit, power)
+        if alone and len(tried) == 1:
+            # what takes the whole budget, and is compared with no other, need not be judged yet
+            return Piece(functools.partial(_build, unit), 1.0, price, FINE)
         judge = largest_error if problem.largest and not _wide(problem, names) else total_error
-        error, price = judge(problem, unit, members), column_price(unit, power)
+        error = judge(problem, unit, members)
         if best is None or error * price ** (2 / power) < best[0]:
             best = (error * price ** (2 / power), unit, error)
         if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):

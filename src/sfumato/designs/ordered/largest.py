@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.operators.base import FloatArray
-from sfumato.operators.convolution import causal
+from sfumato.operators.toeplitz import causal
 
 __all__ = ["largest_bound"]
 

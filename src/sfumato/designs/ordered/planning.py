@@ -1,12 +1,15 @@
-"""One ordered attribute beyond dense optimisation: square-root Toeplitz strategies. [FHU23]"""
+"""One ordered attribute beyond dense optimisation: buffered and square-root Toeplitz strategies. [DMPST24, FHU23]"""
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.ordered.buffered import FINE_COLUMN, Unscaled, unscaled
+from sfumato.designs.ordered.fitting import Asked
 from sfumato.designs.ordered.hierarchical import is_ordered
 from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
 from sfumato.designs.ordered.series import prefix_bound, range_bound, window_bound
@@ -15,7 +18,7 @@ from sfumato.designs.ranges import contiguous
 from sfumato.operators import AllRange, Identity, LinearOperator, Padded, Prefix, Toeplitz, Total, Window
 from sfumato.privacy.unit import Neighbours
 
-__all__ = ["applies", "designs"]
+__all__ = ["applies", "designs", "square_root"]
 
 
 def applies(problem: Problem, limit: int) -> bool:
@@ -35,16 +38,60 @@ def applies(problem: Problem, limit: int) -> bool:
     return any(is_ordered(b.factors[0]) for b in blocks) and problem.sizes[name[0]] > limit
 
 
-def designs(problem: Problem, *, normalised: bool = True) -> list[Design]:
-    """The root of the prefix sums, and those of the narrowest and the widest windows that are asked.
+def designs(problem: Problem) -> list[Design]:
+    """The buffered strategies of prefixes and of ranges that are asked, and square roots where others may err less.
 
-    Columns have one length; errors are exact, and within a few percent of the lower bound in most cases.
-    Without `normalised` it is the root of the prefix sums as it is, whose first column is the longest.
+    Where prefixes or all ranges of all cells alone are asked and records come or go, buffers err less at every size.
     """
-    widths = sorted({f.width for f in _factors(problem) if isinstance(f, Window)})
-    asked = dict.fromkeys([None, *widths[:1], *widths[-1:]] if normalised else [None])
     bound = _bound(problem)
-    return [_design(problem, width, bound, normalised=normalised) for width in asked]
+    asked = _buffers(problem)
+    found = [_buffered(problem, what, bound) for what in asked]
+    kinds = {type(f) for f in _factors(problem)}
+    whole = all(f.shape[1] == problem.sizes[a] for f in _factors(problem) for a in _attributes(problem))
+    alone = kinds in ({Prefix}, {AllRange}) and whole and (kinds == {Prefix} or not problem.largest)
+    if alone and problem.unit.neighbours is Neighbours.ADD_REMOVE:
+        return found
+    widths = sorted({f.width for f in _factors(problem) if isinstance(f, Window)})
+    return found + [_rooted(problem, w, bound) for w in dict.fromkeys([None, *widths[:1], *widths[-1:]])]
+
+
+def square_root(problem: Problem, *, normalised: bool) -> Design:
+    """The root of the prefix sums; not `normalised` it is as it is, its first column the longest."""
+    return _rooted(problem, None, _bound(problem), normalised=normalised)
+
+
+def _attributes(problem: Problem) -> tuple[str, ...]:
+    """The one attribute that is asked about."""
+    return tuple({a for i in problem.workload.items for a in i.attributes})
+
+
+def _buffers(problem: Problem) -> list[Asked]:
+    """What the buffers are to be found for."""
+    factors = _factors(problem)
+    asked: list[Asked] = []
+    if any(isinstance(f, Prefix) for f in factors):
+        asked.append("largest" if problem.largest else "prefixes")
+    if any(isinstance(f, AllRange) for f in factors):
+        asked.append("ranges")
+        if problem.largest:
+            asked.append("largest")
+    return list(dict.fromkeys(asked))
+
+
+def _buffered(problem: Problem, asked: Asked, bound: float | None) -> Design:
+    (name,) = _attributes(problem)
+    n = problem.sizes[name]
+    what = {"prefixes": "prefixes", "ranges": "all ranges", "largest": "the worst prefix"}[asked]
+
+    @functools.cache
+    def found() -> Unscaled:
+        return unscaled(n, asked)
+
+    def build(s: float) -> Product:
+        title = f"a scaled buffered Toeplitz matrix over {name}, for {what}"
+        return Product(((name,),), ((n,),), (found().at(s),), 1, problem.unit.total_is_public, title=title)
+
+    return Design("factorization", build, FINE_COLUMN, bound)
 
 
 def _factors(problem: Problem) -> list[LinearOperator]:
@@ -53,8 +100,8 @@ def _factors(problem: Problem) -> list[LinearOperator]:
     return [f.operator if isinstance(f, Padded) else f for f in asked]
 
 
-def _design(problem: Problem, width: int | None, bound: float | None, *, normalised: bool) -> Design:
-    (name,) = problem.workload.blocks[0].attributes
+def _rooted(problem: Problem, width: int | None, bound: float | None, *, normalised: bool = True) -> Design:
+    (name,) = _attributes(problem)
     n = problem.sizes[name]
     coefficients, weights = rooted(n, width)
     weights = weights if normalised else np.ones(n)

@@ -20,9 +20,8 @@ from sfumato.designs.ranges import Ordered, contiguous
 from sfumato.ground.codec import storable
 from sfumato.operators import AllRange, LinearOperator
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
-from sfumato.operators.convolution import causal
 from sfumato.operators.ordered import Window
-from sfumato.operators.toeplitz import Toeplitz
+from sfumato.operators.toeplitz import Toeplitz, causal
 
 __all__ = ["FINE_ROOT", "Roots", "rooted"]
 

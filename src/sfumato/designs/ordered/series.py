@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sfumato.operators.base import FloatArray
-from sfumato.operators.convolution import causal
+from sfumato.operators.toeplitz import causal
 
 __all__ = [
     "inverse_series",

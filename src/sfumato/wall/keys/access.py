@@ -29,14 +29,14 @@ class KeyAccess:
         """Read the table, if that was not done before."""
         self.table()
 
-    def admit(self, question: object, terms: Terms) -> KeyQuestion:
-        """The question built anew. Raises PlanError where it moves further than was paid for."""
+    def admit(self, question: object, terms: Terms) -> tuple[KeyQuestion, KeyQuestion]:
+        """The question built anew, twice. Raises PlanError where it moves further than was paid for."""
         found, moves = self.own(question), self.unit.rows_per_person
         if moves > terms.epochs.sensitivity or (terms.answer is not None and moves > terms.move):
             raise PlanError(
                 f"score and answer move by up to {moves} between neighbours; the conversation paid for less"
             )
-        return found
+        return found, found
 
     def exact(self, question: KeyQuestion) -> int:
         """How many records have one of the keys."""

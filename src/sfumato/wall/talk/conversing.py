@@ -36,15 +36,17 @@ class Access(Protocol):
         """Read the table, if that was not done before. Raises SourceError."""
         ...
 
-    def admit(self, question: object, terms: Terms) -> Question:
-        """The question built anew, after checks without a look that score and answer move as little as was paid for.
+    def admit(self, question: object, terms: Terms) -> tuple[Question, Any]:
+        """The question built anew, to be written down, and as it is asked: what `exact` takes.
+
+        After checks without a look that score and answer of the second move as little as was paid for.
 
         Raises PlanError or WorkloadError.
         """
         ...
 
     def exact(self, question: Any) -> int:
-        """The exact answer to an admitted question. Private."""
+        """The exact answer to a question as it was admitted. Private."""
         ...
 
     @property
@@ -139,10 +141,10 @@ class Conversation:
                 # passed on as it is, and not read as an error of the file
                 raised = error
                 raise _Unformed from None
-            question = self._access.admit(formed, self.terms)
+            question, asked = self._access.admit(formed, self.terms)
             self._alone()  # `form` may have forked
             with suppress(Exception):  # what failed, and its text, may depend on the data
-                exact = self._access.exact(question)
+                exact = self._access.exact(asked)
                 (score,) = question.scores([exact])
                 (above, answer), vector = vector.ask(score, exact, self._bits)
                 step = Step(question, answer, above)

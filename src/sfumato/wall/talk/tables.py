@@ -103,14 +103,17 @@ class TableAccess:
         """Read the table, if that was not done before."""
         self.held.open()
 
-    def admit(self, question: object, terms: Terms) -> Candidates:
-        """The question built anew. Raises PlanError or WorkloadError for what cannot be counted or moves too far."""
-        own = admitted(self.held, question)
-        if not isinstance(own, Candidates):
+    def admit(self, question: object, terms: Terms) -> tuple[Candidates, Candidates]:
+        """The question built anew, and with its maps.
+
+        Raises PlanError or WorkloadError for what cannot be counted or moves too far.
+        """
+        own, asked = admitted(self.held, question)
+        if not isinstance(own, Candidates) or not isinstance(asked, Candidates):
             raise PlanError(f"candidates are needed, not {type(question).__name__}")
         if len(own) != 1:
             raise PlanError(f"a conversation is asked one question at a time, not {len(own)}")
-        moves = score_sensitivity(own, self.held.grid.sizes(), self.held.unit)
+        moves = score_sensitivity(asked, self.held.grid.sizes(), self.held.unit)
         if moves > terms.epochs.sensitivity:
             raise PlanError(
                 f"the score moves by up to {moves} between neighbours; the conversation was paid for "
@@ -122,7 +125,7 @@ class TableAccess:
                 f"the answer moves by up to {moves // int(own.weights[0])} between neighbours; the conversation was "
                 f"paid for {terms.move}"
             )
-        return own
+        return own, asked
 
     @property
     def fingerprint(self) -> str:

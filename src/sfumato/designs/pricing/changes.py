@@ -21,18 +21,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.pricing.exact import IntArray, Weights, number_rows, row_keys, split
 from sfumato.operators.base import Numbers
-from sfumato.privacy.distance.exact import IntArray, Weights, number_rows, row_keys, split
 
 __all__ = ["Absolute", "Changes", "Columns", "Inner", "Part", "Table", "orbit_maximum"]
 
-_MAX_PATTERNS = 2**22
-_MAX_TABLES = 2**20
-_MAX_ENTRIES = 30_000_000
-_CHUNK = 2**20
-_ROUNDS = 20
-_BITS = 61
-_LEAST_BITS = 8
+MAX_PATTERNS = 2**22  # numbers of changed attributes that are looked at: half a second
+_MAX_TABLES = 2**20  # entries of the tables of all types of blocks
+_MAX_ENTRIES = 30_000_000  # products of one table: about a second
+_CHUNK = 2**20  # entries at a time, which stay in memory
+_ROUNDS = 20  # of telling attributes apart: classes that need more are not small
+_BITS = 61  # of int64, with room for a sign and one addition
+_LEAST_BITS = 8  # of a piece: shorter ones would be many
 
 Positions = NDArray[np.intp]
 Columns = tuple[tuple[int, int, int], ...]
@@ -216,8 +216,8 @@ def _merged(parts: list[Part]) -> Part:
 def orbit_maximum(changes: Changes) -> int | None:
     """The largest F, by how many attributes of every class change; None where that does not decide it cheaply."""
     singles = np.arange(changes.count)
-    for classes in (_classes(changes), singles):
-        if classes is None or _patterns(classes) > _MAX_PATTERNS:
+    for classes in (classes_of(changes), singles):
+        if classes is None or patterns_of(classes) > MAX_PATTERNS:
             continue
         found = _coefficients(changes, classes)
         if found is not None:
@@ -225,11 +225,11 @@ def orbit_maximum(changes: Changes) -> int | None:
     return None
 
 
-def _patterns(classes: Positions) -> int:
+def patterns_of(classes: Positions) -> int:
     return math.prod(n + 1 for n in np.bincount(classes).tolist())
 
 
-def _classes(changes: Changes) -> Positions | None:
+def classes_of(changes: Changes) -> Positions | None:
     """Classes of attributes that look alike from the blocks around them; None where there are too many.
 
     A block is seen as its weight and the classes and kinds of its attributes; attributes are told apart by the
@@ -252,7 +252,7 @@ def _classes(changes: Changes) -> Positions | None:
         before, found = found, int(classes.max()) + 1
         if found == before:
             return classes
-        if _patterns(classes) > _MAX_PATTERNS:
+        if patterns_of(classes) > MAX_PATTERNS:
             return None
     return None
 

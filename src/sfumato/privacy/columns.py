@@ -1,4 +1,4 @@
-"""The distinct columns of blocks over different attributes, from their structure."""
+"""The distinct columns of blocks over different attributes, and of sums of their rows, from their structure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
-from sfumato.operators import Block
-from sfumato.operators.base import INT64, Numbers
-from sfumato.privacy.distance.terms import joint_groups
+from sfumato.maps import BlockMap, CombinationMap, DenseMap
+from sfumato.maps.base import IntArray, Map
+from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
+from sfumato.privacy.terms import joint_groups
 
 # of every factor its attributes, the rows of its block, and its table (rows, cells of each attribute)
 _Tables = list[tuple[tuple[str, ...], slice, Numbers]]
 
-__all__ = ["MAX_ENTRIES", "distinct_columns"]
+__all__ = ["MAX_ENTRIES", "distinct_columns", "of_columns"]
 
 MAX_ENTRIES = 2**25
 """Numbers of all columns that are looked at together: 256 MB; above, they are refused."""
 
 
-def distinct_columns(blocks: Sequence[Block], sizes: Mapping[str, int]) -> NDArray[np.int64]:
+def distinct_columns(blocks: Sequence[BlockMap], sizes: Mapping[str, int]) -> IntArray:
     """(rows, c): each column that some joint cell of all attributes has in the blocks stacked, once.
 
     The joint cells are never listed. Cells of one attribute that no factor tells apart are one; then the groups of
@@ -34,13 +34,16 @@ def distinct_columns(blocks: Sequence[Block], sizes: Mapping[str, int]) -> NDArr
     height = 0
     for block in blocks:
         block.check(sizes)
-        if math.prod(math.ceil(f.max_abs) for f in block.factors) >= INT64:
+        factors = [f for f in block.factors if isinstance(f, Map)]
+        if len(factors) < len(block.factors):
+            raise PlanError("the columns of maps of the closed set are looked at, and of no others")
+        if math.prod(f.max_abs for f in factors) >= INT64:
             raise PlanError("the entries of a combined block may be above 2^63; scale them down")
         rows = slice(height, height := height + block.rows)
         places = np.indices([f.shape[0] for f in block.factors]).reshape(len(block.factors), block.rows)
-        for group, factor, place in zip(block.groups, block.factors, places, strict=True):
+        for group, factor, place in zip(block.groups, factors, places, strict=True):
             _afford(block.rows, factor.shape[1])
-            tables.append((group, rows, factor.dense()[place].reshape(-1, *(sizes[a] for a in group))))
+            tables.append((group, rows, factor.columns()[place].reshape(-1, *(sizes[a] for a in group))))
     for name in {a for group, _, _ in tables for a in group}:
         axes = [1 + group.index(name) if name in group else 0 for group, _, _ in tables]
         slices = [np.moveaxis(t, i, 0).reshape(t.shape[i], -1) for (_, _, t), i in zip(tables, axes, strict=True) if i]
@@ -59,6 +62,19 @@ def distinct_columns(blocks: Sequence[Block], sizes: Mapping[str, int]) -> NDArr
         _afford(len(found), *here.shape)
         found = np.unique((found[:, None] * here).reshape(-1, height), axis=0)
     return np.ascontiguousarray(found.T)
+
+
+def of_columns(combined: CombinationMap, sizes: Mapping[str, int]) -> DenseMap:
+    """C Q over the distinct columns of Q in place of the joint cells, which have no others.
+
+    Raises what `distinct_columns` raises, and PlanError where entries may not fit int64.
+    """
+    held = distinct_columns(combined.blocks, sizes)
+    _afford(combined.rows, held.shape[1])
+    lengths = absolute_sums(np.ascontiguousarray(combined.matrix.T), 1)
+    if max(lengths) * int(np.abs(held).max()) >= INT64:
+        raise PlanError("the entries of a combination may be above 2^63; scale them down")
+    return DenseMap(times(combined.matrix, held))
 
 
 def _afford(*sizes: int) -> None:

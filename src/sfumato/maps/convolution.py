@@ -28,25 +28,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import WorkloadError
-from sfumato.operators.base import FloatArray, Numbers
+from sfumato.maps.linear import FloatArray, Numbers
 
-__all__ = ["causal", "causal_exact"]
+__all__ = ["causal_exact", "length"]
 
 ETA = 16 * 2.0**-53  # of the roundings of one pass: derived in the docstring above, and more than it
 _KERNEL_BITS = 18  # of a limb: any split is exact, as those of the values are made short enough by the proof above
 _ERROR = 0.25  # what an entry may err by, half of what rounding to the nearest integer allows
 
 
-def _length(n: int) -> int:
+def length(n: int) -> int:
     return 1 << max(1, (2 * n - 1).bit_length())
-
-
-def causal(kernel: FloatArray, vectors: FloatArray) -> FloatArray:
-    """sum_j kernel_j vectors_(i-j) along the last axis, for i below its length n, in float64; kernel (n,)."""
-    n = vectors.shape[-1]
-    size = _length(n)
-    product = np.fft.rfft(vectors, size, axis=-1) * np.fft.rfft(kernel[:n], size)
-    return np.fft.irfft(product, size, axis=-1)[..., :n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +102,7 @@ def causal_exact(kernel: Numbers, vectors: Numbers, bits: int = 64) -> Numbers:
     known in public. The work depends on shapes, the kernel and `bits` alone. Proof of exactness: see the module.
     """
     n = vectors.shape[-1]
-    size = _length(n)
+    size = length(n)
     limbs = _kernel_limbs(np.diff(kernel[:n], prepend=0), size)
     out = np.zeros(vectors.shape, dtype=np.int64)
     if not limbs:

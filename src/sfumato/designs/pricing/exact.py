@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.ground.rows import distinct
+from sfumato.maps.linear import sum_objects
 from sfumato.operators.base import INT64, FloatArray, Numbers
-from sfumato.operators.explicit import sum_objects
 
 __all__ = ["IntArray", "Weights", "dot", "number_rows", "products", "row_keys", "split"]
 
 IntArray = NDArray[np.int64]
 
-_PIECE = 62
-_HALF = 31
+_PIECE = 62  # bits of a piece of int64, a sign and a carry spared
+_HALF = 31  # bits of a half of a multiple, whose products fit a piece
 
 
 def dot(a: IntArray, b: IntArray) -> int:

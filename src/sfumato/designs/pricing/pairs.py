@@ -9,21 +9,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.pricing.bounds import largest_change
+from sfumato.designs.pricing.changes import Absolute, Changes, Columns, Inner, Part, Table
+from sfumato.designs.pricing.exact import number_rows, products
+from sfumato.designs.pricing.search import MAX_WORK, Patterns, largest_combination
+from sfumato.designs.pricing.terms import Bundle, Inside, Terms, on_axes
+from sfumato.maps.linear import integer_products, sum_objects
 from sfumato.operators import Identity, Kronecker, LinearOperator, OnMarginal, Residual, Total
 from sfumato.operators.base import DENSE_LIMIT, INT64, Numbers
-from sfumato.operators.explicit import integer_products, sum_objects
-from sfumato.privacy.distance.bounds import largest_change
-from sfumato.privacy.distance.changes import Absolute, Changes, Columns, Inner, Part, Table
-from sfumato.privacy.distance.exact import number_rows, products
-from sfumato.privacy.distance.search import MAX_WORK, Patterns, largest_combination
-from sfumato.privacy.distance.terms import Bundle, Inside, Terms, on_axes
 
 __all__ = ["exact_gram", "largest_distance"]
 
-_MAX_CELLS_ALONE = 5_000
-_MAX_CELLS_JOINT = 1_000
-_MAX_CELLS_HUGE = 400
-_MAX_KINDS = 100_000_000
+_MAX_CELLS_ALONE = 5_000  # of one group: 25 million pairs, in half a second
+_MAX_CELLS_JOINT = 1_000  # of a group beside others: its pairs are sorted
+_MAX_CELLS_HUGE = 400  # where pairs are Python integers
+_MAX_KINDS = 100_000_000  # entries of the kinds of blocks by groups: memory
 
 Sizes = Mapping[str, int]
 

@@ -17,21 +17,21 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.designs.pricing.changes import Changes, Inner, Part, Positions, orbit_maximum
+from sfumato.designs.pricing.elimination import eliminated
+from sfumato.designs.pricing.exact import products
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.distance.changes import Changes, Inner, Part, Positions, orbit_maximum
-from sfumato.privacy.distance.elimination import eliminated
-from sfumato.privacy.distance.exact import products
 
 __all__ = ["largest_change", "product_bound"]
 
-_MOST_ORDER = 8
-_BITS = 24
-_SLICES = 200
+_MOST_ORDER = 8  # tables of more attributes have other mechanisms, and bounds of power sums grow loose
+_BITS = 24  # of a unit: what a double can propose, with room for products
+_SLICES = 200  # of the range of p_1: twice as many tighten the bound by less than 1 %
 _STEPS = range(_SLICES + 1)
-_BREAKS = 64
-_CHUNK = 2**17
-_MOST_VARIABLES = 1_000
-_WIDEST = 20.0
+_BREAKS = 64  # slopes that are tried: all of them for few attributes
+_CHUNK = 2**17  # blocks at a time, as Python integers some 10 MB
+_MOST_VARIABLES = 1_000  # the fit solves a system of so many
+_WIDEST = 20.0  # logarithm of a unit: more is fit to noise
 
 Interval = tuple[Numbers, Numbers]
 
@@ -58,9 +58,9 @@ def product_bound(changes: Changes) -> int | None:
     if not isinstance(changes.table, Inner):
         return None
     variables, parts = _separate(changes, changes.table)
-    if not _fits_floats(variables, parts):
+    if not fits_floats(variables, parts):
         return None
-    fitted = _fit(variables, parts)
+    fitted = fit(variables, parts)
     if fitted is None:
         return None
     units, costs, shift = fitted
@@ -85,7 +85,7 @@ def product_bound(changes: Changes) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Variables:
+class Variables:
     """x = scale y with y either `low` or `high`, coprime Python integers; |low| <= high."""
 
     scale: Numbers
@@ -99,7 +99,7 @@ class _Variables:
         return norms, norms - inner.tops(places) // 2
 
 
-def _separate(changes: Changes, table: Inner) -> tuple[_Variables, list[Part]]:
+def _separate(changes: Changes, table: Inner) -> tuple[Variables, list[Part]]:
     """Every kind of factor of an attribute as a variable of its own."""
     base = changes.base
     keys = np.unique(np.concatenate([np.unique(p.places * base + p.kinds) for p in changes.parts]))
@@ -107,13 +107,13 @@ def _separate(changes: Changes, table: Inner) -> tuple[_Variables, list[Part]]:
     same = np.array([table.same[k] for k in (keys % base).tolist()], dtype=object)
     other = np.array([table.other[k] for k in (keys % base).tolist()], dtype=object)
     scale = np.gcd(same, other)
-    return _Variables(scale, other // scale, same // scale), parts
+    return Variables(scale, other // scale, same // scale), parts
 
 
 # ---- floats propose ---------------------------------------------------------------------------------------
 
 
-def _fits_floats(variables: _Variables, parts: list[Part]) -> bool:
+def fits_floats(variables: Variables, parts: list[Part]) -> bool:
     """Whether no number of a proposal leaves float64."""
     count, order = len(variables.scale), max(p.places.shape[1] for p in parts)
     scale, high = (int(max(v)).bit_length() for v in (variables.scale, variables.high))
@@ -124,7 +124,7 @@ def _fits_floats(variables: _Variables, parts: list[Part]) -> bool:
     )
 
 
-def _fit(variables: _Variables, parts: list[Part]) -> tuple[Numbers, list[int], int] | None:
+def fit(variables: Variables, parts: list[Part]) -> tuple[Numbers, list[int], int] | None:
     """(u, c per order, shift) with weight scale 2^shift about c prod u, or None where products say nothing."""
     count, top = len(variables.scale), max(p.places.shape[1] for p in parts)
     scale, high = (np.log(v.astype(np.float64)) for v in (variables.scale, variables.high))
@@ -155,7 +155,7 @@ def _fit(variables: _Variables, parts: list[Part]) -> tuple[Numbers, list[int], 
     return units, [int(Fraction(k) * 2**shift) for k in kappa], shift
 
 
-def _level(variables: _Variables, units: Numbers, part: Part, logs: FloatArray, whole: int) -> float:
+def _level(variables: Variables, units: Numbers, part: Part, logs: FloatArray, whole: int) -> float:
     """The c at which the deviations of the weights from c prod u cost least.
 
     A weight that is too small costs its whole deviation, one too large what the product can fall below 0.

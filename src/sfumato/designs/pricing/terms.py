@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.pricing.exact import Weights, products
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Family, LinearOperator, Scaled
 from sfumato.operators.base import Numbers
-from sfumato.privacy.distance.exact import Weights, products
 
 __all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
 

@@ -13,10 +13,10 @@ from sfumato.operators.base import INT64, FloatArray, Numbers
 
 __all__ = ["MAX_WORK", "Patterns", "largest_combination"]
 
-MAX_WORK = 1_000_000_000
-_MAX_TIES = 1_000_000
-_MAX_OBJECTS = 50_000_000
-_CHUNK = 2**21
+MAX_WORK = 1_000_000_000  # products of a pass over all choices: some seconds
+_MAX_TIES = 1_000_000  # choices that are nearly the largest
+_MAX_OBJECTS = 50_000_000  # Python integers multiplied: some seconds
+_CHUNK = 2**21  # values at a time, which stay in memory
 
 Found = tuple[int, bool]
 

@@ -11,14 +11,14 @@ from functools import reduce
 
 import numpy as np
 
+from sfumato.designs.pricing.changes import Changes
 from sfumato.operators.base import INT64, Numbers
-from sfumato.privacy.distance.changes import Changes
 
-__all__ = ["eliminated"]
+__all__ = ["MAX_TABLES", "buckets_of", "eliminated", "next_of", "width_for"]
 
-_WORK = 28
-_WIDTHS = (8, 18)
-_MAX_TABLES = 5_000
+_WORK = 28  # bits of the work: a quarter of a thousand million additions
+_WIDTHS = (8, 18)  # attributes of one table at least, for thousands of blocks, and at most, for few
+MAX_TABLES = 5_000  # blocks: each is a table by itself
 
 Scope = tuple[int, ...]
 Function = tuple[Scope, Numbers]
@@ -27,15 +27,15 @@ Function = tuple[Scope, Numbers]
 def eliminated(changes: Changes) -> tuple[int, bool] | None:
     """(the largest F, True), or (a bound of it, False); None for too many blocks."""
     count = sum(len(p.weights) for p in changes.parts)
-    width = max(_WIDTHS[0], min(_WIDTHS[1], _WORK - count.bit_length()))
-    if count > _MAX_TABLES or max(p.places.shape[1] for p in changes.parts) > width:
+    width = width_for(count)
+    if count > MAX_TABLES or max(p.places.shape[1] for p in changes.parts) > width:
         return None
     functions, shift = _functions(changes)
     exact = shift == 0
     total = 0
     while functions:
-        chosen = _next(functions)
-        buckets, functions = _buckets(chosen, functions, width)
+        chosen = next_of(functions)
+        buckets, functions = buckets_of(chosen, functions, width)
         exact = exact and len(buckets) == 1
         for bucket in buckets:
             scope = tuple(sorted(set().union(*(s for s, _ in bucket))))
@@ -46,6 +46,11 @@ def eliminated(changes: Changes) -> tuple[int, bool] | None:
             else:
                 total += int(table)
     return total << shift, exact
+
+
+def width_for(count: int) -> int:
+    """How many neighbours an attribute may have where so many tables are added up."""
+    return max(_WIDTHS[0], min(_WIDTHS[1], _WORK - count.bit_length()))
 
 
 def _functions(changes: Changes) -> tuple[list[Function], int]:
@@ -62,7 +67,7 @@ def _functions(changes: Changes) -> tuple[list[Function], int]:
     return [(s, (-(-t >> shift)).astype(np.int64)) for s, t in rows], shift
 
 
-def _next(functions: list[Function]) -> int:
+def next_of(functions: list[Function]) -> int:
     """The attribute with the fewest neighbours."""
     around: dict[int, set[int]] = {}
     for scope, _ in functions:
@@ -71,7 +76,7 @@ def _next(functions: list[Function]) -> int:
     return min(around, key=lambda i: (len(around[i]), i))
 
 
-def _buckets(chosen: int, functions: list[Function], width: int) -> tuple[list[list[Function]], list[Function]]:
+def buckets_of(chosen: int, functions: list[Function], width: int) -> tuple[list[list[Function]], list[Function]]:
     """Functions that hold the chosen attribute, in groups over at most width + 1 attributes, and the others."""
     mine = sorted((f for f in functions if chosen in f[0]), key=lambda f: (-len(f[0]), f[0]))
     buckets: list[tuple[set[int], list[Function]]] = []

@@ -1,0 +1,211 @@
+"""The best noise where one record replaces another: what changes cost, and the search over the changes that matter.
+
+Two cells that differ in exactly the attributes T lie apart in the residuals, whose noise has deviation s_S, by
+
+    sum_S 2 p_S (1 - prod_{i in S and T} r_i) / s_S^2,    p_S = prod_{i in S} (n_i - 1)/n_i,  r_i = -1 / (n_i - 1) ,
+
+and the price is the largest of these. For attributes of a kind only their number in T counts: the product is its mean
+over all sets of the same kinds. With weights on the T every residual has one price, so the best noise is in closed form
+and bounds from below what any noise does. The T are generated, those where the noise so far costs most: one that is
+missed makes a plan dearer than it need be and its bound no less true, for noise is calibrated by privacy/sensitivity
+alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.marginals.allocation import Found, Rows, Side, least_largest, precisions
+from sfumato.designs.marginals.incidence import Sets
+from sfumato.operators.base import FloatArray
+
+__all__ = ["Replaced", "least_replaced"]
+
+Changes = NDArray[np.int64]
+"""Rows of how many attributes of every kind change."""
+
+_MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms; designs/pricing is exact up to four times as many
+_ADDED = 16  # changes a round: fewer take more rounds, and most of so many are of use
+_CLIMBS = 6  # from the changes of most weight, and some from halves of all kinds: more found none that was dearer
+_SWEEPS = 20  # over all kinds in one climb; each gains, and two or three are the rule
+_MOST_NUMBERS = 2**25  # of costs, 256 MB: what ends there returns both sides, and the plan its distance from the bound
+_MOST_ROUNDS = 100  # likewise; 26 were the most that was seen
+_SHARE = 0.1  # of what the last missed change costs too much: weights need be no better before that is among them
+_FREE = 1e-9  # of its cost elsewhere: what rounding leaves of a residual that a change does not touch
+
+
+class Replaced:
+    """What a unit of precision of every residual costs where one record replaces another, by changes of cells.
+
+    sets: per order multisets of kinds, each for `many` residuals that are alike; 0 for those that cost nothing.
+    sizes, members: cells of the attributes of every kind, and how many these are.
+    """
+
+    def __init__(self, sets: Sequence[Sets], many: FloatArray, sizes: FloatArray, members: NDArray[np.intp]) -> None:
+        self._kinds, self._times = _runs(sets, len(sizes))
+        # attributes that no residual has may change as they like
+        self._members = np.where(
+            np.bincount(self._kinds.reshape(-1), minlength=len(sizes))[: len(sizes)] > 0, members, 0
+        )
+        inside = np.append((sizes - 1) / sizes, 1.0)
+        some = self._kinds[:, 0] < len(sizes)
+        self._unit = np.where(some, 2 * many * np.prod(inside[self._kinds] ** self._times, axis=1), 0.0)
+        top = int(self._times.max(initial=1))
+        ratios = -1 / np.maximum(sizes - 1, 1)
+        self._means = [_means(m, r, top) for m, r in zip(self._members.tolist(), ratios.tolist(), strict=True)]
+        self._means.append(np.ones((1, top + 1)))  # where a multiset has no more kinds
+
+    @property
+    def listed(self) -> bool:
+        """Whether all changes are gone through for the dearest."""
+        return math.prod((self._members + 1).tolist()) <= _MOST_LISTED
+
+    def costs(self, changes: Changes) -> FloatArray:
+        """(count, residuals) for `changes` (count, kinds)."""
+        return self._unit * (1 - self._products(changes))
+
+    def _products(self, changes: Changes) -> FloatArray:
+        padded = np.pad(changes, ((0, 0), (0, 1)))
+        table = np.array([m[t] for m, t in zip(self._means, padded.T, strict=True)])
+        out = np.ones((len(changes), len(self._unit)))
+        for kinds, times in zip(self._kinds.T, self._times.T, strict=True):
+            out *= table[kinds, :, times].T
+        return out
+
+    def start(self) -> Changes:
+        """All attributes, half of each kind, and what makes every residual cost something."""
+        found = np.stack([self._members, (self._members + 1) // 2])
+        costs = self.costs(found).sum(axis=0)
+        for _ in range(
+            len(self._members)
+        ):  # what touches a residual alone costs something, so one for a kind is enough
+            free = costs < _FREE * self._unit
+            if not free.any():
+                break
+            one = np.zeros((1, len(self._members)), dtype=np.int64)
+            one[0, self._kinds[int(free.argmax()), 0]] = 1
+            found = np.concatenate([found, one])
+            costs += self.costs(one)[0]
+        return found
+
+    def dearest(self, precision: FloatArray, near: Changes) -> tuple[Changes, FloatArray]:
+        """(changes, their costs), the dearest first, where residuals have 1 / s^2; `near` are some to start from."""
+        amounts = self._unit * precision
+        if self.listed:
+            return self._all(amounts)
+        kinds = np.arange(len(self._members))
+        halves = [np.where(kinds >> bit & 1, self._members, 0) for bit in range(len(kinds).bit_length())]
+        starts = [*near[:_CLIMBS], *halves]
+        found = np.unique([self._climbed(amounts, s) for s in starts], axis=0)
+        costs = amounts.sum() - self._products(found) @ amounts
+        order = np.argsort(-costs)
+        return found[order], costs[order]
+
+    def _all(self, amounts: FloatArray) -> tuple[Changes, FloatArray]:
+        """Of all changes those that cost most."""
+        tables = self._means[:-1]
+        shape = [min(t.shape) for t in tables]
+        counts = np.zeros((len(amounts), len(shape) + 1), dtype=np.int64)
+        np.put_along_axis(counts, self._kinds, self._times, axis=1)
+        places = np.ravel_multi_index(tuple(counts[:, :-1].T), shape)
+        table: FloatArray = np.bincount(places, amounts, math.prod(shape)).astype(np.float64)
+        rest = math.prod(shape)
+        for size, means in zip(shape, tables, strict=True):
+            rest //= size
+            table = np.asarray(means[:, :size] @ table.reshape(-1, size, rest), dtype=np.float64).reshape(-1)
+        costs = np.asarray(float(amounts.sum()) - table, dtype=np.float64)
+        chosen = np.argsort(-costs)[:_ADDED]
+        changes = np.stack(np.unravel_index(chosen, tuple(self._members + 1)), axis=1)
+        return changes.astype(np.int64), costs[chosen]
+
+    @functools.cached_property
+    def _places(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Per kind where it stands: (residuals, columns)."""
+        rows, columns = np.nonzero(self._kinds < len(self._members))
+        kinds = self._kinds[rows, columns]
+        order = np.argsort(kinds, kind="stable")
+        cuts = np.cumsum(np.bincount(kinds, minlength=len(self._members)))[:-1]
+        return list(zip(np.split(rows[order], cuts), np.split(columns[order], cuts), strict=True))
+
+    def _climbed(self, amounts: FloatArray, start: Changes) -> Changes:
+        """As many of one kind as cost most while the others stay, kind by kind, until none gains."""
+        changed = start.copy()
+        top = self._means[-1].shape[1]
+        values = np.stack([m[t] for m, t in zip(self._means, [*changed.tolist(), 0], strict=True)])
+        factors = values[self._kinds, self._times]
+        for _ in range(_SWEEPS):
+            before = changed.copy()
+            for kind, (rows, columns) in enumerate(self._places):
+                factors[rows, columns] = 1.0
+                times = self._times[rows, columns]
+                others = np.bincount(times, amounts[rows] * factors[rows].prod(axis=1), top)
+                saved = self._means[kind] @ others
+                best = int(saved.argmin())
+                if saved[best] < saved[changed[kind]] - _FREE * float(others.sum()):
+                    changed[kind] = best
+                factors[rows, columns] = self._means[kind][changed[kind], times]
+            if (changed == before).all():
+                break
+        return changed
+
+
+def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, tolerance: float) -> Found:
+    """`least_largest` at power 2 where one record replaces another; `extra` (rows, residuals) are more costs.
+
+    The bound is that of the changes that were generated, so that it holds for all; the value is at the price of the
+    dearest that is known.
+    """
+    changes = replaced.start()
+    matrix = np.concatenate([extra, replaced.costs(changes)])
+    weights: FloatArray | None = None
+    lower, best, within = 0.0, Found(np.ones(0), 0.0, math.inf, np.ones(0)), tolerance
+    for _ in range(_MOST_ROUNDS):
+        found = least_largest(queries, Rows(matrix), 2, within, weights)
+        near = changes[np.argsort(-found.changes[len(extra) :])]
+        dearest, costs = replaced.dearest(precisions(found.squares, 2), near)
+        over = max(1.0, float(costs[0]))
+        lower = max(lower, found.lower)
+        if found.upper * over < best.upper:
+            best = Found(found.squares * over, lower, found.upper * over, found.changes)
+        known = {tuple(t) for t in changes.tolist()}
+        fresh = dearest[[c > 1 and tuple(t) not in known for t, c in zip(dearest.tolist(), costs, strict=True)]]
+        done = within == tolerance and not len(fresh)
+        if done or best.upper <= lower * (1 + tolerance) or matrix.size > _MOST_NUMBERS:
+            break
+        within = max(tolerance, _SHARE * (over - 1)) if len(fresh) else tolerance
+        changes = np.concatenate([changes, fresh])
+        matrix = np.concatenate([matrix, replaced.costs(fresh)])
+        weights = np.append(found.changes, np.full(len(fresh), 1 / len(matrix)))
+        weights /= weights.sum()
+    return Found(best.squares, lower, best.upper, best.changes)
+
+
+def _runs(sets: Sequence[Sets], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(residuals, width) the kinds of every multiset, ascending, and how often it has each; `kinds` and 0 beyond."""
+    width = max(1, *(s.shape[1] for s in sets))
+    padded = [np.pad(s.astype(np.int64), ((0, 0), (0, width - s.shape[1])), constant_values=kinds) for s in sets]
+    rows = np.concatenate(padded)
+    out, times = np.full_like(rows, kinds), np.zeros_like(rows)
+    place = np.full(len(rows), -1)
+    for c in range(width):
+        held = rows[:, c] < kinds
+        place += held & ((rows[:, c] != rows[:, c - 1]) if c else held)
+        here = np.flatnonzero(held)
+        out[here, place[here]] = rows[here, c]
+        times[here, place[here]] += 1
+    return out, times
+
+
+def _means(members: int, ratio: float, top: int) -> FloatArray:
+    """(changed, times) of sets of so many members: the mean of ratio to the power of how many of them change."""
+    out = np.zeros((members + 1, top + 1))
+    for times in range(min(members, top) + 1):
+        for both in range(times + 1):
+            ways = [math.comb(t, both) * math.comb(members - t, times - both) for t in range(members + 1)]
+            out[:, times] += np.array(ways, dtype=np.float64) * (ratio**both / math.comb(members, times))
+    return out

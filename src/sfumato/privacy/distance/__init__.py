@@ -1,1 +1,0 @@
-"""The largest column of an integer strategy, and the largest distance of two."""

@@ -1,0 +1,305 @@
+"""Upper bounds of a sum of products over all choices: the arithmetic that prices are checked with.
+
+A `Sum` is  sum_k weight_k prod_{f in set_k} f(x_v(f)):  features f are integers over the states of one variable
+each. How to bound it is proposed by whoever likes; whatever is proposed, what comes out is an upper bound.
+
+*Cliques* are a scope each and the part of it that is kept, in the order of their elimination: all tables inside the
+scope that hold a variable which is not kept, and that no earlier clique took, are added up; the largest over what
+is not kept is a table over what is kept. Any sequence bounds the sum, for the maximum of a sum is at most the sum of
+maxima [DR03]; what no clique takes is refused. *Classes* are variables that may be permuted, which is looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import PlanError
+from sfumato.ground.rows import distinct
+from sfumato.maps.linear import INT64, Numbers
+
+__all__ = ["Bundle", "Clique", "Feature", "Sum", "products"]
+
+Feature = tuple[int, Numbers]
+"""A variable, and the value at each of its states: int64 or Python integers."""
+Clique = tuple[tuple[int, ...], tuple[int, ...]]
+Row = tuple[tuple[int, ...], int]
+
+_CHUNK = 2**21  # states looked at together: 16 MB for each table
+_MOST_WORK = 10**9  # numbers multiplied and added over all states: some seconds
+_MOST_STATES = 2**20  # of a clique
+_MOST_NEAR = 2**24  # products of Python integers for states that are nearly the largest: a second or two
+
+
+class Bundle(NamedTuple):
+    """Products of equally many numbers: sets (count, order) of positions, and weights (count,), Python integers."""
+
+    sets: NDArray[np.intp]
+    weights: Numbers
+
+    @classmethod
+    def of(cls, sets: Sequence[Sequence[int]], weights: Sequence[int]) -> Bundle:
+        """From lists of one length."""
+        # as objects at once: a list of whole numbers on both sides of int64 would pass through float64
+        return cls(np.array(sets, dtype=np.intp).reshape(len(sets), -1), np.array(weights, dtype=object))
+
+
+def products(values: Sequence[int] | Numbers, sets: NDArray[np.integer]) -> Numbers:
+    """(count,) products of the values at the positions in every row of `sets`; int64 where all are below 2^62."""
+    top = max((abs(int(v)) for v in values), default=0)
+    fits = max(top, 1) ** max(sets.shape[1], 1) < INT64 // 2
+    table = np.array(values, dtype=np.int64 if fits else object)
+    return reduce(np.multiply, (table[column] for column in sets.T), np.ones(len(sets), dtype=table.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """states: of every variable. features: as the module says. bundles: sets of features, any integers as weights.
+
+    No set holds two features of one variable.
+    """
+
+    states: tuple[int, ...]
+    features: tuple[Feature, ...]
+    bundles: tuple[Bundle, ...]
+
+    @classmethod
+    def of(
+        cls,
+        states: Sequence[int],
+        parts: Iterable[tuple[dict[int, Feature], Sequence[int], int]],
+        bundles: Sequence[Bundle],
+    ) -> Sum:
+        """From sets of positions, once for every part: (features of some positions, numbers for the others, scale)."""
+        found: list[Feature] = []
+        out: list[Bundle] = []
+        for features, constants, scale in parts:
+            place = np.full(len(constants) + 1, -1, dtype=np.intp)
+            place[list(features)] = np.arange(len(found), len(found) + len(features))
+            found += features.values()
+            for sets, weights in bundles:
+                on = place[sets] >= 0
+                for shape in on[distinct(on.astype(np.int64), 2)[0]]:
+                    rows = np.flatnonzero((on == shape).all(axis=1))
+                    fixed = products(constants, sets[rows][:, ~shape])
+                    out.append(Bundle(place[sets[rows][:, shape]], scale * weights[rows] * fixed))
+        return cls(tuple(states), tuple(found), tuple(_merged(out, len(found))))
+
+    def _rows(self) -> Iterator[Row]:
+        """Every product by itself: its features, by their variables, and its weight."""
+        for sets, weights in self.bundles:
+            for row, weight in zip(sets.tolist(), weights.tolist(), strict=True):
+                yield tuple(sorted(row, key=lambda f: self.features[f][0])), weight
+
+    def apart(self) -> int:
+        """The sum of what every product has at most: a bound that needs no proposal."""
+        ends = [[int(best(values)) for _, values in self.features] for best in (np.max, np.min)]
+        top = max((abs(v) for e in ends for v in e), default=1)
+        total = 0
+        for sets, weights in self.bundles:
+            dtype = np.int64 if top ** sets.shape[1] < INT64 else object
+            high = low = np.ones(len(sets), dtype=dtype)
+            for column in sets.T:
+                corners = [a * np.array(e, dtype=dtype)[column] for a in (high, low) for e in ends]
+                high, low = reduce(np.maximum, corners), reduce(np.minimum, corners)
+            total += int((weights * np.where(weights > 0, high, low)).sum())
+        return total
+
+    # ---- all states --------------------------------------------------------------------------------------
+
+    def largest(self) -> int:
+        """The maximum over all states; a hair above it where too many states are nearly the largest.
+
+        A pass in float64 leaves the states within its own error of the largest; these are compared exactly. A product
+        errs by less than its size times 2^-53 for each of its factors, numbers rounded to doubles, and additions: the
+        slack is more than twice what all can come to. Raises PlanError for too many states.
+        """
+        rows = list(self._rows())
+        tops = [max(1, int(np.abs(values).max())) for _, values in self.features]
+        size = sum(abs(w) * math.prod(tops[f] for f in s) for s, w in rows)
+        scope = sorted({self.features[f][0] for s, _ in rows for f in s})
+        if self._work(scope, rows) > _MOST_WORK or size.bit_length() > 900:
+            raise PlanError("there are too many combinations to look at, or their entries are too large")
+        if not scope:
+            return sum(w for _, w in rows)
+        # where all sums are below 2^53, doubles are exact
+        slack = 0.0 if size < 2**53 else float(size) * (len(rows) + 2 * len(scope) + 8) * 2.0**-52
+        top, crowded = -math.inf, False
+        near, states = np.empty(0), np.empty((0, len(scope)), dtype=np.intp)
+        for head, values in self._tables(scope, rows):
+            top = max(top, float(values.max()))
+            if slack and not crowded:
+                places = np.flatnonzero(values >= top - 2 * slack)
+                crowded = (len(near) + len(places)) * len(rows) > _MOST_NEAR
+                tail = np.unravel_index(places, [self.states[v] for v in scope[len(head) :]])
+                found = np.column_stack([*(np.full(len(places), h) for h in head), *tail])
+                near, states = np.append(near, values[places]), np.append(states, found.reshape(-1, len(scope)), axis=0)
+                near, states = near[kept := near >= top - 2 * slack], states[kept]
+        if not slack:
+            return int(top)
+        if crowded:
+            return math.ceil(top + slack) + 1
+        at = dict(zip(scope, states.T, strict=True))
+        own = [values.astype(object)[at[v]] if v in at else values for v, values in self.features]
+        exact = (reduce(np.multiply, (own[f] for f in s), w) for s, w in rows)
+        return int(reduce(np.add, exact, np.zeros(len(near), dtype=object)).max())
+
+    def _work(self, scope: Sequence[int], rows: Sequence[Row]) -> int:
+        """How many numbers are multiplied where sums are formed one variable at a time."""
+        total, states, left = 0, 1, {features for features, _ in rows}
+        for v in scope:
+            states *= self.states[v]
+            left = {key[1:] if key and self.features[key[0]][0] == v else key for key in left}
+            total += states * len(left)
+        return total
+
+    def _tables(self, scope: Sequence[int], rows: Sequence[Row]) -> Iterator[tuple[tuple[int, ...], Numbers]]:
+        """(states of the first variables, the sum in float64 over those of all others): some at a time."""
+        cut = next(
+            (k for k in range(len(scope)) if math.prod(self.states[v] for v in scope[k:]) <= _CHUNK), len(scope) - 1
+        )
+        real = [values.astype(np.float64) for _, values in self.features]
+        for head in itertools.product(*(range(self.states[v]) for v in scope[:cut])):
+            at = dict(zip(scope, head, strict=False))
+            # what is left of a product -> the sum of weights over the states of the variables so far
+            sums: dict[tuple[int, ...], Numbers] = {}
+            for features, weight in rows:
+                fixed = [real[f][at[self.features[f][0]]] for f in features if self.features[f][0] in at]
+                key = features[len(fixed) :]
+                sums[key] = sums.get(key, 0.0) + np.array([math.prod(fixed, start=float(weight))])
+            for v in scope[cut:]:
+                after: dict[tuple[int, ...], Numbers] = {}
+                for key, values in sums.items():
+                    ours = bool(key) and self.features[key[0]][0] == v
+                    own, rest = (real[key[0]], key[1:]) if ours else (np.ones(self.states[v]), key)
+                    after[rest] = np.multiply.outer(values, own).reshape(-1) + after.get(rest, 0.0)
+                sums = after
+            yield head, sums.get((), np.zeros(1))
+
+    # ---- cliques, one after the other --------------------------------------------------------------------
+
+    def eliminated(self, cliques: Sequence[Clique]) -> int:
+        """The bound that cliques give, in int64: tables are rounded up to units of a power of two where they must.
+
+        Raises PlanError where what is proposed does not fit.
+        """
+        tables: dict[tuple[int, ...], Numbers] = {}
+        for features, weight in self._rows():
+            scope = tuple(self.features[f][0] for f in features)
+            self._check_states(scope)
+            own = reduce(
+                np.multiply.outer, (self.features[f][1].astype(object) for f in features), np.array(weight, object)
+            )
+            tables[scope] = tables[scope] + own if scope in tables else own
+        # what the first states of all have is added exactly
+        constant = sum(int(t.flat[0]) for t in tables.values())
+        rest = [(s, t - t.flat[0]) for s, t in tables.items() if s]
+        # no partial sum of any choice is larger
+        top = sum(int(np.abs(t).max()) for _, t in rest) + len(rest)
+        shift = max(0, top.bit_length() - INT64.bit_length() + 2)
+        waiting = [(s, (-(-t >> shift)).astype(np.int64)) for s, t in rest]
+        total = 0
+        for scope, kept in cliques:
+            inside, gone = set(scope), set(scope).difference(kept)
+            if len(inside) != len(scope) or not inside.issuperset(kept) or not inside <= set(range(len(self.states))):
+                raise PlanError("a certificate's clique is a scope of distinct variables and a part of it that is kept")
+            self._check_states(scope)
+            taken = [inside.issuperset(s) and not gone.isdisjoint(s) for s, _ in waiting]
+            mine = [t for t, ours in zip(waiting, taken, strict=True) if ours]
+            waiting = [t for t, ours in zip(waiting, taken, strict=True) if not ours]
+            order = sorted(inside)
+            wide = (t.reshape([self.states[v] if v in s else 1 for v in order]) for s, t in mine)
+            joint = reduce(np.add, wide, np.zeros([self.states[v] for v in order], dtype=np.int64))
+            found = joint.max(axis=tuple(i for i, v in enumerate(order) if v in gone))
+            if mine and kept:
+                waiting.append((tuple(sorted(kept)), found))
+            elif mine:
+                total += int(found)
+        if waiting:
+            raise PlanError("a certificate's cliques leave one out; what is there is not bounded")
+        return constant + (total << shift)
+
+    def _check_states(self, scope: Sequence[int]) -> None:
+        if math.prod(self.states[v] for v in scope) > _MOST_STATES:
+            raise PlanError("a certificate's clique has too many states to look at")
+
+    # ---- variables that may be permuted ------------------------------------------------------------------
+
+    def in_classes(self, classes: Sequence[int]) -> Sum:
+        """The same sum with one variable for each class of variables of two states: how many are in the second.
+
+        Classes are numbers from 0 on, one per variable. They are not believed: in one class, sets whose features
+        look alike must have one weight and be all there can be. Raises PlanError where they do not.
+        """
+        sizes = [Counter(classes)[c] for c in range(max(classes, default=0) + 1)]
+        if len(classes) != len(self.states) or not all(sizes) or any(n != 2 for n in self.states):
+            raise PlanError("a certificate's classes are a number for every attribute, and none is left out")
+        # features that are the same stand for one: a set must not count as two
+        own = [(v, tuple(values.tolist())) for v, values in self.features]
+        same = {feature: i for i, feature in enumerate(own)}
+        place = np.array([same[feature] for feature in own], dtype=np.intp)
+        kinds = list(dict.fromkeys((classes[v], values) for v, values in own))
+        number = {kind: i for i, kind in enumerate(kinds)}
+        label = np.array([number[classes[v], values] for v, values in own], dtype=np.intp)
+        made: dict[tuple[int, tuple[int, ...]], int] = {}
+        out: list[Bundle] = []
+        for sets, weights in _merged([Bundle(place[sets], weights) for sets, weights in self.bundles], len(own)):
+            labels = np.sort(label[sets], axis=1)
+            first, kind = distinct(labels, len(kinds) + 1)
+            if (weights != weights[first][kind]).any():
+                raise PlanError("a certificate takes attributes for alike that weights tell apart")
+            for row, count, weight in zip(
+                labels[first].tolist(), np.bincount(kind).tolist(), weights[first], strict=True
+            ):
+                alike: dict[int, Counter[tuple[int, ...]]] = {}
+                for k in row:
+                    alike.setdefault(kinds[k][0], Counter())[kinds[k][1]] += 1
+                if count != math.prod(_ways(sizes[c], m.values()) for c, m in alike.items()):
+                    raise PlanError("a certificate takes attributes for alike that the sets tell apart")
+                found = [made.setdefault((c, _symmetric(sizes[c], m)), len(made)) for c, m in alike.items()]
+                out.append(Bundle.of([found], [weight]))
+        features = tuple((c, np.array(values, dtype=object)) for c, values in made)
+        return Sum(tuple(n + 1 for n in sizes), features, tuple(_merged(out, len(made))))
+
+
+def _merged(bundles: Sequence[Bundle], count: int) -> Iterator[Bundle]:
+    """One bundle for each order, every set of `count` positions once."""
+    for order in sorted({b.sets.shape[1] for b in bundles}):
+        some = [b for b in bundles if b.sets.shape[1] == order]
+        sets = np.sort(np.concatenate([b.sets for b in some]), axis=1)
+        weights = np.concatenate([b.weights for b in some])
+        first, kind = distinct(sets, count + 1)
+        if len(first) == len(sets):
+            yield Bundle(sets, weights)
+            continue
+        total = np.zeros(len(first), dtype=object)
+        np.add.at(total, kind, weights)
+        yield Bundle(sets[first], total)
+
+
+def _ways(n: int, chosen: Iterable[int]) -> int:
+    """In how many ways disjoint groups of so many are chosen from n."""
+    out = 1
+    for m in chosen:
+        out, n = out * math.comb(n, m), max(n - m, 0)
+    return out
+
+
+def _symmetric(n: int, features: Counter[tuple[int, ...]]) -> tuple[int, ...]:
+    """Over t = 0 to n, of n variables t in the second state: the sum over all choices of a variable per feature."""
+    kinds, counts = list(features), list(features.values())
+    out = [0] * (n + 1)
+    for second in itertools.product(*(range(m + 1) for m in counts)):
+        first = [m - j for m, j in zip(counts, second, strict=True)]
+        value = math.prod(f[1] ** j * f[0] ** i for f, j, i in zip(kinds, second, first, strict=True))
+        for t in range(n + 1):
+            out[t] += value * _ways(t, second) * _ways(n - t, first)
+    return tuple(out)

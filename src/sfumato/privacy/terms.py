@@ -1,0 +1,181 @@
+"""A list of integer maps as what it costs: which factor stands where, without an object per block.
+
+A block is a Kronecker product of factors over groups of attributes. What one record adds to it, summed to a power,
+is its weight times a number for each of its factors; attributes that some factor joins are one group everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.errors import PlanError
+from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MultipleMap, TotalMap
+from sfumato.maps.linear import Linear, Numbers
+from sfumato.privacy.sums import Bundle, products
+
+__all__ = ["Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
+
+Group = tuple[str, ...]
+Inside = tuple[tuple[Group, Map], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What some blocks have on one joint group of attributes: a factor, or several over its parts.
+
+    alike: the pairs of entries in two columns, where it is one map over the whole group whose columns are alike.
+    """
+
+    group: int
+    inside: Inside
+    alike: tuple[tuple[int, int, int], ...] | None
+
+    def top(self, power: int) -> int:
+        """The largest sum of |entries|^power of a column, as a product over its factors."""
+        return math.prod(int(max(f.column_sums(power))) for _, f in self.inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All blocks, for one power of the sensitivity.
+
+    groups: the attributes, merged where some factor joins them, as a partition; cells: of each group.
+    bundles: sets of slots. The sum of |entries|^power of a block is its weight times what its slots have.
+    """
+
+    power: int
+    groups: tuple[Group, ...]
+    cells: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    bundles: tuple[Bundle, ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[BlockMap | FamilyMap], sizes: Mapping[str, int], power: int) -> Terms:
+        """Raises WorkloadError for factors that do not fit."""
+        for block in blocks:
+            block.check(sizes)
+        groups = joint_groups(blocks)
+        builder = _Builder(groups, power)
+        for block in blocks:
+            if isinstance(block, FamilyMap):
+                builder.add_family(block)
+            else:
+                builder.add(block.groups, block.factors)
+        cells = tuple(math.prod(sizes[a] for a in g) for g in groups)
+        return cls(power, groups, cells, tuple(builder.slots), builder.bundles())
+
+    @property
+    def binary(self) -> bool:
+        """Whether all entries are 0 or 1, but for the multiples."""
+        return all(f.binary for s in self.slots for _, f in s.inside)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no entry is negative, or none positive, in every block."""
+        return all(f.nonnegative for s in self.slots for _, f in s.inside)
+
+    def of_group(self, group: int) -> list[int]:
+        """The slots of a group."""
+        return [i for i, s in enumerate(self.slots) if s.group == group]
+
+    def dot(self, values: Sequence[int]) -> int:
+        """The sum over blocks of weight times the product of a value for each of its slots."""
+        return sum(int((b.weights * products(values, b.sets)).sum()) for b in self.bundles)
+
+
+class _Builder:
+    """Collects slots and blocks."""
+
+    def __init__(self, groups: Sequence[Group], power: int) -> None:
+        self.slots: list[Slot] = []
+        self._groups, self._power = groups, power
+        self._home = {a: i for i, g in enumerate(groups) for a in g}
+        self._known: dict[object, int] = {}
+        self._single: dict[int, list[tuple[tuple[int, ...], int]]] = {}
+        self._bundles: list[Bundle] = []
+
+    def _slot(self, group: int, inside: Inside) -> int:
+        key = (group, *((g, f if f.exchangeable else id(f)) for g, f in inside))
+        if key not in self._known:
+            self._known[key] = len(self.slots)
+            own, factor = inside[0]
+            whole = len(own) == len(self._groups[group])
+            alike = factor.pairs() if whole and isinstance(factor, AlikeMap | TotalMap) else None
+            self.slots.append(Slot(group, inside, alike))
+        return self._known[key]
+
+    def add(self, groups: Sequence[Group], factors: Sequence[Linear], multiple: int = 1) -> None:
+        constant = 1
+        insides: dict[int, Inside] = {}
+        for group, given in zip(groups, factors, strict=True):
+            times, factor = _unscaled(given)
+            multiple *= times
+            if group:
+                joint = self._home[group[0]]
+                insides[joint] = (*insides.get(joint, ()), (group, factor))
+            else:
+                constant *= int(factor.column_sums(self._power)[0])
+        weight = multiple**self._power * constant
+        if weight:
+            slots = tuple(self._slot(g, inside) for g, inside in insides.items())
+            self._single.setdefault(len(slots), []).append((slots, weight))
+
+    def add_family(self, family: FamilyMap) -> None:
+        used = np.unique(family.sets).tolist()
+        slots, group = (np.zeros(len(family.names), dtype=np.intp) for _ in range(2))
+        times = [1] * len(family.names)
+        for i in used:
+            times[i], factor = _unscaled(family.factors[i])
+            group[i] = self._home[family.names[i]]
+            slots[i] = self._slot(int(group[i]), (((family.names[i],), factor),))
+        multiples = np.ones(len(family), dtype=np.int64) if family.multiples is None else family.multiples
+        kept = np.ones(len(family), dtype=bool)
+        if len(np.unique(group[used])) < len(used):
+            # attributes that some other factor joins
+            kept = (np.diff(np.sort(group[family.sets], axis=1), axis=1) > 0).all(axis=1)
+            for i in np.flatnonzero(~kept).tolist():
+                own = family.sets[i].tolist()
+                self.add([(family.names[a],) for a in own], [family.factors[a] for a in own], int(multiples[i]))
+        if kept.any():
+            sets = family.sets[kept]
+            multiples = multiples[kept].astype(object) * products(times, sets)
+            self._bundles.append(Bundle(slots[sets], multiples**self._power))
+
+    def bundles(self) -> tuple[Bundle, ...]:
+        single = (Bundle.of([s for s, _ in b], [w for _, w in b]) for b in self._single.values())
+        return (*self._bundles, *single)
+
+
+def _unscaled(factor: Linear) -> tuple[int, Map]:
+    """(multiple, factor) with the size of integer multiples taken out."""
+    multiple = 1
+    while isinstance(factor, MultipleMap):
+        multiple, factor = multiple * abs(factor.factor), factor.map
+    if not isinstance(factor, Map):
+        raise PlanError(f"{factor!r} is no map of the closed set")
+    return multiple, factor
+
+
+def joint_groups(blocks: Sequence[BlockMap | FamilyMap]) -> tuple[Group, ...]:
+    """The attributes, merged where some factor joins them, as a partition."""
+    given = [b.groups if isinstance(b, BlockMap) else tuple((a,) for a in b.attributes) for b in blocks]
+    partition: list[set[str]] = []
+    place: dict[str, set[str]] = {}
+    for group in dict.fromkeys(g for groups in given for g in groups if g):
+        touching = {id(place[a]): place[a] for a in group if a in place}
+        joined = set(group).union(*touching.values())
+        partition = [p for p in partition if id(p) not in touching] + [joined]
+        place.update(dict.fromkeys(joined, joined))
+    order = {a: i for i, a in enumerate(dict.fromkeys(a for groups in given for g in groups for a in g))}
+    return tuple(tuple(sorted(p, key=order.__getitem__)) for p in partition)
+
+
+def on_axes(values: Numbers, names: Group, group: Group, sizes: Mapping[str, int]) -> Numbers:
+    """Values over the cells of `names` as an array that broadcasts over the cells of `group`."""
+    table = values.reshape(tuple(sizes[a] for a in names))
+    table = table.transpose(sorted(range(len(names)), key=lambda i: group.index(names[i])))
+    return table.reshape(tuple(sizes[a] if a in names else 1 for a in group))
