@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato import errors
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
-from sfumato.ground import codec
+from sfumato.ground import codec, elsewhere
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.sketches import Keys
@@ -149,6 +149,7 @@ _LATE = {
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 
 codec.absent.append(fetch)
+elsewhere.engines.append(lambda source: import_module("sfumato.wall.engines.registry").stream(source))
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.ground.checks import check_distinct
+from sfumato.ground.elsewhere import engine
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
@@ -153,6 +154,9 @@ def _source(root: Section, folder: Path) -> str | None:
     data = root.section("data")
     data.allow("source", "table")
     source = data.text("source")
+    if source is not None and ":" in source:
+        with data.guard("source"):
+            engine(source)  # refuses what is no address, and passwords
     return source if source is None or "://" in source else str(folder / source)
 
 

@@ -123,9 +123,12 @@ def test_blocks_that_are_not_run_are_there() -> None:
 
 
 @pytest.mark.parametrize("page", written("python", "toml"), ids=names)
-def test_code_and_specs_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_and_specs_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """A spec may use the files that the code above it wrote, and is planned."""
     monkeypatch.chdir(tmp_path)
+    serve(page, monkeypatch, request)
     Path("people.csv").write_text(PEOPLE, encoding="utf-8")
     scope: dict[str, object] = {}
     for block in blocks(page):
@@ -133,6 +136,18 @@ def test_code_and_specs_run_in_order(page: Path, tmp_path: Path, monkeypatch: py
             exec(compile("\n" * block.line + block.text, str(page), "exec"), scope)
         elif block.language == "toml":
             check_spec(block)
+
+
+def serve(page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Where a page speaks of a server there is one, with the database that it names: the client finds it by itself."""
+    if page.name != "engines.md":
+        return
+    running = request.getfixturevalue("postgres")
+    rows = ", ".join(f"({age}, '{sex}')" for age, sex in (line.split(",") for line in PEOPLE.splitlines()[1:]))
+    running.run("DROP DATABASE IF EXISTS office", "CREATE DATABASE office")
+    running.run("CREATE TABLE people (age int, sex text)", f"INSERT INTO people VALUES {rows}", database="office")
+    monkeypatch.setenv("PGHOST", str(running.folder))
+    monkeypatch.setenv("PGUSER", "postgres")
 
 
 def check_spec(block: Block) -> None:
@@ -162,8 +177,11 @@ def check_spec(block: Block) -> None:
 
 
 @pytest.mark.parametrize("page", written("sh"), ids=names)
-def test_command_lines_run_in_order(page: Path, tmp_path: Path) -> None:
+def test_command_lines_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """In a shell, in a folder with the files that the page speaks of: whoever types does not run its Python."""
+    serve(page, monkeypatch, request)
     shell = tmp_path / "work"
     prepare(shell, " ".join(b.text for b in blocks(page)))
     ran = 0

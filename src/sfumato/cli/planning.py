@@ -45,7 +45,7 @@ def demo(
 @commands.command()
 def init(
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A file, or an address such as duckdb:///f.db?table=t.")
+        str, typer.Argument(metavar="TABLE", help="A file, or an address such as postgresql:///db?table=t.")
     ],
     out: Out,
 ) -> None:

@@ -131,7 +131,8 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
 ) -> Any:
     """Pay for a plan, look, and return the release; with `out` it is on disk before the call returns.
 
-    `source` is a path, a DuckDB URL or relation, a pandas, polars or arrow frame, or sf.Histogram (sf.KeyCounts).
+    `source` is a path, a DuckDB or Postgres URL, a DuckDB relation, a pandas, polars or arrow frame,
+    or sf.Histogram (sf.KeyCounts).
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
     name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.

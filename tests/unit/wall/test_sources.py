@@ -214,7 +214,7 @@ def test_repeated_columns_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        *("people.txt", "people.csv.gz", "people", "", "postgresql://h/d?table=t", "http://h/people", "people.CSV.zip"),
+        *("people.txt", "people.csv.gz", "people", "", "mysql://h/d?table=t", "http://h/people", "people.CSV.zip"),
         *(Path("people.xlsx"), None, 5, b"people.csv", [1, 2], {"x": [1]}, np.zeros(22), pl.DataFrame().lazy()),
     ],
 )

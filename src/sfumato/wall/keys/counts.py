@@ -160,7 +160,8 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
             raise SourceError(f"column {keys.column!r} is of type {kind}, which holds no keys; convert the column")
         grouped = _grouped(opened, column, keys.kind, unit, records)
         message = (
-            f"{opened.label} could not be read for its column {keys.column!r}: it is damaged, or memory or disk ran out"
+            f"{opened.label} could not be read for its column {keys.column!r}: "
+            "it is damaged or was cut short, or memory or disk ran out"
         )
 
         def fetch() -> dict[str, Any]:

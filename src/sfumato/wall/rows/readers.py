@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput, SourceError
-from sfumato.ground.scratch import Place
+from sfumato.ground import elsewhere, scratch
 from sfumato.wall.rows import csvfile, jsonfile
 from sfumato.wall.rows.elements import plain_column
 from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
@@ -31,18 +31,18 @@ from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MAX_ROWS", "Opened", "Session", "attempt", "open_arrays", "open_table"]
+__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "open_arrays", "open_table", "own_texts"]
 
 T = TypeVar("T")
 
 _ALLOWED = (
-    "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; a DuckDB relation; "
-    "a pandas, polars or arrow table; or sf.Histogram(counts)"
+    "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; "
+    "postgresql://host/db?table=NAME; a DuckDB relation; a pandas, polars or arrow table; or sf.Histogram(counts)"
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
 MAX_BYTES = 2**40
-_SETTINGS = {
+SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -72,13 +72,13 @@ class Session:
     copy: str
     """Where a copy of a text file may be written; gone when the session is closed."""
 
-    def __init__(self, files: Sequence[str] = ()) -> None:
+    def __init__(self, files: Sequence[str] = (), settings: Mapping[str, str] = SETTINGS) -> None:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
-        place = Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        place = scratch.Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
         self.copy = f"{place.path}/copy"
-        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": f"{place.path}/spill"})
+        self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
         self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
         self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
@@ -104,7 +104,7 @@ def _plainly(path: str) -> str:
     return _GLOB.sub(r"[\1]", path)
 
 
-def _clean_up(connection: DuckDBPyConnection, place: Place, process: int) -> None:
+def _clean_up(connection: DuckDBPyConnection, place: scratch.Place, process: int) -> None:
     if os.getpid() != process:
         return  # a forked child has neither the engine's threads nor the right to the parent's folder
     connection.close()
@@ -113,12 +113,16 @@ def _clean_up(connection: DuckDBPyConnection, place: Place, process: int) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table that DuckDB can read: what to call it, the SQL it is read from, its columns by name."""
+    """A table that DuckDB can read: what to call it, the SQL it is read from, its columns by name.
+
+    records: at most so many bytes of encoded records are taken to memory.
+    """
 
     session: Session = field(repr=False)
     label: str
     sql: str
     columns: Mapping[str, Column]
+    records: int = MAX_BYTES
 
 
 def attempt(message: str, action: Callable[[], T]) -> T:
@@ -137,7 +141,9 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
 
     Raises InvalidInput for what is no source, SourceError for a table that cannot be opened or lacks a column.
     """
-    if isinstance(source, str) and source.startswith("duckdb:"):
+    if (engine := elsewhere.engine(source)) is not None:
+        opened: Opened = engine.opened(needed)
+    elif isinstance(source, str) and source.startswith("duckdb:"):
         path, table = _parse_url(source)
         opened = _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",))
     elif isinstance(source, (str, Path)) and Path(source).suffix.lower() in _OPENERS:
@@ -148,7 +154,8 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
     elif hasattr(source, "__arrow_c_stream__"):
         opened = _keep(Session(), lambda s: _open_stream(s, source))
     else:
-        shown = repr(str(source)) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
+        # of an address its beginning: it may hold a password
+        shown = repr(str(source).split("://")[0]) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
         raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
     for name in needed:
         if name not in opened.columns:
@@ -258,7 +265,7 @@ def _open_database(session: Session, path: str, table: str) -> Opened:
     attempt(message, lambda: session.rows(f"ATTACH {literal(path)} AS source (READ_ONLY)"))
     sql = "source." + ".".join(map(identifier, table.split(".") if "." in table else ("main", table)))
     message = f"{os.path.basename(path)} has no table {table!r} that can be read by itself"
-    return Opened(session, label, sql, _own_texts(attempt(message, lambda: session.columns(sql))))
+    return Opened(session, label, sql, own_texts(attempt(message, lambda: session.columns(sql))))
 
 
 def _is_pandas(source: object) -> bool:
@@ -316,10 +323,10 @@ def _open_stream(session: Session, source: Any) -> Opened:
 
     columns = attempt(message, register)
     # texts of polars and DuckDB are UTF-8, and a collation does not come along
-    return Opened(session, label, "source", columns if package in ("polars", "duckdb") else _own_texts(columns))
+    return Opened(session, label, "source", columns if package in ("polars", "duckdb") else own_texts(columns))
 
 
-def _own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
+def own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Columns of texts compared by their bytes, whatever their collation, and read also where they are no UTF-8."""
     found = dict(columns)
     for name, column in columns.items():

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput
+from sfumato.ground.elsewhere import engine
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.encoding import check_declared, placing
 from sfumato.wall.rows.readers import Opened, attempt, open_table
@@ -75,8 +76,13 @@ def refuse_source(sample: str, source: str | None) -> None:
     if source is None:
         return
     one, other = _file(sample), _file(source)
-    # links and hard links too; what does not exist cannot be read
-    if sample == source or (os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)):
+    served = [found.table for found in map(engine, (sample, source)) if found is not None]
+    # links and hard links too; what does not exist cannot be read. A server has several names, so its is not compared
+    if (
+        sample == source
+        or (len(served) == 2 and served[0] == served[1])
+        or (os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other))
+    ):
         raise InvalidInput(
             f"{sample!r} is the source of the spec, the table to be protected: what a check shows is exact and would "
             "give its rows away. Check a public sample, or mock rows (sfumato mock); nothing was read"
@@ -98,6 +104,10 @@ def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sampl
     opened = open_table(sample, [*domain.names])
     try:
         message = f"{opened.label} could not be read"
+        if engine(sample) is not None:  # its rows come once
+            kept = f"CREATE TEMP TABLE sample AS SELECT * FROM {opened.sql}"
+            attempt(message, lambda: opened.session.connection.execute(kept))
+            opened = replace(opened, sql="sample")
         (rows,), *_ = attempt(message, lambda: opened.session.rows(f"SELECT count(*) FROM {opened.sql}"))
         placed = tuple(
             attempt(message, lambda n=name, a=attribute, j=i: _place(opened, n, a, j))

@@ -101,7 +101,7 @@ def open_source(
         statements = encode(grid, opened.columns, opened.sql, person, rows_per_person)
         message = (
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
-            "it is damaged, or memory or disk ran out"
+            "it is damaged or was cut short, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
         return _collect(opened, grid, packing)
@@ -136,7 +136,7 @@ def _collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
     fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
     if not fits:
         raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
-    if rows * record_bytes(shape) > MEMORY_LIMIT:
+    if rows * record_bytes(shape) > min(MEMORY_LIMIT, opened.records):
         (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
         if beyond != rows:
             raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
