@@ -156,9 +156,22 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         yield [(joint, composed(piece.matrix, maps)), *out]
 
 
+def combined(s: Any) -> Any:  # sums of rows of blocks, over the cells that their factors tell apart by attribute
+    each = [{g[0]: matrix(f) for g, f in zip(b.groups, b.factors, strict=True) if len(g) == 1} for b in s.blocks]
+    seen = {a: np.vstack([e[a] for e in each if a in e]) for a in sorted({a for e in each for a in e})}
+    kept = {a: np.unique(m, axis=1, return_index=True)[1] for a, m in seen.items()}
+    joint = math.prod(map(len, kept.values()))
+    if joint * s.matrix.size > 8 * MOST or any(len(e) < len(b.groups) for e, b in zip(each, s.blocks, strict=True)):
+        raise Cannot("combined queries that join attributes, or tell very many cells apart")
+    place = dict(zip(kept, np.indices([len(k) for k in kept.values()]).reshape(len(kept), joint), strict=True))
+    held = [[e[a][:, kept[a][place[a]]] for a in e] for e in each]
+    rows = [reduce(lambda x, m: (x[:, None] * m).reshape(-1, joint), h, np.ones((1, joint), int)) for h in held]
+    return Doc({"~class": "Dense", "matrix": np.array((s.matrix.astype(object) @ np.vstack(rows)).tolist())})
+
+
 def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
     """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
-    if s.kind in ("Stacked", "Biased"):
+    if s.kind in ("Stacked", "Biased", "Merged"):
         return [b for part in s.pieces or [s.measured] for b in blocks(part, ops)]
     simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
     own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
@@ -177,6 +190,7 @@ def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
         "Canonical": lambda: [(s.multiple, [([s.attribute], s.tree)])],
         "WeightedTables": lambda: family(own, s.sets, s.multiples),
         "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
+        "Combination": lambda: [(1, [(["combined " + fingerprint(s.matrix)], combined(s))])],
         "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
     }
     if s.kind.removeprefix("Pair") not in cases:
@@ -368,6 +382,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [blocks(entry, ops) for entry in m.blocks]
         shapes = {k: matrix(op).shape for k, op in ops.items() if op.kind not in ALIKE}
         shapes |= {k: (1 if op.kind == "Total" else op.n, op.n) for k, op in ops.items() if op.kind in ALIKE}
+        own = {a: k for e in entries for _, fs in e for some, k in fs for a in some if a.startswith("combined ")}
+        sizes |= {a: shapes[k][1] for a, k in own.items() if a not in sizes}
         for entry, values in zip(entries, m["values"], strict=True):
             rows = sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry)
             fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for _, fs in entry for some, k in fs)

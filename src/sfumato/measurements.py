@@ -13,7 +13,7 @@ from sfumato.ground.codec import storable
 from sfumato.privacy.noise import NoiseLaw
 
 if TYPE_CHECKING:
-    from sfumato.operators import Block, Family
+    from sfumato.operators import Block, Combination, Family
 
 __all__ = ["Measurement", "Selection"]
 
@@ -21,12 +21,12 @@ __all__ = ["Measurement", "Selection"]
 @storable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Measurement:
-    """y = B x + z: one int64 array per block or family, z independent draws of one law. Publishable.
+    """y = B x + z: one int64 array per block, family or combination, z independent draws of one law. Publishable.
 
     `total` is the number of counted records where the neighbour relation makes it public, else None.
     """
 
-    blocks: tuple[Block | Family, ...]
+    blocks: tuple[Block | Family | Combination, ...]
     values: tuple[NDArray[np.int64], ...]
     noise: NoiseLaw
     total: int | None = None

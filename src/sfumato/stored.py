@@ -50,6 +50,7 @@ ELSEWHERE: dict[str, str] = {
     "Measured": "sfumato.designs.unions.groups",
     "Measurement": "sfumato.measurements",
     "Medians": "sfumato.estimate.possible",
+    "Merged": "sfumato.designs.merged.strategy",
     "Misses": "sfumato.privacy.misses",
     "Mixture": "sfumato.estimate.mixtures.fitting",
     "ModelRelease": "sfumato.releases.modelled",

@@ -27,6 +27,7 @@ from sfumato.maps import (
     StackMap,
     ToeplitzMap,
     TotalMap,
+    base,
     check_price,
 )
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Residual, Scaled, Sum
@@ -57,6 +58,9 @@ def agrees(found: Map, matrix: Any, vectors: Any) -> None:
     assert np.array_equal(found.apply(vectors), modular(matrix @ vectors.astype(object)))
     if found.max_abs < 2**63:
         assert np.array_equal(found.columns().astype(object), matrix)
+        with pytest.MonkeyPatch.context() as few:
+            few.setattr(base, "_UNITS", 2 * matrix.shape[1])
+            assert np.array_equal(Map.columns(found).astype(object), matrix)
     else:
         with pytest.raises(WorkloadError, match="too large"):
             found.columns()

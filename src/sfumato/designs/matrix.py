@@ -21,6 +21,7 @@ from sfumato.designs.dense.pure import PureStrategy, optimize_pure, turned
 from sfumato.designs.dense.rows import Queries
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
+from sfumato.designs.merged import planning as merged
 from sfumato.designs.ordered import planning as ordered
 from sfumato.designs.ordered.hierarchical import is_ordered
 from sfumato.designs.pieces import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
@@ -50,6 +51,10 @@ _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no opti
 _BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
 _BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
 _BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
+
+
+_Family = tuple[tuple[str, ...], list[int]]
+"""Attributes, and the numbers of the blocks that are answered from their table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,6 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     swapped = replace_one.design(problem, progress)
     if swapped is not None:
         return [swapped]
-    power = 1 if problem.noise == "laplace" else 2
-    pieces: list[Piece] = []
-    bounds: list[float | None] = []
     sets = {frozenset(q.attributes) for q in problem.workload.blocks}
     longest = max(map(len, sets))
     # none of the largest sets lies in another, so each would be optimised by itself
@@ -93,8 +95,42 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     # one table takes its own optimum, unless it is a product of too many factors to be rounded one by one
     many = len(problem.workload.blocks) == 1 and _real(problem.workload.blocks[0]) > MAX_REAL
     united = unions.design(problem, progress) if many or len(families) != 1 else None
-    if united is not None:
+    if united is not None and not problem.unit.total_is_public:
         return [united]
+    joint = _joint(problem, families, progress)
+    if united is not None:
+        # where the total is known it is no optimum
+        return [united] if joint is None else [joint, united]
+    if joint is not None and problem.noise != "laplace" and joint.bound is not None:
+        return [joint]
+    try:
+        return [*([] if joint is None else [joint]), *_apart(problem, families, progress)]
+    except PlanError:
+        if joint is None:
+            raise
+        return [joint]
+
+
+def _joint(problem: Problem, families: list[_Family], progress: Progress | None) -> Design | None:
+    """The optimum over the distinct columns of all queries, where no table holds them all or one is too large.
+
+    Where every query is a cell of a marginal table, residuals are that optimum.
+    """
+    cells = [math.prod(problem.sizes[a] for a in names) for names, _ in families]
+    if (len(cells) == 1 and cells[0] <= MAX_DENSE) or all(i.is_marginal for i in problem.workload.items):
+        return None
+    found = merged.design(problem, progress)
+    if found is None or problem.noise != "laplace":
+        return found
+    notes = () if found.bound is None else (laplace_note(problem, found.bound),)
+    return replace(found, bound=None, notes=notes)
+
+
+def _apart(problem: Problem, families: list[_Family], progress: Progress | None) -> list[Design]:
+    """The optimum of each family, the budget shared between them; of several also one product."""
+    power = 1 if problem.noise == "laplace" else 2
+    pieces: list[Piece] = []
+    bounds: list[float | None] = []
     if not 0 < len(families) <= MAX_FAMILIES:
         raise PlanError("too many tables to optimise one by one; marginals serve them together")
     for names, members in families:
@@ -116,7 +152,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
         design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
-        return [design, *designs(replace(problem, objective="cells"), progress)]
+        return [design, *_apart(replace(problem, objective="cells"), families, progress)]
     # tables that share attributes may be better answered from one product than from strategies of their own
     shared = descent.design(problem) if len(families) > 1 else None
     return [design] if shared is None else [design, shared]
@@ -139,7 +175,7 @@ def laplace_note(problem: Problem, bound: float) -> str:
     )
 
 
-def _families(problem: Problem) -> list[tuple[tuple[str, ...], list[int]]]:
+def _families(problem: Problem) -> list[_Family]:
     """Blocks by maximal attribute set; where that table is too large and joins several blocks, each its own."""
     blocks = problem.workload.blocks
     sets = {frozenset(q.attributes) for q in blocks}

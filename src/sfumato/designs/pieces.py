@@ -56,12 +56,17 @@ def levelled(largest: float, price: float, power: int) -> float:
     return price * largest ** (1 + power / 2)
 
 
-def share_design(mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None) -> Design:
-    """One design of several pieces, the budget shared so that the weighted error is least."""
+def share_design(
+    mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None, *, largest: bool = False
+) -> Design:
+    """One design of several pieces, the budget shared so that the weighted error is least.
+
+    With `largest` each query is answered by the piece whose largest error on its table is least.
+    """
     scales = shares([p.error for p in pieces], [p.price for p in pieces], power)
 
     def build(s: float) -> Strategy:
         built = tuple(p.build(s * r) for p, r in zip(pieces, scales, strict=True))
-        return built[0] if len(built) == 1 else Stacked(built, title)
+        return built[0] if len(built) == 1 else Stacked(built, title, largest)
 
     return Design(mechanism, build, max(p.fine / r for p, r in zip(pieces, scales, strict=True)), bound)

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.designs.covariance import agreements, check_size
 from sfumato.designs.strategy import Estimate, Strategy
 from sfumato.errors import NotAnswerable
 from sfumato.ground.codec import storable
-from sfumato.operators import Block, Family
+from sfumato.ground.later import later
+from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Stacked", "shares"]
+
+_ONE_BY_ONE = 500  # tables of a family whose pieces are compared one by one: a second or two
 
 
 @storable
 @dataclass(frozen=True, eq=False)
 class Stacked(Strategy):
-    """Pieces under one noise law; their integer multiples say how the budget is shared."""
+    """Pieces under one noise law; their integer multiples say how the budget is shared.
+
+    A block of queries is answered by the piece that errs least on it: on average, or with `largest` at its worst.
+    """
 
     pieces: tuple[Strategy, ...]
     title: str = ""
+    largest: bool = later(False)
 
     @property
-    def blocks(self) -> tuple[Block | Family, ...]:
+    def blocks(self) -> tuple[Block | Family | Combination, ...]:
         return tuple(b for p in self.pieces for b in p.blocks)
 
     @property
     def summary(self) -> str:
         return self.title or "; ".join(dict.fromkeys(p.summary for p in self.pieces))
+
+    @property
+    def max_abs(self) -> int:
+        return max(p.max_abs for p in self.pieces)
 
     @functools.cached_property
     def _held(self) -> tuple[frozenset[str], ...]:
@@ -40,7 +52,7 @@ class Stacked(Strategy):
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
     def _best(self, query: Block, power: int) -> tuple[int, FloatArray]:
-        """The piece of least mean variance for a query, and its row powers."""
+        """The piece of least variance for a query, and its row powers."""
         best: tuple[float, int] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
@@ -48,12 +60,13 @@ class Stacked(Strategy):
             if not asked <= held:
                 continue
             try:
-                mean = float(piece.row_powers(query, 2).mean())
+                powers = piece.row_powers(query, 2)
+                value = float(powers.max() if self.largest else powers.mean())
             except NotAnswerable as reason:
                 reasons.append(str(reason))
                 continue
-            if best is None or mean < best[0]:
-                best = (mean, i)
+            if best is None or value < best[0]:
+                best = (value, i)
         if best is None:
             names = ", ".join(query.attributes) or "the total"
             raise NotAnswerable(
@@ -95,6 +108,30 @@ class Stacked(Strategy):
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         chosen, _ = self._best(query, 2)
         return self.pieces[chosen].answer(estimate[chosen], query)
+
+    def _serving(self, family: Family) -> int | None:
+        """The piece that has all tables of a large family in closed form; None where tables are taken one by one.
+
+        By itself a table may be known better to another piece.
+        """
+        if len(family) <= _ONE_BY_ONE:
+            return None
+        asked, best = set(family.attributes), list[tuple[float, int]]()
+        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
+            powers = piece.family_powers(family, 2) if asked <= held else None
+            if powers is not None:
+                best.append((float(powers.mean()), i))
+        return min(best)[1] if best else None
+
+    def family_powers(self, family: Family, power: int) -> FloatArray | None:
+        piece = self._serving(family)
+        return None if piece is None else self.pieces[piece].family_powers(family, power)
+
+    def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+        piece = self._serving(family)
+        if piece is None:
+            return super().answer_family(estimate, family)
+        return self.pieces[piece].answer_family(estimate[piece], family)
 
     def bias_bound(self, query: Block) -> float:
         return self.pieces[self._best(query, 2)[0]].bias_bound(query)

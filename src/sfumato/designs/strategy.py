@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Estimate", "Strategy", "marginalise"]
@@ -32,7 +32,7 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def blocks(self) -> tuple[Block | Family, ...]:
+    def blocks(self) -> tuple[Block | Family | Combination, ...]:
         """The integer maps that are measured, in the order of the values."""
 
     @abstractmethod
@@ -111,11 +111,14 @@ class Strategy(ABC):
     @property
     def max_abs(self) -> int:
         """The largest absolute entry of any block, for overflow bounds."""
-        return max(b.max_abs if isinstance(b, Family) else math.ceil(b.operator.max_abs) for b in self.blocks)
+        blocks = [b for b in self.blocks if not isinstance(b, Combination)]
+        return max(b.max_abs if isinstance(b, Family) else math.ceil(b.operator.max_abs) for b in blocks)
 
 
-def marginalise(table: Numbers, attributes: Sequence[str], query: Block | Family) -> Numbers:
-    """Apply a query block, or all of a family, to a table over a superset of its attributes: (rows,)."""
+def marginalise(table: Numbers, attributes: Sequence[str], query: Block | Family | Combination) -> Numbers:
+    """Apply a query block, all of a family, or a combination, to a table over a superset of its attributes: (rows,)."""
+    if isinstance(query, Combination):
+        return query.apply(np.concatenate([marginalise(table, attributes, b) for b in query.blocks]))
     if isinstance(query, Family):
         return np.concatenate([marginalise(table, attributes, b) for b in query.blocks()])
     drop = tuple(i for i, a in enumerate(attributes) if a not in query.attributes)

@@ -6,18 +6,22 @@
     SparseMap    compressed rows                          KroneckerMap  factors on a joint group of attributes
     DenseMap     entry by entry                           MergedMap     a map after cells were merged or left out
 
+Blocks of them, families of blocks and combinations of blocks' rows are what is measured.
+
 Whoever plans may use any operator; before anything is priced it is *lowered* to one of these, and what is measured
 is the lowered map. A planner that lowers wrongly changes what is measured, never what it costs.
 """
 
 from sfumato.maps.base import Map, check_price
 from sfumato.maps.blocks import BlockMap, FamilyMap
+from sfumato.maps.combination import CombinationMap
 from sfumato.maps.given import AlikeMap, DenseMap, RangesMap, SparseMap, ToeplitzMap, TotalMap
 from sfumato.maps.made import KroneckerMap, MergedMap, MultipleMap, StackMap
 
 __all__ = [
     "AlikeMap",
     "BlockMap",
+    "CombinationMap",
     "DenseMap",
     "FamilyMap",
     "KroneckerMap",

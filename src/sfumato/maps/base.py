@@ -19,6 +19,8 @@ IntArray = NDArray[np.int64]
 # Maps of at most so many entries are applied to every unit vector before they are measured: a few milliseconds.
 _CHECKED_ENTRIES = 2**18
 
+_UNITS = 2**24  # entries of unit vectors that a map is applied to at once: 128 MB
+
 
 class Map(Linear):
     """An integer matrix (rows, columns) of the closed set.
@@ -57,7 +59,12 @@ class Map(Linear):
         """The matrix, int64. Raises WorkloadError for more than 2^25 entries, and where 2^63 may be reached."""
         if self.shape[0] * self.shape[1] > DENSE_LIMIT or self.max_abs >= INT64:
             raise WorkloadError(f"the entries of {self!r} are too many to be written out, or too large")
-        return self.apply(np.eye(self.shape[1], dtype=np.int64))
+        out, width = np.zeros(self.shape, dtype=np.int64), self.shape[1]
+        step = max(1, _UNITS // width)
+        for start in range(0, width, step):
+            part = out[:, start : start + step]
+            part[:] = self.apply(np.eye(width, part.shape[1], -start, dtype=np.int64))
+        return out
 
     def gram(self) -> Numbers:
         """(columns, columns) inner products of columns: int64 where all fit, else Python integers."""
@@ -77,7 +84,7 @@ def check_price(found: Map) -> None:
     """Compare column sums with those of all columns, of maps small enough. Raises WorkloadError where they differ."""
     if found.shape[0] * found.shape[1] > _CHECKED_ENTRIES or found.max_abs >= INT64:
         return
-    matrix = found.columns()
+    matrix = Map.columns(found)  # what it does to unit vectors, whatever it says of itself
     for power in (1, 2):
         if not np.array_equal(absolute_sums(matrix, power), found.column_sums(power)):
             raise WorkloadError(f"internal error: {found!r} misstates its columns")

@@ -12,7 +12,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.later import later
 from sfumato.maps.base import IntArray, Map, length_of, own_array
 from sfumato.maps.convolution import causal_exact
-from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
+from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers, absolute_sums, times
 
 __all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap"]
 
@@ -199,6 +199,9 @@ class SparseMap(Map):
     def apply(self, vectors: Numbers) -> Numbers:
         return self._csr @ vectors
 
+    def columns(self) -> Numbers:
+        return self._csr.toarray() if self.shape[0] * self.n <= DENSE_LIMIT else Map.columns(self)
+
     def column_sums(self, power: int) -> Numbers:
         out = np.zeros(self.n, dtype=object)
         np.add.at(out, self.indices, np.abs(self.data).astype(object) ** power)
@@ -235,6 +238,9 @@ class DenseMap(Map):
 
     def apply(self, vectors: Numbers) -> Numbers:
         return times(self.matrix, vectors)
+
+    def columns(self) -> Numbers:
+        return self.matrix if self.matrix.size <= DENSE_LIMIT else Map.columns(self)
 
     def column_sums(self, power: int) -> Numbers:
         return absolute_sums(self.matrix, power)

@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
 from sfumato.maps.base import IntArray, Map, own_array
-from sfumato.maps.linear import INT64, Numbers
+from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
 
 __all__ = ["KroneckerMap", "MergedMap", "MultipleMap", "StackMap"]
 
@@ -198,6 +198,11 @@ class MergedMap(_Made):
             starts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1])
             merged[codes[starts]] = np.add.reduceat(vectors, starts, axis=0)
         return self.map.apply(merged)
+
+    def columns(self) -> Numbers:
+        if self.shape[0] * len(self.codes) > DENSE_LIMIT:
+            return Map.columns(self)
+        return np.where(self.codes >= 0, self.map.columns()[:, self.codes], 0)
 
     def column_sums(self, power: int) -> Numbers:
         return np.where(self.codes >= 0, self.map.column_sums(power)[self.codes], 0)

@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sfumato.designs.design import Problem
-from sfumato.errors import PlanError
+from sfumato.errors import PlanError, SfumatoError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.counted import Histogram
 from sfumato.mechanisms.dividing import foreseen
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.online import Pmw
+from sfumato.mechanisms.parted import parted
 from sfumato.mechanisms.registry import named, serving
 from sfumato.mechanisms.reported import Local
 from sfumato.mechanisms.streamed import Continual
 from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
-from sfumato.plans.plan import Plan
+from sfumato.plans.plan import Plan, price_design
 
 __all__ = ["Auto", "automatic"]
 
@@ -27,9 +28,23 @@ _HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
 def automatic(problem: Problem, progress: Progress | None) -> Tried:
-    """The plans of all mechanisms that nobody has to ask for."""
-    every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
-    return tried(problem, every, progress, auto=True)
+    """The plans of all mechanisms that nobody has to ask for, and of parts each by the best of them."""
+
+    def find(part: Problem, first: str = "") -> Tried:
+        every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
+        every.sort(key=lambda value: value.name != first)
+        return tried(part, every, None if first else progress, auto=True, enough=bool(first))
+
+    found = find(problem)
+    apart = parted(problem, found.plans, find)
+    if apart is None:
+        return found
+    try:
+        plan = price_design(apart, problem)
+        _ = plan.objective_value
+    except SfumatoError:
+        return found
+    return Tried([*found.plans, plan], found.refused, (*found.designs, apart))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

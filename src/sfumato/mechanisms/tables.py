@@ -30,10 +30,11 @@ _ALIKE = 5e-4  # of a ratio that is told to three digits
 
 
 class Tried(NamedTuple):
-    """The plans that apply, and lines for those that do not with the reason."""
+    """The plans that apply, lines for those that do not with the reason, and the design of every plan where known."""
 
     plans: list[Plan]
     refused: tuple[Candidate, ...]
+    designs: tuple[Design, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -133,9 +134,20 @@ class Designed(Tables):
         return tried(problem, [self], progress)
 
 
-def tried(problem: Problem, values: Iterable[Designed], progress: Progress | None, *, auto: bool = False) -> Tried:
-    """The priced designs of several mechanisms, those of one label once; `auto` says that none was asked for."""
+def tried(
+    problem: Problem,
+    values: Iterable[Designed],
+    progress: Progress | None,
+    *,
+    auto: bool = False,
+    enough: bool = False,
+) -> Tried:
+    """The priced designs of several mechanisms, those of one label once; `auto` says that none was asked for.
+
+    Of very many tables, or where one plan is `enough`, none is tried after one that meets its proved bound.
+    """
     plans: list[Plan] = []
+    taken: list[Design] = []
     refused: list[Candidate] = []
     many = problem.workload.tables > _MANY
     each: dict[str, Designed] = {}
@@ -143,7 +155,7 @@ def tried(problem: Problem, values: Iterable[Designed], progress: Progress | Non
         each.setdefault(value.label, value)
     for value in sorted(each.values(), key=lambda v: many and not v.best_of_many):
         reason = value.skipped(problem, auto=auto)
-        if many and any(_is_best(p) for p in plans):
+        if (many or enough) and any(_is_best(p) for p in plans):
             reason = "not tried: the chosen plan meets its proved lower bound"
         if reason:
             refused.append(_refused(value.label, reason))
@@ -158,9 +170,10 @@ def tried(problem: Problem, values: Iterable[Designed], progress: Progress | Non
                 priced = price_design(design, problem)
                 _ = priced.rmse
                 plans.append(priced)
+                taken.append(design)
             except SfumatoError as error:
                 refused.append(_refused(design.mechanism, error))
-    return Tried(plans, tuple(refused))
+    return Tried(plans, tuple(refused), tuple(taken))
 
 
 def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
@@ -193,11 +206,12 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     value.check_problem(asked, problem)
     if asked.strategy is not None or asked.reconstruction is not None:
         return _told(_of_given(value, asked, problem, compare=compare))
-    plans, refused = found = value.found(problem, asked.progress)
+    found = value.found(problem, asked.progress)
+    plans, refused = found.plans, found.refused
     best = value.chosen(problem, plans)
     bounds = [p.bound for p in plans if p.bound is not None]
     if compare:
-        plans, refused = _compared(problem, value.considers, found, asked.progress)
+        plans, refused, _ = _compared(problem, value.considers, found, asked.progress)
     lines = _lines(value, plans, best)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
@@ -214,7 +228,7 @@ def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool)
     best = value.chosen(problem, [measured])
     if not compare:
         return best
-    plans, refused = _compared(problem, (), Tried([measured], ()), asked.progress)
+    plans, refused, _ = _compared(problem, (), Tried([measured], ()), asked.progress)
     lines = tuple(_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
     own = (_projected_line(best),) if best.body is not None else ()
     return replace(best, considered=(*own, *lines, *refused))

@@ -2,6 +2,7 @@
 
 from sfumato.operators.base import LinearOperator
 from sfumato.operators.basic import Identity, Residual, Total
+from sfumato.operators.combination import Combination
 from sfumato.operators.compose import Compose, Kronecker, Padded, Scaled, Stack, Sum
 from sfumato.operators.explicit import Dense, Sparse
 from sfumato.operators.family import Family
@@ -14,6 +15,7 @@ from sfumato.operators.tree import Tree
 __all__ = [
     "AllRange",
     "Block",
+    "Combination",
     "Compose",
     "Dense",
     "Family",

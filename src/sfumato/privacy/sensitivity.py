@@ -24,8 +24,9 @@ import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import AlikeMap, BlockMap, FamilyMap, KroneckerMap, MergedMap
+from sfumato.maps import AlikeMap, BlockMap, CombinationMap, FamilyMap, KroneckerMap, MergedMap
 from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
+from sfumato.privacy.columns import of_columns
 from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sums import Bundle, Clique, Feature, Sum, products
 from sfumato.privacy.terms import Inside, Terms, on_axes
@@ -75,7 +76,7 @@ class Certificate:
 
 
 def certified(
-    blocks: Sequence[BlockMap | FamilyMap],
+    blocks: Sequence[BlockMap | FamilyMap | CombinationMap],
     sizes: Sizes,
     unit: PrivacyUnit,
     power: int,
@@ -85,11 +86,18 @@ def certified(
 
     power 1 or 2. For replace-one without a certificate all pairs of few cells are looked at; of many, what every
     block has at most is added up. It is never above the largest column twice, or 2^power times with negative entries.
+    Combinations are priced from their distinct columns, each by itself, and added; the certificate is of the rest.
     Raises PlanError for another power or a certificate that does not fit, WorkloadError for factors that do not.
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    terms = Terms.of(blocks, sizes, power)
+    combined = [b for b in blocks if isinstance(b, CombinationMap)]
+    plain = [b for b in blocks if not isinstance(b, CombinationMap)]
+    if combined:
+        # no record changes all of them by more than each at its worst
+        rest = certified(plain, sizes, unit, power, certificate) if plain else 0
+        return rest + sum(_of_combination(b, sizes, unit, power) for b in combined)
+    terms = Terms.of(plain, sizes, power)
     found = column = largest_column(terms, sizes)
     if unit.neighbours is Neighbours.REPLACE_ONE:
         # |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for entries that are not negative
@@ -102,6 +110,15 @@ def certified(
             # a row may vanish without another taking its place: a zero column joins the pairs
             found = max(found, column)
     return found * unit.rows_per_person**power
+
+
+def _of_combination(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> int:
+    """That of one matrix whose cells are the distinct columns, all pairs of which are looked at where they can be."""
+    over = of_columns(combined, sizes)
+    alone, cells = [BlockMap((("column",),), (over,))], {"column": over.shape[1]}
+    with suppress(PlanError):
+        return certified(alone, cells, unit, power, Certificate("cells"))
+    return certified(alone, cells, unit, power)
 
 
 def largest_distance(terms: Terms, sizes: Sizes, column: int, certificate: Certificate) -> int:

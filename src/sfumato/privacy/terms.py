@@ -17,7 +17,7 @@ from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MultipleMap, TotalM
 from sfumato.maps.linear import Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
 
-__all__ = ["Group", "Inside", "Slot", "Terms", "on_axes"]
+__all__ = ["Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
 
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, Map], ...]
@@ -58,7 +58,7 @@ class Terms:
         """Raises WorkloadError for factors that do not fit."""
         for block in blocks:
             block.check(sizes)
-        groups = _joint_groups(blocks)
+        groups = joint_groups(blocks)
         builder = _Builder(groups, power)
         for block in blocks:
             if isinstance(block, FamilyMap):
@@ -160,7 +160,7 @@ def _unscaled(factor: Linear) -> tuple[int, Map]:
     return multiple, factor
 
 
-def _joint_groups(blocks: Sequence[BlockMap | FamilyMap]) -> tuple[Group, ...]:
+def joint_groups(blocks: Sequence[BlockMap | FamilyMap]) -> tuple[Group, ...]:
     """The attributes, merged where some factor joins them, as a partition."""
     given = [b.groups if isinstance(b, BlockMap) else tuple((a,) for a in b.attributes) for b in blocks]
     partition: list[set[str]] = []

@@ -17,7 +17,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
-from sfumato.operators import Block
+from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray
 from sfumato.plans.courses import CoursePlan
 from sfumato.releases.files import Contents
@@ -164,7 +164,7 @@ class ModelRelease(WorkloadRelease):
             if isinstance(look, Selection):
                 arrays[f"look_{i}_chosen"] = np.array([look.chosen, look.among])
                 continue
-            names = [b.attributes if isinstance(b, Block) else b.names for b in look.blocks]
+            names = [b.names if isinstance(b, Family) else b.attributes for b in look.blocks]
             arrays[f"look_{i}_blocks"] = np.array(["*".join(n) or "total" for n in names], dtype=np.str_)
             arrays |= {f"look_{i}_values_{j}": values for j, values in enumerate(look.values)}
         return arrays

@@ -17,7 +17,7 @@ from sfumato.estimate.ladder.climb import allowed
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
 from sfumato.ground.progress import Progress
-from sfumato.operators import Block, Dense, Family
+from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.laddering import laddered
@@ -121,7 +121,11 @@ def _asked(whole: Release, found: Projection) -> Projection:
 def _measurements(whole: Release, body: str, total: float | None, progress: Progress | None) -> Projection:
     """In the norm of what was measured: independent noise of one law."""
     measured = whole.measurement
-    every = [b for held in measured.blocks for b in ((held,) if isinstance(held, Block) else held.blocks())]
+    if any(isinstance(b, Combination) for b in measured.blocks):
+        raise NotAnswerable("combinations of queries were measured, which are no tables; project with space='answers'")
+    every = [
+        b for h in measured.blocks for b in (h.blocks() if isinstance(h, Family) else (h,)) if isinstance(b, Block)
+    ]
     work = Workload(whole.plan.workload.domain, tuple(QueryBlock("measured", b) for b in every))
     values = np.concatenate(measured.values).astype(np.float64)
     spread = np.full(len(values), measured.noise.variance)

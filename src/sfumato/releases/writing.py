@@ -16,7 +16,7 @@ from sfumato.domain import Domain
 from sfumato.ground.documents import is_beside, write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.ground.spool import forget, room
-from sfumato.operators import Block
+from sfumato.operators import Family
 from sfumato.plans.predictions import expand
 from sfumato.releases.tables import heading
 from sfumato.workloads import RECORDS, Workload
@@ -64,7 +64,7 @@ def measured_arrays(release: Release) -> dict[str, Any]:
     """
     arrays: dict[str, Any] = {}
     for i, (block, values) in enumerate(zip(release.measurement.blocks, release.measurement.values, strict=True)):
-        names = [block.attributes] if isinstance(block, Block) else [block.set_names(j) for j in range(len(block))]
+        names = [block.set_names(j) for j in range(len(block))] if isinstance(block, Family) else [block.attributes]
         arrays[f"blocks_{i}"] = np.array(["*".join(n) or "total" for n in names], dtype=np.str_)
         if not isinstance(values, np.memmap):
             arrays[f"values_{i}"] = values

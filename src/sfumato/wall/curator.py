@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.ground.spool import forget, room
-from sfumato.maps import BlockMap, FamilyMap, Map, check_price
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
 from sfumato.measurements import Measurement
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.debits import Debits, Receipt
@@ -34,6 +34,8 @@ from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts, check_countable
 
 __all__ = ["Curator", "holding"]
+
+Measured = BlockMap | FamilyMap | CombinationMap
 
 _KEPT = 2**23  # values written to files that may stay in memory
 
@@ -68,7 +70,7 @@ class Curator:
 
     def measure(
         self,
-        blocks: Sequence[BlockMap | FamilyMap],
+        blocks: Sequence[Measured],
         noise: NoiseLaw,
         price: Event,
         *,
@@ -135,14 +137,15 @@ class Curator:
 
     def _check(
         self,
-        maps: Sequence[BlockMap | FamilyMap],
+        maps: Sequence[Measured],
         noise: NoiseLaw,
         price: Event,
         stated: Sensitivity | None,
         certificate: Certificate | None,
     ) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
-        if any(isinstance(b, FamilyMap) and b.names != self._holding.grid.names for b in maps):
+        families = [b for b in maps if isinstance(b, FamilyMap)]
+        if any(f.names != self._holding.grid.names for f in families):
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
         check_countable(self._holding.grid, _asked(self._holding.grid, maps))
         power = power_of(noise)
@@ -156,9 +159,11 @@ class Curator:
                 check_price(factor)
         # a dry run: a map that refuses does so now, not when its price is spent
         for block in maps:
-            if isinstance(block, BlockMap):
-                block.apply(np.zeros(block.cells, dtype=np.int64))
-                continue
+            if isinstance(block, CombinationMap):
+                block.apply(np.zeros(block.matrix.shape[1], dtype=np.int64))
+        for block in _single(maps):
+            block.apply(np.zeros(block.cells, dtype=np.int64))
+        for block in families:
             for group in block.alike():
                 shape = [block.factors[i].shape[1] for i in block.sets[group[0]].tolist()]
                 block.apply(group[:1], np.zeros((1, *shape), dtype=np.int64))
@@ -166,10 +171,10 @@ class Curator:
     def _look(
         self,
         counts: Counts,
-        maps: Sequence[BlockMap | FamilyMap],
+        maps: Sequence[Measured],
         noise: NoiseLaw,
         values: Sequence[NDArray[np.int64]],
-        blocks: Sequence[BlockMap | FamilyMap],
+        blocks: Sequence[Measured],
     ) -> Measurement:
         """Fill `values` with exact answers and noise, a few tables at a time.
 
@@ -177,12 +182,17 @@ class Curator:
         nothing rounds, saturates or raises on the data.
         """
         families = [(b, v) for b, v in zip(maps, values, strict=True) if isinstance(b, FamilyMap)]
-        single = [(b, v) for b, v in zip(maps, values, strict=True) if isinstance(b, BlockMap)]
         sets = _asked(self._holding.grid, maps)
-        wanting: dict[tuple[int, ...], list[tuple[BlockMap, NDArray[np.int64]]]] = {}
-        for block, into in single:
-            wanting.setdefault(self._axes(block), []).append((block, into))
-        drawn, missing = 0, sum(b.rows for b in maps)
+        # what is combined stays here until noise is added
+        combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
+        sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
+        wanting: dict[tuple[int, ...], list[tuple[BlockMap, NDArray[np.int64], bool]]] = {}
+        for i, block in enumerate(maps):
+            end = 0
+            for part in _single([block]):
+                into = sums.get(i, values[i])[end : (end := end + part.rows)]
+                wanting.setdefault(self._axes(part), []).append((part, into, i not in sums))
+        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in _single(maps))
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
@@ -198,13 +208,15 @@ class Curator:
                 continue
             for i, table in zip(chosen.tolist(), tables, strict=True):
                 axes = tuple(sets[f][i].tolist())
-                for block, into in wanting[axes]:
+                for block, into, noisy in wanting[axes]:
                     given = [axes.index(self._holding.grid.axis(a)) for a in block.attributes]
                     exact = block.apply(np.ascontiguousarray(table.transpose(given)))
-                    into[:] = exact + noise.sample(len(exact), self._holding.bits)
+                    into[:] = exact + noise.sample(len(exact), self._holding.bits) if noisy else exact
                     missing -= len(exact)
         if missing:
             raise SourceError("some tables were not counted")
+        for i, block in combined.items():
+            values[i][:] = block.apply(sums[i]) + noise.sample(block.rows, self._holding.bits)
         total = int(counts.rows) if self._holding.unit.total_is_public else None
         # named by what the planner called them: reconstruction is not the wall's
         return Measurement(tuple(blocks), tuple(values), noise, total)  # pyright: ignore[reportArgumentType]
@@ -223,18 +235,23 @@ def holding(curator: Curator) -> Holding:
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _asked(grid: Grid, blocks: Sequence[BlockMap | FamilyMap]) -> list[NDArray[np.int32]]:
+def _single(maps: Sequence[Measured]) -> list[BlockMap]:
+    """Blocks by themselves, and those of combinations."""
+    given = [b.blocks if isinstance(b, CombinationMap) else (b,) for b in maps]
+    return [b for some in given for b in some if isinstance(b, BlockMap)]
+
+
+def _asked(grid: Grid, blocks: Sequence[Measured]) -> list[NDArray[np.int32]]:
     """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
     by_order: dict[int, set[tuple[int, ...]]] = {}
-    for block in blocks:
-        if isinstance(block, BlockMap):
-            axes = tuple(sorted(grid.axis(a) for a in block.attributes))
-            by_order.setdefault(len(axes), set()).add(axes)
+    for block in _single(blocks):
+        axes = tuple(sorted(grid.axis(a) for a in block.attributes))
+        by_order.setdefault(len(axes), set()).add(axes)
     single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
     return [b.sets for b in blocks if isinstance(b, FamilyMap)] + single
 
 
-def _rooms(blocks: Sequence[BlockMap | FamilyMap], folder: Path | None) -> list[NDArray[np.int64]]:
+def _rooms(blocks: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
     """Where the noisy values will go, made before the debit. Raises InvalidInput where there is no room."""
     values: list[NDArray[np.int64]] = []
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import rebuild
-from sfumato.maps import BlockMap, FamilyMap, Map
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.prepaid import Prepaid
@@ -93,13 +93,14 @@ def check_plan_hash(plan_hash: object) -> None:
 
 def lowered(blocks: Sequence[Any]) -> tuple[Any, ...]:
     """The maps of the closed set that are priced and measured, built anew; what lowers to them is not trusted."""
-    if not blocks or not all(isinstance(b, (BlockMap, FamilyMap)) for b in blocks):
+    if not blocks or not all(isinstance(b, (BlockMap, FamilyMap, CombinationMap)) for b in blocks):
         raise PlanError("a measurement needs at least one block, and blocks alone")
     rows = sum(b.rows for b in blocks)
     if rows > MAX_VALUES:
         raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
     maps = own(tuple(b.lowered() for b in blocks))
-    if not all(type(b) in (BlockMap, FamilyMap) and all(isinstance(f, Map) for f in b.factors) for b in maps):
+    inside = [p for b in maps for p in (b.blocks if type(b) is CombinationMap else (b,))]
+    if not all(type(b) in (BlockMap, FamilyMap) and all(isinstance(f, Map) for f in b.factors) for b in inside):
         raise PlanError("internal error: what is measured was not lowered to the closed set of maps")
     return maps
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.local.plans import LocalPlan
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Family
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.sessions import SessionPlan
@@ -178,6 +178,10 @@ def maps(blocks: Iterable[Any]) -> dict[str, Any]:
     for item in blocks:
         if isinstance(item, Family):
             single = list(item.blocks())
+        elif isinstance(item, Combination):
+            single = list(item.blocks)
+            digest.update(np.ascontiguousarray(item.matrix, dtype="<i8").tobytes())
+            count, rows = count + 1 - len(single), rows + item.rows - sum(b.rows for b in single)
         elif isinstance(item, Block):
             single = [item]
         else:

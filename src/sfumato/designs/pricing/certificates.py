@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from sfumato.designs.pricing import bounds, changes, elimination
 from sfumato.designs.pricing.exact import Weights
+from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.maps import BlockMap, FamilyMap
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap
+from sfumato.operators import Block, Family
 from sfumato.privacy.products import Products, scaled_ends
 from sfumato.privacy.sensitivity import Certificate, Sensitivity, largest_column, largest_distance
 from sfumato.privacy.sensitivity import changes as price_changes
@@ -26,12 +28,20 @@ __all__ = ["certificate"]
 
 
 def certificate(
-    blocks: Sequence[BlockMap | FamilyMap], sizes: Mapping[str, int], unit: PrivacyUnit, found: Sensitivity
+    blocks: Sequence[BlockMap | FamilyMap | CombinationMap],
+    sizes: Mapping[str, int],
+    unit: PrivacyUnit,
+    found: Sensitivity,
 ) -> Certificate | None:
     """A certificate of `found`, or what proves most of it; None where none is needed. Blocks may be operators."""
     if unit.neighbours is not Neighbours.REPLACE_ONE:
         return None
-    lowered = [b.lowered() for b in blocks]
+    lowered = [b.lowered() for b in blocks if not isinstance(b, CombinationMap)]
+    if not lowered:
+        return None
+    if len(lowered) < len(blocks):
+        # combinations are priced by themselves
+        found = sensitivity([b for b in blocks if isinstance(b, Block | Family)], sizes, unit, found.power)
     terms = Terms.of(lowered, sizes, found.power)
     column = largest_column(terms, sizes)
     wanted = -(-found.value // unit.rows_per_person**found.power)

@@ -22,8 +22,9 @@ from sfumato.designs.pricing.pairs import largest_distance
 from sfumato.designs.pricing.search import Patterns, largest_combination
 from sfumato.designs.pricing.terms import Terms, on_axes
 from sfumato.errors import PlanError
-from sfumato.operators import Block, Family
+from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import Numbers
+from sfumato.privacy.columns import of_columns
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
@@ -34,7 +35,7 @@ _MAX_KINDS = 100_000_000  # entries of the kinds of blocks by groups: memory
 
 
 def sensitivity(
-    blocks: Sequence[Block | Family], sizes: Mapping[str, int], unit: PrivacyUnit, power: int
+    blocks: Sequence[Block | Family | Combination], sizes: Mapping[str, int], unit: PrivacyUnit, power: int
 ) -> Sensitivity:
     """The sensitivity of measuring all blocks together, in exact integers.
 
@@ -44,7 +45,13 @@ def sensitivity(
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    terms = Terms.of(blocks, sizes, power)
+    plain = [b for b in blocks if not isinstance(b, Combination)]
+    if len(plain) < len(blocks):
+        found = [_of_combination(b, sizes, unit, power) for b in blocks if isinstance(b, Combination)]
+        found += [sensitivity(plain, sizes, unit, power)] if plain else []
+        # no record changes all of them by more than each at its worst
+        return Sensitivity(power, sum(f.value for f in found), len(found) == 1 and found[0].exact)
+    terms = Terms.of(plain, sizes, power)
     one_row = unit.rows_per_person**power
     column, column_exact = _largest_column(terms, sizes)
     if unit.neighbours is Neighbours.ADD_REMOVE:
@@ -54,6 +61,12 @@ def sensitivity(
         # a row may vanish without another taking its place: a zero column joins the pairs
         distance, exact = max((distance, exact), (column, column_exact))
     return Sensitivity(power, distance * one_row, exact)
+
+
+def _of_combination(combined: Combination, sizes: Mapping[str, int], unit: PrivacyUnit, power: int) -> Sensitivity:
+    """That of one matrix whose cells are the distinct columns."""
+    over = Dense(of_columns(combined.lowered(), sizes).matrix)
+    return sensitivity([Block((("column",),), (over,))], {"column": over.shape[1]}, unit, power)
 
 
 # ---- columns -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Block, Family, LinearOperator, Scaled
 from sfumato.operators.base import Numbers
 
-__all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "on_axes"]
+__all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
 
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, LinearOperator], ...]
@@ -66,7 +66,7 @@ class Terms:
             block.check(sizes)
             if not all(f.integral for f in _used(block)):
                 raise PlanError("only integer strategies are measured; quantise it first")
-        groups = _joint_groups(blocks)
+        groups = joint_groups(blocks)
         builder = _Builder({a: i for i, g in enumerate(groups) for a in g}, power)
         for block in blocks:
             if isinstance(block, Family):
@@ -193,7 +193,7 @@ def _unscaled(factor: LinearOperator) -> tuple[int, LinearOperator]:
     return multiple, factor
 
 
-def _joint_groups(blocks: Sequence[Block | Family]) -> tuple[Group, ...]:
+def joint_groups(blocks: Sequence[Block | Family]) -> tuple[Group, ...]:
     """The attributes, merged where some factor joins them, as a partition."""
     given = [b.groups if isinstance(b, Block) else tuple((a,) for a in b.attributes) for b in blocks]
     partition: list[set[str]] = []

@@ -1,0 +1,143 @@
+"""The optimum for queries over different attributes together, over the columns that they tell apart. [ENU20]
+
+Queries over tables of their own would share the budget between optima for each. Together they are one matrix whose
+columns are few where the queries are few, whatever the joint cells: the certified optimum for its distinct columns is
+that for all cells. Its strategy is A = M^(-1/4) W, M = W diag(v) Wᵀ for the weights v that prove it, so it is measured
+as whole combinations of the exact sums that the queries ask for, and k queries over c columns cost k² c a step.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.dense.dual import titled
+from sfumato.designs.dense.largest import optimize_largest
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.pure import turned
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.merged.pairs import optimize_pairs
+from sfumato.designs.merged.strategy import Merged
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.ground.progress import Progress
+from sfumato.operators import Block, Combination, Dense
+from sfumato.operators.base import FloatArray
+from sfumato.operators.blas import single_thread
+from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy.unit import Neighbours
+
+__all__ = ["MAX_COLUMNS", "MAX_WORK", "design"]
+
+MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
+MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
+MAX_FAR = 5_000  # columns up to which the largest distance of two is found exactly: a matrix of 200 MB
+MAX_PAIRED = 128  # queries up to which pairs of columns are searched in seconds: about the square of them bind
+_MAX_BLOCKS = 512  # each is a Python value, counted by itself
+_MAX_QUERIES = 4_096  # rows of matrices that are factored
+_TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows
+_ROUGH, _LONG = 1e-3, 100_000_000  # the same from this many operations a step on, where the last digit takes seconds
+_BITS = 24  # of an entry: rounding moves errors by less than is shown, and keeps the span exactly
+_PAIRS = 30  # times as much as one search takes that for pairs, over the differences that join one by one
+_MAX_LARGEST = 2**30  # operations of one search for the largest error, as for one table
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A strategy over the distinct columns, (l, c); a bound as designs have it; how far from the best it may be."""
+
+    strategy: FloatArray
+    bound: float | None
+    gap: float
+
+
+def design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The optimum over the distinct columns of all queries; None where it does not apply.
+
+    For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
+    is known, above MAX_PAIRED queries, or above MAX_FAR columns, whose largest distance would only be bounded.
+    """
+    blocks = [q.block for q in problem.workload.blocks] if problem.workload.tables <= _MAX_BLOCKS else []
+    rows = sum(b.rows for b in blocks)
+    if not 0 < rows <= _MAX_QUERIES or not all(f.integral for b in blocks for f in b.factors):
+        return None
+    try:
+        columns = distinct_columns([b.lowered() for b in blocks], problem.sizes)
+    except (PlanError, WorkloadError):
+        return None
+    count, public = columns.shape[1], problem.unit.total_is_public
+    if count < 2 or (count > MAX_COLUMNS and rows**2 * count > MAX_WORK):
+        return None
+    if public and (count > MAX_FAR or min(rows, count) > MAX_PAIRED):
+        return None
+    weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
+    real = columns.astype(np.float64)
+    found = _optimum(problem, real * np.sqrt(weights)[:, None], progress)
+    if found is None or not len(found.strategy):
+        return None
+    kept = _independent(real)
+    over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
+    with single_thread():
+        coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
+    if problem.noise == "laplace":
+        coefficients = turned(coefficients, Dense(over))[0]
+    held, matrix = _over(blocks, kept, coefficients)
+    kind = "an L1 factorization" if problem.noise == "laplace" else titled("factorization", found.gap)
+    title = f"{kind} over {count:,} distinct columns of all queries"
+    names = tuple(dict.fromkeys(a for b in held for a in b.attributes))
+    sizes = tuple(problem.sizes[a] for a in names)
+    build = functools.partial(_build, held, matrix, sizes, public, title)
+    return Design("factorization", build, 2.0**_BITS, found.bound) if build(2.0**_BITS).sound else None
+
+
+def _build(
+    blocks: tuple[Block, ...], matrix: FloatArray, sizes: tuple[int, ...], public: bool, title: str, s: float
+) -> Merged:
+    return Merged(Combination(blocks, np.rint(matrix * s).astype(np.int64)), sizes, public, title)
+
+
+def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) -> _Found | None:
+    """The strategy for weighted queries (k, c) by the objective and the relation of the problem."""
+    public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
+    work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
+    tolerance = _ROUGH if work > _LONG else _TOLERANCE
+    if public:
+        found = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
+    else:
+        found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)
+    if found is None:
+        return None
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and not public:
+        # of persons who may vanish: the same strategy, and nothing proved
+        return _Found(found.strategy, None, math.inf)
+    if problem.largest and not largest:
+        # the largest variance is at least their mean
+        return _Found(found.strategy, found.lower_bound / math.sqrt(len(matrix)), math.inf)
+    return _Found(found.strategy, found.lower_bound, found.gap)
+
+
+def _independent(rows: FloatArray) -> NDArray[np.intp]:
+    """Numbers of linearly independent rows that span all, ascending."""
+    from scipy.linalg import qr  # noqa: PLC0415  (slow to import)
+
+    norms = np.linalg.norm(rows, axis=1)
+    with single_thread():
+        factor, pivots = qr((rows / np.maximum(norms, 1e-300)[:, None]).T, mode="r", pivoting=True)
+    pivot = np.abs(np.diagonal(factor))
+    rank = int((pivot > pivot[0] * max(rows.shape) * float(np.finfo(np.float64).eps)).sum())
+    return np.sort(np.asarray(pivots[:rank], dtype=np.intp))
+
+
+def _over(
+    blocks: Sequence[Block], kept: NDArray[np.intp], coefficients: FloatArray
+) -> tuple[tuple[Block, ...], FloatArray]:
+    """The blocks that hold some kept row, and the coefficients over all rows of theirs."""
+    ends = np.cumsum([0, *(b.rows for b in blocks)])
+    whole = np.zeros((len(coefficients), int(ends[-1])))
+    whole[:, kept] = coefficients
+    used = [i for i in range(len(blocks)) if whole[:, ends[i] : ends[i + 1]].any()]
+    return tuple(blocks[i] for i in used), np.concatenate([whole[:, ends[i] : ends[i + 1]] for i in used], axis=1)

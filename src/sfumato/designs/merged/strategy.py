@@ -1,0 +1,216 @@
+"""What is measured of queries over different attributes answered together, and the way back.
+
+With Q (r, cells) the stacked queries and C (l, r) whole numbers, y = C Q x + z. The sums s = Q x are read back by least
+squares, R y with R = C^+, and a query W = S Q is answered by S R y. Where the number n of records is known and is one
+of the sums, n = a s, the least squares are those that keep to it; where W = S Q + t 1ᵀ, the answer has t n besides.
+
+Whether W is such a combination is decided on the distinct columns of Q and W together, never on the joint cells.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.designs.covariance import check_size
+from sfumato.designs.strategy import Estimate, Strategy, row_shape
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.operators import Block, Combination, Compose, Dense, Identity
+from sfumato.operators.base import FloatArray, Numbers
+from sfumato.operators.blas import single_thread
+from sfumato.privacy.columns import distinct_columns
+
+__all__ = ["Merged"]
+
+_SPAN = 1e-7  # relative: half of a double's digits, as least squares over whole numbers round
+_BACK = 1e-6  # by which R C may differ from the identity: what doubles leave of well-conditioned maps
+_BESIDE = 64  # cells looked at beside two for each sum: any would do, as what they leave open is decided
+_LISTED = 2**22  # entries of a query that are written out to look at some of its cells
+_RANK = 1e-10  # of a singular value: C is rounded from a map whose values differ by far less
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Merged(Strategy):
+    """Whole combinations of the sums that the queries ask for, answered by least squares.
+
+    `sizes` are the cells of the attributes of `measured`. With `public_total` the number of records is known.
+    """
+
+    measured: Combination
+    sizes: tuple[int, ...]
+    public_total: bool = False
+    title: str = ""
+
+    @property
+    def blocks(self) -> tuple[Combination, ...]:
+        return (self.measured,)
+
+    @property
+    def summary(self) -> str:
+        return self.title or f"combined sums over {', '.join(self.measured.attributes)}"
+
+    @property
+    def max_abs(self) -> int:
+        return max(1, int(np.abs(Compose(Dense(self.measured.matrix), Dense(self._columns(()))).dense()).max()))
+
+    @functools.cached_property
+    def _back(self) -> tuple[FloatArray, FloatArray | None]:
+        """R (r, l), and what the known total is worth to every sum, (r,), where it is worth something."""
+        matrix = self.measured.matrix.astype(np.float64)
+        with single_thread():
+            if self._whole is None:
+                return np.asarray(np.linalg.pinv(matrix, rcond=_RANK), dtype=np.float64), None
+            # some measurement of the total as well, which the known one then takes the place of
+            weight = float(np.linalg.norm(matrix)) / max(float(np.linalg.norm(self._whole)), 1e-300)
+            stacked = np.vstack([matrix, weight * self._whole])
+            both = np.asarray(np.linalg.pinv(stacked, rcond=_RANK), dtype=np.float64)
+            spread = both @ (both.T @ self._whole)
+            given = spread / float(self._whole @ spread)
+            return both[:, :-1] - np.multiply.outer(given, self._whole @ both[:, :-1]), given
+
+    @property
+    def sound(self) -> bool:
+        """Whether the sums are read back but for rounding: no rounding of C has lost one."""
+        back, given = self._back
+        matrix = self.measured.matrix.astype(np.float64)
+        found = back @ matrix + (0.0 if given is None or self._whole is None else np.multiply.outer(given, self._whole))
+        return bool(np.abs(found - np.diag(self._used)).max() < _BACK)
+
+    @functools.cached_property
+    def _whole(self) -> FloatArray | None:
+        """a with a Q = 1ᵀ, where the total is known and is a combination of what is combined."""
+        if not self.public_total:
+            return None
+        columns = self._used[:, None] * self._columns(()).astype(np.float64)
+        found, off = _solved(columns, np.ones((1, columns.shape[1])))
+        return found.reshape(-1) if off <= _SPAN else None
+
+    @functools.cached_property
+    def _used(self) -> FloatArray:
+        """(r,) 1 for the sums that are combined, 0 for those that are not."""
+        return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """By fingerprint, S and t of the queries asked about so far."""
+        return {}
+
+    def _columns(self, queries: Sequence[Block]) -> Numbers:
+        """The distinct columns of Q, and of queries below."""
+        held = dict(zip(self.measured.attributes, self.sizes, strict=True))
+        return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held)
+
+    def _of(self, query: Block) -> tuple[FloatArray, FloatArray]:
+        """S (rows, r) and t (rows,) with W = S Q + t 1ᵀ."""
+        missing = [a for a in query.attributes if a not in self.measured.attributes]
+        if missing:
+            raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
+        own = next((i for i, b in enumerate(self.measured.blocks) if b is query), None)
+        key = fingerprint(query) if own is None else ""
+        if own is None and key in self._known:
+            return self._known[key]
+        if own is None:
+            own = next((i for i, b in enumerate(self.measured.blocks) if fingerprint(b) == key), None)
+        ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)])
+        if own is not None and self._used[ends[own] : ends[own + 1]].all():
+            # of a block that is combined itself, all rows of it
+            return np.eye(len(self._used))[ends[own] : ends[own + 1]], np.zeros(query.rows)
+        return self._known.setdefault(key or fingerprint(query), self._found(query))
+
+    @functools.cached_property
+    def _some(self) -> tuple[dict[str, NDArray[np.int64]], FloatArray, FloatArray]:
+        """Some joint cells by attribute, what is combined of their columns (and the known total), and its inverse."""
+        count, cells = 2 * len(self._used) + _BESIDE, dict[str, NDArray[np.int64]]()
+        for i, (name, size) in enumerate(zip(self.measured.attributes, self.sizes, strict=True)):
+            # multiples of irrational numbers, each its own, fill the joint cells evenly
+            cells[name] = (np.arange(1, count + 1) * math.sqrt(i + 2 + math.isqrt(i + 2)) % 1.0 * size).astype(np.int64)
+        below = self._used[:, None] * np.concatenate([self._at(b, cells) for b in self.measured.blocks])
+        if self.public_total:
+            below = np.vstack([below, np.ones(count)])
+        with single_thread():
+            return cells, below, np.asarray(np.linalg.pinv(below, rcond=_RANK), dtype=np.float64)
+
+    def _at(self, block: Block, cells: dict[str, NDArray[np.int64]]) -> FloatArray:
+        """(rows, cells) the columns of a block at some joint cells."""
+        sizes = dict(zip(self.measured.attributes, self.sizes, strict=True))
+        out = np.ones((1, len(next(iter(cells.values())))))
+        for group, factor in zip(block.groups, block.factors, strict=True):
+            place = np.zeros(out.shape[1], dtype=np.int64)
+            for name in group:
+                place = place * sizes[name] + cells[name]
+            columns = np.asarray(factor.dense(), dtype=np.float64)[:, place]
+            out = (out[:, None] * columns).reshape(-1, out.shape[1])
+        return out
+
+    def _cannot(self, query: Block) -> bool:
+        """Whether some cells show that a query is no combination; most are told so at once."""
+        if all(isinstance(f, Identity) for f in query.factors) and query.rows > len(self._used) + 1:
+            return True
+        if max((f.shape[0] * f.shape[1] for f in query.factors), default=1) > _LISTED:
+            return False
+        cells, below, inverse = self._some
+        if query.rows * below.shape[1] > _LISTED:
+            return False
+        wanted = self._at(query, cells)
+        off = np.abs(wanted @ inverse @ below - wanted).max(initial=0.0)
+        return bool(off > _SPAN * max(float(np.abs(wanted).max(initial=0.0)), 1e-300))
+
+    def _found(self, query: Block) -> tuple[FloatArray, FloatArray]:
+        if self._cannot(query):
+            names = ", ".join(query.attributes) or "the total"
+            raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
+        try:
+            columns = self._columns((query,)).astype(np.float64)
+        except PlanError as reason:
+            raise NotAnswerable(f"whether what was measured answers the query cannot be told: {reason}") from None
+        r = len(self._used)
+        below = self._used[:, None] * columns[:r]
+        if self.public_total:
+            below = np.vstack([below, np.ones(columns.shape[1])])
+        found, off = _solved(below, columns[r:])
+        if off > _SPAN:
+            names = ", ".join(query.attributes) or "the total"
+            raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
+        return found[:, :r], found[:, r] if self.public_total else np.zeros(len(found))
+
+    def _rows(self, query: Block) -> FloatArray:
+        """S R, (rows, l)."""
+        return self._of(query)[0] @ self._back[0]
+
+    def check(self, query: Block) -> None:
+        self._of(query)
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        return (self._rows(query) ** power).sum(axis=1).reshape(row_shape(query))
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        return self._rows(first) @ self._rows(second).T
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        back, given = self._back
+        sums = back @ values[0].astype(np.float64)
+        if given is not None:
+            assert total is not None
+            sums = sums + given * total
+        return sums, float(total or 0)
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        sums, total = estimate
+        of_sums, of_total = self._of(query)
+        return of_sums @ sums + of_total * total
+
+
+def _solved(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
+    """X of least length with X rows nearest to `wanted`, and how far off it is, relative to the largest entry."""
+    with single_thread():
+        found = np.asarray(np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T, dtype=np.float64)
+    off = float(np.abs(found @ rows - wanted).max(initial=0.0))
+    return found, off / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)

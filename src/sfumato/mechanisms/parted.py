@@ -1,0 +1,129 @@
+"""Parts of a workload each by the best design of its own, the budget shared between them; parts that gain, together.
+
+With E_i the weighted squared errors of part i at the whole budget, Gaussian noise shared at its best errs by
+(Σ √E_i)² in all, Laplace noise by (Σ E_i^(1/3))³. What is proved of parts answered together is proved of them alone, so
+this is tried beside every joint design, and parts of few queries are joined where their joint design errs less.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.pieces import Piece, levelled, share_design
+from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.strategy import Strategy
+from sfumato.errors import SfumatoError
+from sfumato.mechanisms.tables import Tried
+from sfumato.plans.plan import Plan
+from sfumato.workloads import QueryBlock, QueryFamily, Workload
+
+__all__ = ["parted"]
+
+_MOST_PARTS = 12  # each is planned by itself
+_MOST_TABLES = 64  # of parts that may be joined: each join is planned
+_MOST_ROWS = 2_048  # queries of the same
+_GAIN = 1e-4  # relative, of what is worth another design
+_NEAR = 1e-3  # of the best plan from its bound: nothing is left to gain
+
+Items = tuple[QueryBlock | QueryFamily, ...]
+Find = Callable[[Problem, str], Tried]
+"""The plans of a part by itself; the mechanism named first is tried first, and may prove that no other is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Items, their best design by themselves as a piece of unit price, the root (cube root) of its error, and whether
+    that is proved the least."""
+
+    items: Items
+    piece: Piece
+    root: float
+    best: bool
+
+
+def parted(problem: Problem, plans: Sequence[Plan], find: Find) -> Design | None:
+    """The design of parts measured apart; None where nothing is to be gained by it. `find` plans a part by itself."""
+    names = dict.fromkeys(i.part for i in problem.workload.items)
+    best = min(plans, key=lambda p: p.objective_value, default=None)
+    bounds = [p.bound for p in plans if p.bound is not None]
+    met = best is not None and bool(bounds) and best.objective_value <= max(bounds) * (1 + _NEAR)
+    alike = all(i.is_marginal for i in problem.workload.items)
+    if not 1 < len(names) <= _MOST_PARTS or met or alike or problem.known or problem.unit_lattice:
+        return None
+    parts = [tuple(i for i in problem.workload.items if i.part == n) for n in names]
+    # what is proved the best of parts together is no worse than any sharing between them
+    few = [p for p in parts if _few(p)]
+    together = _group(problem, tuple(i for p in few for i in p), find) if len(few) > 1 else None
+    proved = together is not None and together.best
+    rest = [_group(problem, p, find) for p in parts if not (proved and p in few)]
+    groups = [g for g in [together if proved else None, *rest] if g is not None]
+    if sum(len(g.items) for g in groups) < len(problem.workload.items):
+        return None
+    if not proved:
+        groups = _joined(problem, groups, together, find)
+    if len(groups) == 1:
+        return None
+    return share_design("factorization", "", [g.piece for g in groups], _power(problem), None, largest=problem.largest)
+
+
+def _few(items: Items) -> bool:
+    """Whether items may be joined with others."""
+    blocks = [i for i in items if isinstance(i, QueryBlock)]
+    return len(blocks) == len(items) <= _MOST_TABLES and sum(b.rows for b in blocks) <= _MOST_ROWS
+
+
+def _power(problem: Problem) -> int:
+    return 1 if problem.noise == "laplace" else 2
+
+
+def _joined(problem: Problem, groups: list[_Group], together: _Group | None, find: Find) -> list[_Group]:
+    """Groups of few queries joined while that errs less: all at once where it does, else two by two."""
+    few = [g for g in groups if _few(g.items)]
+    rest = [g for g in groups if not _few(g.items)]
+    if together is not None and together.root < sum(g.root for g in few):
+        return [*rest, together]
+    while len(few) > 1:
+        tried: list[tuple[float, int, int, _Group]] = []
+        for (i, a), (j, b) in itertools.combinations(enumerate(few), 2):
+            both = _group(problem, (*a.items, *b.items), find)
+            if both is not None:
+                tried.append((a.root + b.root - both.root, i, j, both))
+        gain, i, j, both = max(tried, key=lambda t: t[0], default=(0.0, 0, 0, few[0]))
+        if gain <= _GAIN * sum(g.root for g in few):
+            break
+        few = [*(g for k, g in enumerate(few) if k not in (i, j)), both]
+    return [*rest, *few]
+
+
+def _group(problem: Problem, items: Items, find: Find) -> _Group | None:
+    """The best design of some items by themselves."""
+    whole = [i for i in problem.workload.items if any(i is j for j in items)]
+    try:
+        part = replace(problem, workload=Workload(problem.workload.domain, tuple(whole)))
+        found = find(part, "factorization" if _few(items) else "marginals")
+    except SfumatoError:
+        return None
+    if not found.plans:
+        return None
+    plan, design = min(zip(found.plans, found.designs, strict=True), key=lambda p: p[0].objective_value)
+    best = plan.bound is not None and plan.objective_value <= plan.bound * (1 + _NEAR)
+    power = _power(problem)
+    weighted = [(problem.table_weights(e.item), e) for e in plan.entries]
+    # at unit price and unit noise
+    unit = float(plan.sensitivity.value) ** (2 / power)
+    if problem.largest:
+        error = levelled(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * unit, 1.0, power)
+    else:
+        error = sum(e.weighted(w) for w, e in weighted) * unit
+    change = sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power)
+    norm = float(change.value) ** (1 / power) / design.fine
+    build = functools.partial(_scaled, design.build, 1 / norm)
+    return _Group(tuple(whole), Piece(build, error, 1.0, design.fine * norm), error ** (1 / (1 + 2 / power)), best)
+
+
+def _scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:
+    return build(s * unit)

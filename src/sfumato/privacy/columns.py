@@ -1,0 +1,84 @@
+"""The distinct columns of blocks over different attributes, and of sums of their rows, from their structure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sfumato.errors import PlanError
+from sfumato.maps import BlockMap, CombinationMap, DenseMap
+from sfumato.maps.base import IntArray, Map
+from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
+from sfumato.privacy.terms import joint_groups
+
+# of every factor its attributes, the rows of its block, and its table (rows, cells of each attribute)
+_Tables = list[tuple[tuple[str, ...], slice, Numbers]]
+
+__all__ = ["MAX_ENTRIES", "distinct_columns", "of_columns"]
+
+MAX_ENTRIES = 2**25
+"""Numbers of all columns that are looked at together: 256 MB; above, they are refused."""
+
+
+def distinct_columns(blocks: Sequence[BlockMap], sizes: Mapping[str, int]) -> IntArray:
+    """(rows, c): each column that some joint cell of all attributes has in the blocks stacked, once.
+
+    The joint cells are never listed. Cells of one attribute that no factor tells apart are one; then the groups of
+    attributes that factors join are gone through: a column is an entry by entry product of one column of each, and
+    those that coincide are dropped at once. None is missed, as privacy needs, and none is added.
+    Raises PlanError where they are too many, or their entries too large, WorkloadError for factors that do not fit.
+    """
+    tables: _Tables = []
+    height = 0
+    for block in blocks:
+        block.check(sizes)
+        factors = [f for f in block.factors if isinstance(f, Map)]
+        if len(factors) < len(block.factors):
+            raise PlanError("the columns of maps of the closed set are looked at, and of no others")
+        if math.prod(f.max_abs for f in factors) >= INT64:
+            raise PlanError("the entries of a combined block may be above 2^63; scale them down")
+        rows = slice(height, height := height + block.rows)
+        places = np.indices([f.shape[0] for f in block.factors]).reshape(len(block.factors), block.rows)
+        for group, factor, place in zip(block.groups, factors, places, strict=True):
+            _afford(block.rows, factor.shape[1])
+            tables.append((group, rows, factor.columns()[place].reshape(-1, *(sizes[a] for a in group))))
+    for name in {a for group, _, _ in tables for a in group}:
+        axes = [1 + group.index(name) if name in group else 0 for group, _, _ in tables]
+        slices = [np.moveaxis(t, i, 0).reshape(t.shape[i], -1) for (_, _, t), i in zip(tables, axes, strict=True) if i]
+        kept = np.unique(np.concatenate(slices, axis=1), axis=0, return_index=True)[1]
+        tables = [(g, rows, t.take(kept, axis=i) if i else t) for (g, rows, t), i in zip(tables, axes, strict=True)]
+    cells = {a: n for group, _, table in tables for a, n in zip(group, table.shape[1:], strict=True)}
+    found = np.ones((1, height), dtype=np.int64)
+    for group in ((), *joint_groups(blocks)):
+        _afford(height, *(cells[a] for a in group))
+        grid = np.ones((height, *(cells[a] for a in group)), dtype=np.int64)
+        for some, rows, table in tables:
+            if set(some) <= set(group) and bool(some) == bool(group):
+                order = [0, *(1 + some.index(a) for a in group if a in some)]
+                grid[rows] *= table.transpose(order).reshape(-1, *(cells[a] if a in some else 1 for a in group))
+        here = np.unique(grid.reshape(height, -1).T, axis=0)
+        _afford(len(found), *here.shape)
+        found = np.unique((found[:, None] * here).reshape(-1, height), axis=0)
+    return np.ascontiguousarray(found.T)
+
+
+def of_columns(combined: CombinationMap, sizes: Mapping[str, int]) -> DenseMap:
+    """C Q over the distinct columns of Q in place of the joint cells, which have no others.
+
+    Raises what `distinct_columns` raises, and PlanError where entries may not fit int64.
+    """
+    held = distinct_columns(combined.blocks, sizes)
+    _afford(combined.rows, held.shape[1])
+    lengths = absolute_sums(np.ascontiguousarray(combined.matrix.T), 1)
+    if max(lengths) * int(np.abs(held).max()) >= INT64:
+        raise PlanError("the entries of a combination may be above 2^63; scale them down")
+    return DenseMap(times(combined.matrix, held))
+
+
+def _afford(*sizes: int) -> None:
+    if math.prod(sizes) > MAX_ENTRIES:
+        raise PlanError(
+            f"the queries tell too many cells apart to be combined: above {MAX_ENTRIES:,} entries of columns"
+        )
