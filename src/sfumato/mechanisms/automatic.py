@@ -71,8 +71,8 @@ class Auto(Tables):
         return _DEFAULTS[asked.kind](asked)
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        plans, refused = automatic(problem, progress)
-        return Tried(plans, (*refused, *foreseen(problem)))
+        found = automatic(problem, progress)
+        return found._replace(refused=(*found.refused, *foreseen(problem)))
 
     def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
         """That Laplace noise on the queries, the cells or their trees, which take no search, errs less."""
