@@ -286,7 +286,7 @@ FILES: list[Case] = [
     ("release is a number", "R", lambda _: sf.load(7), sf.errors.InvalidInput),  # type: ignore[arg-type]
 ]
 
-TEXTS = ["people.txt", "postgresql://h/d?table=t", b"t.csv"]
+TEXTS = ["people.txt", "mysql://h/d?table=t", b"t.csv"]
 SOURCES: list[Case] = [
     (f"source {s!r}"[:40], "R", lambda place, s=s: place.release(source=s), sf.errors.InvalidInput)
     for s in [*TEXTS, 7, [1, 2], np.ones(15), sf.Histogram([1, 2]), sf.Histogram]
