@@ -296,9 +296,9 @@ def test_separate_tables_share_the_budget_so_that_their_largest_errors_agree() -
     work = stack(a=prefix(domain, "a"), b=ranges(domain, "b"), weights={"b": 2})
     found = plan(work, UNIT, neighbours="add-remove", mechanism="factorization", objective="max")
     first, second = (float(e.item.weight) * e.powers.max() * found.noise.variance for e in found.entries)
-    assert first == pytest.approx(second, rel=1e-5)
+    assert first == pytest.approx(second, rel=1e-4)  # both are at the optimum as far as that is proved
     assert found.lower_bound is not None
-    assert found.lower_bound <= found.objective_value
+    assert found.lower_bound <= found.objective_value <= found.lower_bound * (1 + 1e-4)
 
 
 def test_products_of_many_small_factors_are_planned_as_one() -> None:

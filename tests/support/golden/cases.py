@@ -255,5 +255,16 @@ def _locals() -> None:
     _add("local auto: line", partial(_local, "line", "5/2", "auto"))
 
 
-for fill in (_tables, _named, _strategies, _public, _courses, _keyed, _sessions, _locals):
+def _streams() -> None:
+    several = sf.periods(300, per_person=3, apart=30)
+    for budget in ("zcdp", "gdp"):
+        for relation in RELATIONS:
+            options = {"periods": sf.periods(12)}
+            _add(f"stream: {relation}, {budget}", partial(_plan, WORKS["mixed"], budget, relation, **options))
+        for relation in ("person", "persons swapped"):
+            options = {"periods": several}
+            _add(f"stream several: {relation}, {budget}", partial(_plan, WORKS["mixed"], budget, relation, **options))
+
+
+for fill in (_tables, _named, _strategies, _public, _courses, _keyed, _sessions, _locals, _streams):
     fill()

@@ -23,6 +23,7 @@ from sfumato.local.plans import LocalPlan
 from sfumato.operators import Block, Combination, Family
 from sfumato.plans.courses import CoursePlan
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.streams import StreamPlan
 from sfumato.sessions import SessionPlan
 from support.insecure_bits import InsecureTestBits
 
@@ -143,6 +144,25 @@ def _local(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
     return exact, {"rmse": plan.rmse, "lower bound": plan.lower_bound, "errors": float(errors @ weights)}
 
 
+def _stream(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
+    terms = plan.terms
+    exact = {
+        "mechanism": plan.mechanism,
+        "objective": plan.objective,
+        "maps": maps(plan.strategy.blocks),
+        "filter": say(terms.filter),
+        "participations": [terms.participations, terms.apart],
+        "noise": say(terms.noise),
+        "draws": noise(terms.noise),
+        "price": say(plan.price),
+    }
+    floats = {"lower bound": plan.bound}
+    for question in ("totals", "increments", "last 3"):
+        errors = plan.standard_errors(question)
+        floats[question] = float(errors @ np.sqrt(np.arange(1.0, 1 + errors.size)))
+    return exact, floats
+
+
 def _session(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
     """Fields and what follows from them; a session plan has no floats but probabilities that were given."""
     own = {f.name: getattr(plan, f.name) for f in fields(plan)}
@@ -159,6 +179,7 @@ _WORDS: dict[Any, Any] = {
     CoursePlan: _course,
     KeyPlan: _keyed,
     LocalPlan: _local,
+    StreamPlan: _stream,
     SessionPlan: _session,
     type(sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")): _session,
     type(
