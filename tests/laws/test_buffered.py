@@ -16,10 +16,9 @@ from sfumato.designs.ordered.fitted import fitted
 from sfumato.designs.ordered.fitting import SHAPES, Asked, Geometric, Parameters, fit, row_scale
 from sfumato.designs.ordered.pairs import largest_pair
 from sfumato.designs.ordered.series import prefix_bound, range_bound
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError
-from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Window
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Window
+from support.sensitivities import check_price
 
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")
 CASES = [(n, asked) for n in (2, 3, 7, 40, 101, 330) for asked in ASKED]
@@ -119,15 +118,7 @@ def test_a_bound_that_cannot_be_halved_further_is_still_one() -> None:
 @pytest.mark.parametrize("n", [2, 8, 50])
 def test_the_sensitivity_is_that_of_the_matrix(n: int, power: int) -> None:
     """Mutant: the multiples of columns not raised to the power."""
-    operator = made(n)[0].operator
-    matrix = operator.dense().astype(object)
-    block = Block((("t",),), (operator,))
-    add = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), power)
-    assert add.value == (np.abs(matrix) ** power).sum(axis=0).max()
-    swap = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), power)
-    far = max((np.abs(matrix - matrix[:, [j]]) ** power).sum(axis=0).max() for j in range(n))
-    assert swap.value >= far
-    assert not swap.exact or swap.value == far
+    check_price(made(n)[0].operator, power)
 
 
 def test_strategies_that_say_the_errors_of_others_are_refused() -> None:

@@ -24,6 +24,7 @@ from sfumato.designs.pricing.exact import Weights
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
+from sfumato.privacy import products as products_module
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import simple
@@ -245,8 +246,7 @@ def test_bounds_from_products(case: Changes, slices: int, data: st.DataObject) -
         return units, [0, *(data.draw(st.integers(0, 9)) for _ in fitted[1][1:])], data.draw(st.integers(0, 5))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds_module, "_STEPS", range(slices + 1))
-        patch.setattr(bounds_module, "_SLICES", slices)
+        patch.setattr(products_module, "SLICES", slices)
         patch.setattr(bounds_module, "fit", other)
         found = product_bound(case)
     assert found is None or found >= wanted

@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -118,6 +118,21 @@ def add(figures: Figures, more: Figures) -> None:
         figures[name] = figures.get(name, 0) + value
 
 
+def struck(worker: Callable[[int], None], beats: int | None) -> bool:
+    """Whether a child comes to its end that is killed a random moment after some beats, or, with None, is not."""
+    heard, told = os.pipe()
+    pid = child(partial(worker, told))
+    os.close(told)
+    if beats is not None:
+        for _ in range(beats):
+            os.read(heard, 1)
+        time.sleep(random.uniform(0, 0.02))
+        os.kill(pid, signal.SIGKILL)
+    done = statuses([pid]) == [0]
+    os.close(heard)
+    return done
+
+
 def kills(folder: Path, kills: int) -> Figures:
     """kill -9 of a child that resumes and goes on, at a random moment after none, one or two steps in turn.
 
@@ -129,22 +144,13 @@ def kills(folder: Path, kills: int) -> Figures:
         place, done, untold = folder / str(figures["conversations"]), False, 0
         opened(place, count)
         while not done:
-            beats, beat = os.pipe()
 
-            def worker(place: Path = place, beat: int = beat) -> None:
+            def worker(beat: int, place: Path = place) -> None:
                 asked = resume(curator(place), place / "c.db")
                 os.write(beat, b"1")
                 go_on(asked, place / "log", beat=beat)
 
-            pid = child(worker)
-            os.close(beat)
-            if figures["kills"] < kills:
-                for _ in range(1 + figures["kills"] % 3):
-                    os.read(beats, 1)
-                time.sleep(random.uniform(0, 0.02))
-                os.kill(pid, signal.SIGKILL)
-            done = statuses([pid]) == [0]
-            os.close(beats)
+            done = struck(worker, 1 + figures["kills"] % 3 if figures["kills"] < kills else None)
             figures["kills"] += not done
             found = judge(place, count)
             figures["worst_untold"] = max(figures["worst_untold"], found["steps"] - found["told"] - untold)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import signal
 import sqlite3
 import sys
 import tempfile
-import time
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -26,7 +24,7 @@ import numpy as np
 # Run as a script, this folder is on the path, and the one above is not.
 sys.path.append(str(Path(__file__).parents[1]))
 
-from conversation_harness import add
+from conversation_harness import add, struck
 from ledger_harness import child, statuses
 
 import sfumato as sf
@@ -137,22 +135,13 @@ def kills(folder: Path, kills: int) -> Figures:
         place, done, found = folder / str(figures["streams"]), False, Figures()
         opened(place)
         while not done:
-            beats, beat = os.pipe()
 
-            def worker(place: Path = place, beat: int = beat) -> None:
+            def worker(beat: int, place: Path = place) -> None:
                 appended = resume_stream(curator(place), place / "s.db")
                 os.write(beat, b"1")
                 go_on(appended, place / "log", beat=beat)
 
-            pid = child(worker)
-            os.close(beat)
-            if figures["kills"] < kills:
-                for _ in range(1 + figures["kills"] % 3):
-                    os.read(beats, 1)
-                time.sleep(random.uniform(0, 0.02))
-                os.kill(pid, signal.SIGKILL)
-            done = statuses([pid]) == [0]
-            os.close(beats)
+            done = struck(worker, 1 + figures["kills"] % 3 if figures["kills"] < kills else None)
             figures["kills"] += not done
             found = judge(place)
             add(figures, {k: v for k, v in found.items() if k != "periods"})

@@ -5,23 +5,14 @@ Nothing here is judged by chance: whatever the moment of a kill, the promises mu
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-HARNESS = Path(__file__).with_name("ledger_harness.py")
+from support.experiments import experiment_of
 
-
-def experiment(name: str, **arguments: object) -> dict[str, Any]:
-    """Figures of one experiment, made in a process of its own; a hang is a failure."""
-    command = [sys.executable, str(HARNESS), name, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+experiment = partial(experiment_of, Path(__file__).with_name("ledger_harness.py"))
 
 
 @pytest.mark.parametrize("processes", [2, 8, 64])

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sfumato.operators import Block, Dense, Family, Identity, Scaled
-from sfumato.privacy.unit import Neighbours
+from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Scaled
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import written_out
 
-__all__ = ["NAMES", "Case", "blocks_over", "brute_force", "cases", "columns_of", "expanded"]
+__all__ = ["NAMES", "Case", "blocks_over", "brute_force", "cases", "check_price", "columns_of", "expanded"]
 
 NAMES = ("a", "b", "c")
 Case = tuple[list[Block], dict[str, int]]
@@ -88,3 +89,16 @@ def cases(draw: st.DrawFn, factor: Any, most_cells: int = 12) -> Case:
     while math.prod(sizes.values()) > most_cells:
         sizes[max(sizes, key=lambda n: sizes[n])] -= 1
     return draw(st.lists(blocks_over(sizes, factor), min_size=1, max_size=3)), sizes
+
+
+def check_price(operator: LinearOperator, power: int) -> None:
+    """The price of one operator over one attribute against its matrix, in both relations."""
+    n = operator.shape[1]
+    matrix = operator.dense().astype(object)
+    block = Block((("t",),), (operator,))
+    add = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), power)
+    assert add.value == (np.abs(matrix) ** power).sum(axis=0).max()
+    swap = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), power)
+    far = max((np.abs(matrix - matrix[:, [j]]) ** power).sum(axis=0).max() for j in range(n))
+    assert swap.value >= far
+    assert not swap.exact or swap.value == far

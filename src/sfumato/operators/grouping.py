@@ -1,4 +1,4 @@
-"""Sums over groups of cells, such as the counties of each state."""
+"""Sums over groups of cells, such as the counties of each state, and cells that no row counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sfumato.ground.codec import storable
 from sfumato.maps import AlikeMap, Map, MergedMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
+from sfumato.operators.compose import Scaled
 from sfumato.operators.explicit import Dense
 
-__all__ = ["Grouping"]
+__all__ = ["Grouping", "Padded"]
 
 
 @storable
@@ -105,3 +106,67 @@ class Grouping(LinearOperator):
 
     def lowered(self) -> Map:
         return MergedMap(AlikeMap(self.groups), self.codes)
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Padded(LinearOperator):
+    """An operator followed by `extra` columns of zeros: cells that its rows do not count."""
+
+    operator: LinearOperator
+    extra: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.operator, LinearOperator):
+            raise WorkloadError(f"padding needs an operator, not {self.operator!r}")
+        if isinstance(self.extra, bool) or not isinstance(self.extra, int) or self.extra < 0:
+            raise WorkloadError(f"padding adds a whole number of columns, not {self.extra!r}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.operator.shape
+        return (rows, columns + self.extra)
+
+    @property
+    def integral(self) -> bool:
+        return self.operator.integral
+
+    @property
+    def binary(self) -> bool:
+        return self.operator.binary
+
+    @property
+    def max_abs(self) -> float:
+        return self.operator.max_abs
+
+    def apply(self, vectors: Numbers) -> Numbers:
+        return self.operator.apply(vectors[: self.operator.shape[1]])
+
+    def apply_transpose(self, vectors: Numbers) -> Numbers:
+        inner = self.operator.apply_transpose(vectors)
+        return np.concatenate([inner, np.zeros((self.extra, inner.shape[1]), dtype=inner.dtype)])
+
+    def gram(self) -> LinearOperator:
+        check_dense(self.shape[1], self.shape[1])
+        inner = self.operator.gram()
+        padded = Dense(np.pad(inner.dense(), ((0, self.extra), (0, self.extra))))
+        return Scaled(padded, 1.0) if self.integral and not inner.integral else padded
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        self.check_rows(start, stop)
+        return np.pad(self.operator.rows(start, stop), ((0, 0), (0, self.extra)))
+
+    def column_sums(self, power: int) -> Numbers:
+        inner = self.operator.column_sums(power)
+        return np.concatenate([inner, np.zeros(self.extra, dtype=inner.dtype)])
+
+    def row_sums(self, power: int) -> FloatArray:
+        return self.operator.row_sums(power)
+
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        inner = self.operator.shape[1]
+        return self.operator.row_forms(matrix[:inner, :inner])
+
+    def lowered(self) -> Map:
+        inner = self.operator.lowered()
+        return MergedMap(inner, np.concatenate([np.arange(inner.shape[1]), np.full(self.extra, -1)]))

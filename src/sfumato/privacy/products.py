@@ -21,7 +21,7 @@ from sfumato.ground.codec import storable
 from sfumato.maps.linear import Numbers
 from sfumato.privacy.sums import Sum, products
 
-__all__ = ["SLICES", "Products", "elementary", "least_symmetric", "scaled_ends"]
+__all__ = ["SLICES", "Products", "elementary", "least_combination", "least_symmetric", "scaled_ends"]
 
 SLICES = 200  # of the range of p_1: twice as many tighten the bound by less than 1 %
 _BREAKS = 64  # slopes that are tried: all of them for few attributes
@@ -81,7 +81,7 @@ def least_symmetric(total: Sum, given: Products) -> int:
         used[order] += int((unit * norms).sum())
     # the products also stand for sets that the sum lacks
     paid += sum(c * (w - u) for c, w, u in zip(given.costs[1:], whole[1:], used[1:], strict=True))
-    return -((paid - _least_combination(units * low, units * high, given.costs)) >> given.shift)
+    return -((paid - least_combination(units * low, units * high, given.costs)) >> given.shift)
 
 
 def elementary(values: Numbers, top: int) -> list[int]:
@@ -93,7 +93,7 @@ def elementary(values: Numbers, top: int) -> list[int]:
     return out
 
 
-def _least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> int:
+def least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> int:
     """A lower bound of sum_k costs_k e_k(y) over y_i = low_i or high_i, for costs of at least 0."""
     least, most = int(low.sum()), int(high.sum())
     near = min(most, -2 * least)

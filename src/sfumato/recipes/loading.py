@@ -25,7 +25,7 @@ from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sessions.opening import keeps_session, resume_session
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.streams import resume_stored
-from sfumato.wall.streams.minutes import is_stream
+from sfumato.wall.streams.stored import is_stream
 
 __all__ = ["DOCUMENTS", "load", "read"]
 

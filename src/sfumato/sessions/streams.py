@@ -16,7 +16,7 @@ from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, stream
-from sfumato.wall.streams.minutes import stream_minutes
+from sfumato.wall.streams.stored import read_stream
 
 __all__ = ["Stream", "open_stream", "resume_stored"]
 
@@ -122,7 +122,7 @@ def open_stream(
     """
     plan.check()
     if store is not None and store.exists():
-        found = stream_minutes(store, anchor)
+        found = read_stream(store, anchor)
         kept = _plan_of(found.about, store)
         if kept.fingerprint != plan.fingerprint or found.name != name:
             raise InvalidInput(
@@ -156,7 +156,7 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
         raise InvalidInput(
             f"which ledger paid for {store}? Name it (ledger=, --ledger): a store is not believed about who paid"
         )
-    found = stream_minutes(store, anchor)
+    found = read_stream(store, anchor)
     plan = _plan_of(found.about, store)
     curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
     public = resume_stream(curator, store, anchor=anchor)

@@ -37,8 +37,8 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, states, stream
 from sfumato.wall.streams.measuring import measure
-from sfumato.wall.streams.minutes import is_stream, stream_minutes
 from sfumato.wall.streams.store import FORMAT, advance, period_line
+from sfumato.wall.streams.stored import is_stream, read_stream
 from sfumato.wall.streams.streaming import FileChain
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
@@ -106,7 +106,7 @@ def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger:
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
         found = resume_stream(curator(ledger), ledger.with_name("s.db")).append(sf.Histogram(TABLES[t]), f"p{t}")
         assert (np.concatenate(found.values) == wanted).all()
-    kept = stream_minutes(ledger.with_name("s.db"))
+    kept = read_stream(ledger.with_name("s.db"))
     assert [p.label for p in kept.published] == [f"p{t}" for t in range(PERIODS)]
     again = resume_stream(curator(ledger), ledger.with_name("s.db"))
     with pytest.raises(BudgetError, match="all 6 periods"):

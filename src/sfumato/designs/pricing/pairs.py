@@ -13,10 +13,11 @@ from sfumato.designs.pricing.bounds import largest_change
 from sfumato.designs.pricing.changes import Absolute, Changes, Columns, Inner, Part, Table
 from sfumato.designs.pricing.exact import number_rows, products
 from sfumato.designs.pricing.search import MAX_WORK, Patterns, largest_combination
-from sfumato.designs.pricing.terms import Bundle, Inside, Terms, on_axes
+from sfumato.designs.pricing.terms import Bundle, Inside, Terms
 from sfumato.maps.linear import integer_products, sum_objects
 from sfumato.operators import Identity, Kronecker, LinearOperator, OnMarginal, Residual, Total
 from sfumato.operators.base import DENSE_LIMIT, INT64, Numbers
+from sfumato.privacy.terms import on_axes
 
 __all__ = ["exact_gram", "largest_distance"]
 

@@ -20,12 +20,13 @@ import numpy as np
 
 from sfumato.designs.pricing.pairs import largest_distance
 from sfumato.designs.pricing.search import Patterns, largest_combination
-from sfumato.designs.pricing.terms import Terms, on_axes
+from sfumato.designs.pricing.terms import Terms
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import Numbers
 from sfumato.privacy.columns import of_columns
 from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.terms import on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["sensitivity"]

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from sfumato.designs.pricing.exact import Weights, products
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Family, LinearOperator, Scaled
-from sfumato.operators.base import Numbers
+from sfumato.privacy.terms import Group, joint_groups
 
-__all__ = ["Bundle", "Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
+__all__ = ["Bundle", "Group", "Inside", "Slot", "Terms"]
 
-Group = tuple[str, ...]
 Inside = tuple[tuple[Group, LinearOperator], ...]
 
 
@@ -191,24 +190,3 @@ def _unscaled(factor: LinearOperator) -> tuple[int, LinearOperator]:
     while isinstance(factor, Scaled) and isinstance(factor.factor, int):
         multiple, factor = multiple * abs(factor.factor), factor.operator
     return multiple, factor
-
-
-def joint_groups(blocks: Sequence[Block | Family]) -> tuple[Group, ...]:
-    """The attributes, merged where some factor joins them, as a partition."""
-    given = [b.groups if isinstance(b, Block) else tuple((a,) for a in b.attributes) for b in blocks]
-    partition: list[set[str]] = []
-    place: dict[str, set[str]] = {}
-    for group in dict.fromkeys(g for groups in given for g in groups if g):
-        touching = {id(place[a]): place[a] for a in group if a in place}
-        joined = set(group).union(*touching.values())
-        partition = [p for p in partition if id(p) not in touching] + [joined]
-        place.update(dict.fromkeys(joined, joined))
-    order = {a: i for i, a in enumerate(dict.fromkeys(a for groups in given for g in groups for a in g))}
-    return tuple(tuple(sorted(p, key=order.__getitem__)) for p in partition)
-
-
-def on_axes(values: Numbers, names: Group, group: Group, sizes: Mapping[str, int]) -> Numbers:
-    """Values over the cells of `names` as an array that broadcasts over the cells of `group`."""
-    table = values.reshape(tuple(sizes[a] for a in names))
-    table = table.transpose(sorted(range(len(names)), key=lambda i: group.index(names[i])))
-    return table.reshape(tuple(sizes[a] if a in names else 1 for a in group))

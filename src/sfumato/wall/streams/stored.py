@@ -10,11 +10,11 @@ from sfumato.privacy.chain import FileChain, says_it_is
 from sfumato.privacy.continual import Published
 from sfumato.wall.streams.store import FORMAT, advance
 
-__all__ = ["StreamMinutes", "is_stream", "stream_minutes"]
+__all__ = ["StoredStream", "is_stream", "read_stream"]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMinutes:
+class StoredStream:
     """What a stream's store shows without a ledger. All of it is public."""
 
     about: Any
@@ -29,9 +29,9 @@ def is_stream(path: Path) -> bool:
     return says_it_is(path, FORMAT)
 
 
-def stream_minutes(store: Path, anchor: str | None = None) -> StreamMinutes:
+def read_stream(store: Path, anchor: str | None = None) -> StoredStream:
     """Read the store of a stream; nothing can be appended by it. Raises LedgerError, LedgerCorrupted."""
     chain = FileChain(store, FORMAT, advance)
     found = chain.read() if anchor is None else chain.check(anchor)
     opening = found.state.opening
-    return StreamMinutes(opening.about, found.state.published, found.anchor, opening.ledger_id, opening.name)
+    return StoredStream(opening.about, found.state.published, found.anchor, opening.ledger_id, opening.name)
