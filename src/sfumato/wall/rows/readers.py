@@ -217,7 +217,7 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
     plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
     dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
     lines = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
-    # TRY_CAST is not total in DuckDB 1.4: a malformed line that holds a backslash ends the whole statement
+    # TRY_CAST alone was not total in DuckDB 1.4.0: a malformed line with a backslash ended the statement
     sql = f"(SELECT TRY(CAST(line AS JSON)) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
     unreadable = literal(UNREADABLE)
     columns: dict[str, Column] = {}
