@@ -160,7 +160,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 (unit, table), seen[line[2]] = whom, line
         return lines, hashes[1:]
 
-    def paid(self, value: int, exact: bool, noise: Any, event: str) -> None:
+    def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
         given, price = event.split()
         covered = times * number(noise["scale" if p == 1 else "sigma"]) ** p * Fraction(price) if given == kind else -1
