@@ -41,7 +41,7 @@ _ALLOWED = (
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
-MAX_BYTES = 2**40
+MAX_BYTES = 2**40  # sixteen bytes for each of them
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

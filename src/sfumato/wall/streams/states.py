@@ -19,7 +19,7 @@ from sfumato.wall.streams.filtering import Integers
 
 __all__ = ["FileStates", "MemoryStates", "States"]
 
-_PRIVATE = 0o600
+_PRIVATE = 0o600  # read and written by its owner alone
 
 
 class States(Protocol):
