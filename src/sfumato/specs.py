@@ -153,7 +153,7 @@ def _periods(root: Section, unit: PrivacyUnit) -> Periods | None:
     if "stream" not in root:
         return None
     given = root.section("stream")
-    given.allow("periods", "periods_per_person", "apart")
+    given.allow("periods", "periods_per_person", "apart", "promised")
     given.need("periods", "it is the number of periods that are paid for, such as 104 for two years of weeks")
     count, each, apart = (given.whole(key) for key in ("periods", "periods_per_person", "apart"))
     if each is not None and each > 1 and unit.person is None:
@@ -163,7 +163,8 @@ def _periods(root: Section, unit: PrivacyUnit) -> Periods | None:
             "periods_per_person",
         )
     with given.guard(*[key for key in ("apart", "periods_per_person", "periods") if key in given][:1]):
-        return periods(count or 0, per_person=1 if each is None else each, apart=1 if apart is None else apart)
+        options: dict[str, Any] = {"per_person": each, "apart": apart, "promised": given.raw("promised")}
+        return periods(count or 0, **{name: value for name, value in options.items() if value is not None})
 
 
 def _mechanism(plan: Section) -> Mechanism[Any]:

@@ -76,6 +76,8 @@ class StreamPlan(WorkloadPlan):
         paired = (self.terms.filter.periods, self.terms.participations, self.terms.apart)
         if paired != (self.periods.count, self.periods.per_person, self.periods.apart):
             raise PlanError("the plan's terms are of other periods than it states; plan again")
+        if self.terms.enforced != (self.unit.person is not None and not self.periods.promised):
+            raise PlanError("the plan's terms count people otherwise than it states; plan again")
         if not _alike(self.strategy, self.terms):
             raise PlanError("the plan's terms measure something else than its strategy; plan again")
         if not self.terms.fits(self.price, self._sizes, self.unit):
@@ -227,6 +229,8 @@ class StreamPlan(WorkloadPlan):
         """Who sees to it that nobody is counted in more periods than the plan says."""
         if self.unit.person is None:
             return "a record is in one period"
+        if self.terms.enforced:
+            return "enforced: rows of a person in more periods, or in nearer ones, are left out"
         return "how often a person is counted is promised by the custodian, and not enforced"
 
     @property
@@ -251,7 +255,7 @@ class StreamPlan(WorkloadPlan):
                 "periods": self.periods.count,
                 "per_person": self.periods.per_person,
                 "apart": self.periods.apart,
-                "participation": "promised" if self.periods.per_person > 1 else "one period",
+                "participation": self.participation,
                 "most": self.terms.most,
                 "states": len(self.terms.filter.decays),
                 "state_bytes": self.state_bytes,
@@ -292,7 +296,8 @@ class StreamPlan(WorkloadPlan):
         cut = "a period of more is refused" if self.unit.total_is_public else "of more, that many are counted"
         yield "arithmetic", f"exact integers; up to {self.terms.most:,} records in a cell of one period, {cut}"
         yield "", f"  what they round adds {self.rounding:.2g} of the noise"
-        yield "secret", f"a state of {self.state_bytes:,} bytes between periods, as secret as the tables"
+        people = ", and 32 for every person who was counted" if self.terms.enforced else ""
+        yield "secret", f"a state of {self.state_bytes:,} bytes between periods{people}, as secret as the tables"
         yield from (("note", n) for n in self.notes)
 
     def _best(self) -> str:
