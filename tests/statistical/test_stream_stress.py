@@ -25,6 +25,13 @@ def test_200_kills_draw_no_period_twice_and_lose_none() -> None:
     assert found["streams"] >= 2
 
 
+def test_kills_count_nobody_more_often_than_is_priced() -> None:
+    """Mutants: people kept apart from the sums, in a file or a transaction of their own."""
+    found = experiment("kills", kills=30, people=True)
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
+    assert (found["kills"], found["unfinished"]) == (30, 0)
+
+
 def test_a_kill_at_every_boundary_of_a_period_loses_nothing() -> None:
     """Mutants: as above, at every statement that reaches SQLite or a file of state; the stream goes on to its end."""
     found = experiment("boundaries", opening=False)

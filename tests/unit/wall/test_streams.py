@@ -6,7 +6,6 @@ import copy
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,10 +27,9 @@ from sfumato.errors import (
     PlanError,
     SourceError,
 )
-from sfumato.operators import Family, Residual
+from sfumato.operators import Residual
 from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms, multiples_of
-from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
@@ -41,31 +39,12 @@ from sfumato.wall.streams.store import FORMAT, advance, period_line
 from sfumato.wall.streams.stored import is_stream, read_stream
 from sfumato.wall.streams.streaming import FileChain
 from support.insecure_bits import InsecureTestBits
-from support.streams import filtered
+from support.streams import PERIODS, UNIT, exact, price, terms
 
 DOMAIN = sf.Domain({"a": 2, "b": 3})
 RESIDUALS = (Residual(2), Residual(3))
-UNIT = PrivacyUnit("add-remove")
 HASH = "0" * 64
-PERIODS = 6
 TABLES = np.random.default_rng(1).integers(0, 50, size=(PERIODS + 1, 2, 3))
-
-
-def terms(sigma: Fraction = Fraction(1, 1024), most: int = 1000, total: bool = True) -> StreamTerms:
-    """Of coarse integers, so that even noise of deviation 2^-10, which is always 0, has a price that can be stated."""
-    used = IntegerFilter([[3, 4], [5, 8]], 4, [PERIODS], [3], [20], [[7, 2]])
-    sets = ([[]], [[0], [1]], [[0, 1]])[0 if total else 1 :]
-    families = tuple(
-        Family(
-            ("a", "b"), (Residual(2), Residual(3)), np.array(s, dtype=np.int32).reshape(len(s), -1), [4] * len(s)
-        ).lowered()
-        for s in sets
-    )
-    return StreamTerms(used, families, 2, RoundedGaussian(sigma), 1, 1, most)
-
-
-def price(of: StreamTerms, unit: PrivacyUnit = UNIT) -> GaussianEvent:
-    return GaussianEvent(of.squared_shift({"a": 2, "b": 3}, unit) / of.noise.sigma**2)
 
 
 @pytest.fixture
@@ -82,20 +61,6 @@ def opened(ledger: Path, of: StreamTerms | None = None, unit: PrivacyUnit = UNIT
     given = terms() if of is None else of
     place = {"name": "s", "plan_hash": HASH, "store": ledger.with_name("s.db")} | options
     return stream(curator(ledger, unit), given, price(given, unit), **place)[0]
-
-
-def exact(of: StreamTerms, tables: np.ndarray) -> Iterator[np.ndarray]:
-    """All values of every period without noise, in Python's integers."""
-    parts = []
-    for family in of.families:
-        for i, axes in enumerate(family.sets.tolist()):
-            table = tables.sum(axis=tuple(1 + a for a in range(2) if a not in axes)).reshape(len(tables), -1)
-            table = np.minimum(table, of.most)
-            matrix = np.ones((1, 1), dtype=np.int64)
-            for a in axes:
-                matrix = np.kron(matrix, Residual((2, 3)[a]).matvec(np.eye((2, 3)[a], dtype=np.int64)))
-            parts.append(filtered(of.filter, table, int(multiples_of(family)[i]), of.grain) @ matrix.T.astype(object))
-    yield from np.concatenate(parts, axis=1)
 
 
 @pytest.mark.parametrize("most", [1000, 30])
