@@ -152,8 +152,9 @@ def test_a_failing_relation_is_refused_without_its_values() -> None:
 
 
 def test_frames_with_types_that_cannot_be_read_are_refused() -> None:
-    unknown = getattr(pl, "Int128", pl.Object)  # which came with polars 1.18
-    frame = pl.DataFrame({"x": [1], "y": ["a"], "z": pl.Series([1], dtype=unknown)})
+    if not hasattr(pl, "Int128"):
+        pytest.skip("polars has no type before 1.18 that DuckDB does not know")
+    frame = pl.DataFrame({"x": [1], "y": ["a"], "z": pl.Series([1], dtype=pl.Int128)})
     assert "the polars table" in str(refusal_of(frame))
 
 
