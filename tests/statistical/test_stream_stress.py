@@ -59,6 +59,18 @@ def test_a_kill_at_every_boundary_of_an_opening_leaves_it_unpaid_or_spent() -> N
     assert found["usable"] >= 1
 
 
+def test_a_stream_that_was_killed_is_one_that_never_was_in_all_but_its_noise() -> None:
+    """Through the command line. Mutants: a period counted twice; a state of before the kill; noise of a seed."""
+    found = experiment_of(
+        Path(__file__).with_name("stream_long_harness.py"), "long", weeks=10, side=5, rows=200, share=0.5
+    )
+    wanted = ("other_labels", "other_plan", "other_values", "other_state", "same_noise")
+    assert {k: found[k] for k in wanted} == dict.fromkeys(wanted, 0)
+    assert (found["periods"], found["debits"]) == (10, 2)
+    assert found["kills"] >= 3
+    assert found["worst"] < 8
+
+
 @pytest.mark.parametrize("processes", [2, 5])
 def test_processes_that_append_the_same_periods_publish_each_once(processes: int) -> None:
     """Mutants: BEGIN for BEGIN IMMEDIATE; the period looked for before the turn alone; a state removed out of turn."""

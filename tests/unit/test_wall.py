@@ -28,10 +28,10 @@ MOST_MEASURE = 4_940
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
-# Of streams, 610 in wall/, 70 of which see to it that nobody is counted too often: the rest is what they cost, and
+# Of streams, 620 in wall/, 75 of which see to it that nobody is counted too often: the rest is what they cost, and
 # bundles and names, which other wings have too.
 MOST_STREAMS = 1_030
-MOST_STREAMS_IN_WALL = 610
+MOST_STREAMS_IN_WALL = 620
 # What an engine adds to `measure`: its file, and what it shares with its like.
 MOST_ENGINE = 350
 

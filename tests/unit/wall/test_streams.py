@@ -27,19 +27,19 @@ from sfumato.errors import (
     PlanError,
     SourceError,
 )
-from sfumato.operators import Residual
+from sfumato.operators import Family, Residual
 from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
 from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
-from sfumato.wall.streams import PublicStream, resume_stream, states, stream
+from sfumato.wall.streams import PublicStream, measuring, resume_stream, states, stream
 from sfumato.wall.streams.measuring import measure
 from sfumato.wall.streams.store import FORMAT, advance, period_line
 from sfumato.wall.streams.stored import is_stream, read_stream
 from sfumato.wall.streams.streaming import FileChain
 from support.insecure_bits import InsecureTestBits
-from support.streams import PERIODS, UNIT, exact, price, terms
+from support.streams import PERIODS, UNIT, exact, filtered, price, terms
 
 DOMAIN = sf.Domain({"a": 2, "b": 3})
 RESIDUALS = (Residual(2), Residual(3))
@@ -76,6 +76,25 @@ def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger:
     again = resume_stream(curator(ledger), ledger.with_name("s.db"))
     with pytest.raises(BudgetError, match="all 6 periods"):
         again.append(sf.Histogram(TABLES[-1]), "one more")
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 8, 11, 12, 100])
+def test_tables_in_pieces_are_filtered_as_whole_ones(chunk: int, monkeypatch: Any) -> None:
+    """Tables of as many cells, of which none weighs as much as another.
+
+    Mutants: a piece at the beginning of its table; states of a copy that are not kept; factors of another table; no
+    last piece."""
+    monkeypatch.setattr(measuring, "_CHUNK", chunk)
+    weights, sets = [4, 2, 1, 3], np.arange(4, dtype=np.int32)[:, None]
+    family = Family(tuple("abcd"), (Residual(5),) * 4, sets, weights).lowered()
+    of = replace(terms(), families=(family,))
+    (starts,) = measuring.cells_of(of, (5, 5, 5, 5))
+    states, order = np.zeros((2, 2, 20), dtype=np.int64), np.array([2, 0, 3, 1])
+    tables = np.random.default_rng(3).integers(0, 50, size=(PERIODS, 4, 5))
+    wanted = [filtered(of.filter, tables[:, i], m, of.grain) for i, m in enumerate(weights)]
+    for t in range(PERIODS):
+        found = measuring._filtered(of, t, 0, order, tables[t][order], starts, states).reshape(4, 5)
+        assert all((found[k] == wanted[i][t]).all() for k, i in enumerate(order))
 
 
 def test_a_period_that_is_published_is_returned_without_a_look(ledger: Path) -> None:

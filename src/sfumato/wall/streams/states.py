@@ -118,7 +118,7 @@ class FileStates:
             with os.fdopen(handle, "wb") as opened:
                 os.fchmod(handle, _PRIVATE)
                 for part in state:
-                    part.astype("<i8", copy=False).tofile(opened)
+                    opened.write(np.ascontiguousarray(part, dtype="<i8").data)
                 opened.flush()
                 os.fsync(handle)
             folder = os.open(file.parent, os.O_RDONLY)
