@@ -204,7 +204,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
         if course.kind not in draws:
-            raise Cannot(f"courses of the kind {course.kind}")
+            raise Cannot(f"looks of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
         kind, whole = event_of(plan.price).split()
         draw, most = number(course.selection.epsilon), rounds + (not free)

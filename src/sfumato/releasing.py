@@ -18,7 +18,7 @@ from sfumato.errors import InvalidInput
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import run
 from sfumato.mechanisms.registry import made
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
@@ -69,11 +69,11 @@ class _Terms(TypedDict, total=False):
 @overload
 def release(plan: Plan, source: Any, **terms: Unpack[_Terms]) -> Release: ...
 @overload
-def release(plan: CoursePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
+def release(plan: IterativePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
 @overload
 def release(plan: KeyPlan, source: Any, **terms: Unpack[_Terms]) -> SketchRelease: ...
 def release(
-    plan: Plan | CoursePlan | KeyPlan,
+    plan: Plan | IterativePlan | KeyPlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
@@ -138,7 +138,9 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: Progress | None = None, *, compare: bool = False) -> Plan | CoursePlan | StreamPlan:
+def plan_of(
+    spec: Spec, progress: Progress | None = None, *, compare: bool = False
+) -> Plan | IterativePlan | StreamPlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
 
     No data are read. Raises PlanError or BudgetError.
@@ -241,12 +243,12 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: Progress | None = None
-) -> tuple[Plan | CoursePlan, str | None, str | None]:
+) -> tuple[Plan | IterativePlan, str | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        found = read(path, Plan, CoursePlan, StreamPlan)
+        found = read(path, Plan, IterativePlan, StreamPlan)
         if isinstance(found, StreamPlan):
             raise InvalidInput(
                 f"{path} plans a stream, whose tables come one by one. Open it with: sfumato stream open {path} "

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.streams import StreamPlan
@@ -26,8 +26,8 @@ from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streamed import StreamRelease
 from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
-from sfumato.report.course import course_sections
 from sfumato.report.facts import families
+from sfumato.report.iterative import iterative_sections
 from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
 from sfumato.report.streamed import stream_sections
@@ -70,8 +70,8 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     context |= _shared(plan, release) | standing(plan, release)
     if isinstance(plan, Plan):
         context |= _one_look(plan, release, actual, specs)
-    elif isinstance(plan, CoursePlan):
-        context |= course_sections(plan, release)
+    elif isinstance(plan, IterativePlan):
+        context |= iterative_sections(plan, release)
     elif isinstance(plan, StreamPlan):
         context |= _over_time(plan, release, specs)
     return _fill(context, specs)
