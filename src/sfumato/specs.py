@@ -328,7 +328,7 @@ def _factors(entry: Section, domain: Domain) -> dict[str, Any] | None:
         kind = given.raw(name)
         with given.guard(name):
             out[name] = tuple(kind) if isinstance(kind, list) else kind
-            marginals(domain, sets=[[name]], factors=out)
+            marginals(domain, sets=[[] if kind == "levels" else [name]], factors=out)
     return out
 
 

@@ -21,7 +21,7 @@ from sfumato.wall.streams.people import FIELDS
 
 __all__ = ["FileStates", "MemoryStates", "State", "States"]
 
-_PRIVATE = 0o600
+_PRIVATE = 0o600  # read and written by its owner alone
 
 
 class State(NamedTuple):
