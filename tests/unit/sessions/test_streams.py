@@ -222,3 +222,16 @@ def test_a_correction_takes_nothing_back_and_pure_budgets_are_refused(tmp_path: 
         sf.plan(WORK, sf.pure(1), neighbours="add-remove", periods=4)
     said = str(planned(neighbours="replace-one"))
     assert "replaced within its period; to hide its period too name person=, or plan with add-remove" in said
+
+
+def test_a_plot_is_a_line_in_its_band(tmp_path: Path) -> None:
+    """Mutants: totals for increments; a predicate that is dropped."""
+    pytest.importorskip("altair")
+    found, _ = filled(tmp_path, 5)
+    for question, increments in (("total", False), ("age >= 2", True)):
+        drawn = found.plot(question, increments=increments).to_dict()
+        rows = next(iter(drawn["datasets"].values())) if "datasets" in drawn else drawn["data"]["values"]
+        wanted = found.over_time(None if question == "total" else question, increments=increments)
+        assert [row["value"] for row in rows] == list(wanted["value"])
+        assert [row["period"] for row in rows] == list(found.periods)
+        assert {layer["mark"]["type"] for layer in drawn["layer"]} == {"area", "line"}
