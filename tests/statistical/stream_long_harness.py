@@ -69,8 +69,12 @@ def typed(*words: object) -> int:
 
 
 def append(folder: Path, name: str, t: int) -> int:
-    label = f"W{t + 1:03}"
-    return typed("stream", "append", folder / name, folder / f"{t}.csv", "--period", label, "--ledger", folder / "l.db")
+    table, ledger = folder / f"{t}.csv", folder / "l.db"
+    return typed("stream", "append", folder / name, table, "--period", label(t), "--ledger", ledger)
+
+
+def label(t: int) -> str:
+    return f"W{t + 1:03}"
 
 
 def opened(folder: Path, name: str) -> None:
@@ -78,18 +82,34 @@ def opened(folder: Path, name: str) -> None:
     assert statuses([typed("stream", "open", folder / "spec.toml", *words)]) == [0]
 
 
-def long(folder: Path, weeks: int = 520, side: int = 100, rows: int = 20_000, share: float = 0.4) -> Figures:
-    """Two streams of the same tables: of one, that share of all commands is killed at a random moment."""
+def long(folder: Path, weeks: int = 520, side: int = 100, rows: int = 20_000, share: float = 0.25) -> Figures:
+    """Two streams of the same tables: one by commands, that share of which is killed at a random moment, and one by a
+    process that nothing happens to."""
     random.seed(weeks)
     (folder / "spec.toml").write_text(spec(side, weeks))
     sf.Ledger.create(folder / "l.db", total=sf.gdp(3))
-    figures: Figures = {"kills": 0, "commands": 0, "again": 0}
-    took = 0.5
     for name in ("killed", "whole"):
         opened(folder, name)
-    for t in range(weeks):
+    figures: Figures = {"kills": 0, "commands": 0, "again": 0}
+    go_on(folder, 0, weeks, side, rows, share, figures)
+    publish(folder, weeks, side, rows)
+    return figures | judged(folder, weeks) | spent()
+
+
+def publish(folder: Path, weeks: int, side: int, rows: int) -> None:
+    """The weeks that are left of the stream that is never killed."""
+    whole = sf.load(folder / "whole", ledger=folder / "l.db")
+    for t in range(len(whole.periods), weeks):
         (folder / f"{t}.csv").write_text(week(side, t, rows))
-        assert statuses([append(folder, "whole", t)]) == [0]
+        whole.publish(str(folder / f"{t}.csv"), label(t))
+        (folder / f"{t}.csv").unlink()
+
+
+def go_on(folder: Path, begin: int, weeks: int, side: int, rows: int, share: float, figures: Figures) -> None:
+    """The weeks from one on of the other stream."""
+    took = 0.5
+    for t in range(begin, weeks):
+        (folder / f"{t}.csv").write_text(week(side, t, rows))
         while True:
             begun, pid = time.monotonic(), append(folder, "killed", t)
             figures["commands"] += 1
@@ -104,7 +124,6 @@ def long(folder: Path, weeks: int = 520, side: int = 100, rows: int = 20_000, sh
         if random.random() < share / 2:  # a period that is there: its table is gone, and nobody looks
             figures["again"] += statuses([append(folder, "killed", random.randrange(max(t, 1)))]) == [0]
         (folder / f"{t}.csv").unlink()
-    return figures | judged(folder, weeks) | spent()
 
 
 def judged(folder: Path, weeks: int) -> Figures:

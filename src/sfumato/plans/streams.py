@@ -227,6 +227,10 @@ class StreamPlan(WorkloadPlan):
     @property
     def participation(self) -> str:
         """Who sees to it that nobody is counted in more periods than the plan says."""
+        if self.unit.total_is_public:
+            return (
+                "a record is replaced within its period; to hide its period too name person=, or plan with add-remove"
+            )
         if self.unit.person is None:
             return "a record is in one period"
         if self.terms.enforced:

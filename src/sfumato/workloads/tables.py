@@ -146,7 +146,8 @@ def _spread(domain: Domain, own: Sequence[str], weights: Mapping[Any, object] | 
     """Given weights by order, and by sets in the domain's order."""
     found: dict[Any, object] = {}
     for key, weight in weight_items(weights):
-        named: Any = key if type(key) is int else domain.ordered((key,) if isinstance(key, (str, bool)) else key)
+        names: Any = (key,) if isinstance(key, (str, bool)) else key
+        named: Any = key if type(key) is int else domain.ordered(names)
         if named in found:
             raise WorkloadError(f"weights name {key!r} twice")
         found[named] = weight
