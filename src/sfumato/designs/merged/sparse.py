@@ -37,7 +37,7 @@ _MARGIN = 1e-10  # relative, of an upper bound that is a sum of positive numbers
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """Coefficients (l, k) of the unweighted rows, no column of which is longer than 1, and what its error lies between."""
+    """Coefficients (l, k) of the unweighted rows, no column longer than 1, and what its error lies between."""
 
     coefficients: FloatArray
     lower_bound: float
