@@ -101,7 +101,7 @@ def _column_patterns(terms: Terms, group: int, sizes: Mapping[str, int]) -> list
         table: Numbers = np.ones((1,) * len(names), dtype=object)
         for some, factor in terms.slots[slot].inside:
             sums = factor.column_sums(terms.power)
-            table = table * (sums[0] if factor.exchangeable else on_axes(sums, some, names, sizes))
+            table = table * (sums[0] if (sums == sums[0]).all() else on_axes(sums, some, names, sizes))
         columns.append(table)
     if len(columns) == 1:
         return [(max(columns[0].flat),)]
