@@ -273,7 +273,7 @@ def test_a_cell_that_is_none_is_refused() -> None:
         checked("it", X.grid, [*parts[:3], kernel._chunk(how, np.array([[11]]), 1, 1, 7)], 28, None)
 
 
-@pytest.mark.parametrize("how", ["lost", "doubled", "apart", "missing"])
+@pytest.mark.parametrize("how", ["lost", "doubled", "swapped", "apart", "missing"])
 def test_a_bucket_of_persons_lost_doubled_or_in_two_places_is_refused(how: str) -> None:
     """Mutants: a bucket in two partitions, where each keeps rows of one person; tables that were sent not compared."""
     _, chunks = encoded(7)
@@ -287,6 +287,7 @@ def test_a_bucket_of_persons_lost_doubled_or_in_two_places_is_refused(how: str) 
     wrong = {
         "lost": receipts[:3],
         "doubled": [*receipts, receipts[3]],
+        "swapped": [*receipts[:3], receipts[1]],
         "apart": [*receipts[:3], receipts[3]._replace(note=b"1 0")],
         "missing": receipts[:2],
     }[how]
@@ -426,12 +427,17 @@ def test_settings_of_the_session_are_left_as_they_were(plain: Running) -> None:
 
 
 def test_what_was_kept_is_given_up(plain: Running) -> None:
-    """Mutant: every release leaves its records in the memory of the cluster."""
+    """Mutants: every release leaves its records in the memory of the cluster; two of one table share what is kept, and
+    the first that ends takes it from the other."""
     cached: Callable[[], int] = lambda: plain.session.sparkContext._jsc.sc().getPersistentRDDs().size()  # noqa: E731
     before = cached()
-    counts = open_source(plain.frame("SELECT n AS x FROM plain"), X)
+    frame = plain.frame("SELECT n AS x FROM plain")
+    first, second = (open_source(frame, X) for _ in range(2))
+    assert cached() == before + 2
+    del first
     assert cached() == before + 1
-    del counts
+    assert second.count([()])[()] == 100
+    del second
     assert cached() == before
 
 

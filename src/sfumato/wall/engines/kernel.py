@@ -348,10 +348,7 @@ def total(batches: Iterable[Any]) -> Iterator[Part]:
             yield sent
             continue
         counts = np.frombuffer(sent.data, dtype="<i8")
-        if sent.chunk in sums:
-            sums[sent.chunk] += counts
-        else:
-            sums[sent.chunk] = counts.astype(np.int64)
+        sums[sent.chunk] = sums.get(sent.chunk, 0) + counts
     for k, counts in sums.items():
         yield Part(0, k, data=counts.astype("<i8").tobytes())
 

@@ -78,7 +78,10 @@ class Engine(ABC):
     def opened(self, needed: Sequence[str]) -> Opened:
         """The names of its columns; rows are not handed over."""
         if needed:
-            raise InvalidInput(f"{self.label} is counted where it lies: keys are not, and it is no sample to be shown")
+            what = (
+                "keys are not, nor are persons over periods (plan with promised=True), and it is no sample to be shown"
+            )
+            raise InvalidInput(f"{self.label} is counted where it lies: {what}")
         return Opened(Session(), self.label, "", {name: Column("NULL", kind) for name, kind in self.columns().items()})
 
     def __repr__(self) -> str:
