@@ -471,6 +471,8 @@ def test_a_table_is_named_by_its_address(plain: Running) -> None:
     assert column_names(address) == ("x",)
     with pytest.raises(SourceError, match="cannot be read"):
         open_source("spark://?table=nowhere", X)
+    with pytest.raises(SourceError, match="another Spark"):  # mutant: whatever is there has a table of that name
+        open_source("spark://h:1?table=numbers", X)
     assert engine._quoted('a."b.c"."d""e`"') == '`a`.`b.c`.`d"e```'
 
 

@@ -208,6 +208,10 @@ def _session(master: str | None) -> Any:
     builder = _module("pyspark.sql").SparkSession.builder
     active = _module("pyspark.sql").SparkSession.getActiveSession()
     if active is not None:
+        if master not in (None, active.sparkContext.master):
+            raise SourceError(
+                "this program runs a session of another Spark than the address names: stop that one first"
+            )
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
