@@ -88,7 +88,7 @@ def release(
     A plan of several looks debits its whole price before the first, and its release answers from a model. One of keys
     answers later queries about them, and `out` is one file. Plans for questions to come are opened (`sf.open`), those
     of the local model collect reports (`plan.collect`).
-    `source` is a path, a DuckDB or Postgres URL, a DuckDB relation, a pandas, polars or arrow frame,
+    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     sf.Histogram or sf.KeyCounts.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public

@@ -131,7 +131,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
 ) -> Any:
     """Pay for a plan, look, and return the release; with `out` it is on disk before the call returns.
 
-    `source` is a path, a DuckDB or Postgres URL, a DuckDB relation, a pandas, polars or arrow frame,
+    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     or sf.Histogram (sf.KeyCounts).
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public

@@ -37,7 +37,8 @@ T = TypeVar("T")
 
 _ALLOWED = (
     "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; "
-    "postgresql://host/db?table=NAME; a DuckDB relation; a pandas, polars or arrow table; or sf.Histogram(counts)"
+    "postgresql://host/db?table=NAME; spark://host:port?table=NAME; a DuckDB relation; a Spark DataFrame; "
+    "a pandas, polars or arrow table; or sf.Histogram(counts)"
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.ground import elsewhere
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
@@ -94,6 +95,9 @@ def open_source(
     if isinstance(source, Histogram):
         return _from_histogram(source, grid, person)
     check_declared(grid)
+    engine = elsewhere.engine(source)
+    if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
+        return counts  # of rows that stay where they are
     needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
     opened = open_table(source, needed)
     try:
