@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.designs.continual.decoding import Decoder
-from sfumato.designs.continual.errors import TimeErrors
+from sfumato.designs.continual.errors import errors_of
 from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.shapes import TimeShape, shape_for
 from sfumato.designs.ordered.buffers import residues
@@ -39,9 +39,9 @@ def dense(used: IntegerFilter) -> np.ndarray:
 @pytest.mark.parametrize(("n", "k", "b"), CASES)
 def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int) -> None:
     """Mutants: a pole of the filter for one of its inverse, rows left out, a sum begun a period late."""
-    used = filter_of(shape_for(n, k, b))
+    used = filter_of(shape_for(sf.periods(n, per_person=k, apart=b)))
     inverse = np.linalg.inv(dense(used))
-    found = TimeErrors(used)
+    found = errors_of(used)
     np.testing.assert_allclose(found.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(found.increments, (inverse**2).sum(axis=1), rtol=1e-5)
     rng = np.random.default_rng(n)
@@ -52,10 +52,10 @@ def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int)
 
 def test_scales_of_rows_count_in_errors_and_on_the_way_back() -> None:
     """Of rows that fall to two fifths. Mutants: the first row for all, the row of another period."""
-    n, found = 90, shape_for(90)
-    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n), found.columns))
+    n, found = 90, shape_for(sf.periods(90))
+    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n)))
     inverse = np.linalg.inv(dense(used))
-    over = TimeErrors(used)
+    over = errors_of(used)
     np.testing.assert_allclose(over.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     assert np.isclose(over.variance(np.ones(50)), over.totals[49], rtol=1e-9)
     total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3])).lowered()
@@ -153,30 +153,38 @@ def test_a_plan_pays_exactly_its_price() -> None:
 
 def test_how_near_the_totals_are_to_the_best() -> None:
     """Of 2^10 and 2^16 periods, beside the bound of singular values: 2.910 and 4.232, and the tree as it is taught."""
-    for n, bound, mean, worst in ((2**10, 2.910, 1.0195, 1.024), (2**16, 4.232, 1.011, 1.0135)):
+    for n, bound, mean, worst in ((2**10, 2.9095, 1.0184, 1.0210), (2**16, 4.2320, 1.0090, 1.0121)):
         plan = _plan(n, shape=(2,))
         scale = plan.terms.filter.response() ** 0.5 / 2.0**plan.terms.filter.shift
         found = plan.over_time.totals**0.5 * scale
         assert bound < np.sqrt((found**2).mean()) < bound * mean
         assert found.max() < bound * worst
         assert plan.lower_bound is not None
-        assert plan.lower_bound < np.sqrt((plan.curve() ** 2).mean()) < plan.lower_bound * mean
+        assert plan.lower_bound < np.sqrt((plan.curve() ** 2).mean()) < plan.lower_bound * mean * 1.0001
     tree = _plan(2**10, shape=(2,))
     ours = (tree.over_time.totals.max() * tree.terms.filter.response()) ** 0.5 / 2.0**tree.terms.filter.shift
     assert np.isclose(tree.tree_error / tree.objective_value * ours, 10.488, atol=1e-3)
 
 
+def test_poles_that_integers_cannot_tell_apart_become_one() -> None:
+    """Two near ones and the zero between them; a pole that rounding takes to its zero. Mutants: both kept, none kept."""
+    near = TimeShape(np.array([0.1, 0.10001, 0.2]), np.array([0.100005, 0.15, 0.3]), np.ones(4))
+    apart = TimeShape(np.array([0.1, 0.2]), np.array([0.15, 0.3]), np.ones(4))
+    one, other = filter_of(near), filter_of(apart)
+    assert one.decays.tolist() == other.decays.tolist()
+    assert one.carried.tolist() == other.carried.tolist()
+    none = filter_of(TimeShape(np.array([0.3]), np.array([0.3 + 1e-9]), np.ones(4)))
+    np.testing.assert_allclose(dense(none), np.diag(np.diagonal(dense(none))))
+
+
 def test_integers_refuse_what_they_cannot_hold() -> None:
-    near = TimeShape(np.array([0.1, 0.10001, 0.2]), np.array([0.100005, 0.15, 0.3]), np.ones(4), np.ones(4))
-    with pytest.raises(PlanError, match="too near"):
-        filter_of(near)
     with pytest.raises(PlanError, match="finer integers"):
-        filter_of(shape_for(100), 1e12)
+        filter_of(shape_for(sf.periods(100)), 1e12)
 
 
 def test_responses_below_the_diagonal_are_positive_and_columns_of_one_length() -> None:
     for n in (5, 50, 255, 256, 700):
-        shape = shape_for(n)
+        shape = shape_for(sf.periods(n))
         assert (residues(shape.poles, shape.zeros) > 0).all()
         lengths = (dense(filter_of(shape)) ** 2).sum(axis=0)
         assert lengths.max() / lengths.min() < 1.01

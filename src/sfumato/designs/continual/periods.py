@@ -1,26 +1,36 @@
-"""How long a stream goes on, and in how many of its periods one person may be."""
+"""How long a stream goes on, what is asked over time, and in how many of its periods one person may be."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfumato.designs.continual.questions import Asked, Question, asked_of, question
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.privacy.filters import MOST_PERIODS
 
 __all__ = ["Periods", "periods"]
+
+_TOTALS = (("totals", 1.0),)
 
 
 @storable
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before."""
+    """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before.
+
+    What is to err little are the questions `ask`, by their weights, in the worst period or in the mean.
+    """
 
     count: int
     per_person: int = 1
     apart: int = 1
+    ask: tuple[tuple[str, float], ...] = later(_TOTALS)
+    objective: str = later("worst")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ask", tuple((text, weight) for text, weight in self.ask))
         for name, most in (("count", MOST_PERIODS), ("per_person", self.count), ("apart", self.count)):
             given = getattr(self, name)
             if type(given) is not int or not 1 <= given <= most:
@@ -33,6 +43,23 @@ class Periods:
             raise PlanError(
                 f"nobody can be in {self.per_person:,} of {self.count:,} periods, {self.apart:,} apart; give fewer"
             )
+        if asked_of(dict(self.ask), self.count) != self.ask:
+            raise PlanError("every question over time is asked once, with its weight")
+        if self.objective not in ("worst", "mean"):
+            raise PlanError(f"over time objective= is 'worst' (period) or 'mean', not {self.objective!r}")
+
+    @property
+    def questions(self) -> tuple[tuple[Question, float], ...]:
+        """What is asked, with weights that sum to 1."""
+        every = sum(weight for _, weight in self.ask)
+        return tuple((question(text, self.count), weight / every) for text, weight in self.ask)
+
+    @property
+    def asked(self) -> str:
+        """The questions, in words."""
+        if len({weight for _, weight in self.ask}) == 1:
+            return ", ".join(text for text, _ in self.ask)
+        return ", ".join(f"{text} (weight {weight:g})" for text, weight in self.ask)
 
     def describe(self) -> str:
         """One line for people."""
@@ -42,13 +69,26 @@ class Periods:
         return f"{self.count:,} periods, each person's rows in at most {self.per_person:,} of them{apart}"
 
 
-def periods(count: int, *, per_person: int = 1, apart: int = 1) -> Periods:
+def periods(
+    count: int,
+    *,
+    ask: Asked = "totals",
+    objective: str = "worst",
+    per_person: int = 1,
+    apart: int = 1,
+) -> Periods:
     """The periods of a stream, for `sf.plan(work, budget, periods=...)`; a number alone stands for `periods(number)`.
 
-    What a person is counted in is promised by whoever appends: a person in more periods, or in periods nearer to each
-    other, has less privacy than the plan says. Raises PlanError.
+    ask: which answers over time are to err little: "totals" (so far), "increments" (single periods), "last 12",
+    "decayed 0.99" (each period that much less than the one after it), "ranges" (all runs of periods), several of these,
+    or a mapping to weights of their mean variances. All others are answered too. objective: "worst" is the largest
+    error of any period (of ranges, the mean of those that end there), "mean" that of all of them together. What a
+    person is counted in is promised by whoever appends: a person in more periods, or in periods nearer to each other,
+    has less privacy than the plan says. Raises PlanError.
 
     >>> sf.periods(365, per_person=12, apart=30).describe()
     "365 periods, each person's rows in at most 12 of them at least 30 apart"
+    >>> sf.periods(520, ask={"totals": 2, "last 12": 1}, objective="mean").asked
+    'totals (weight 2), last 12 (weight 1)'
     """
-    return Periods(count, per_person, apart)
+    return Periods(count, per_person, apart, asked_of(ask, count) if type(count) is int else _TOTALS, objective)

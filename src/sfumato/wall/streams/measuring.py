@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import SourceError
 from sfumato.privacy.continual import StreamTerms, multiples_of
+from sfumato.privacy.filters import WindowFilter
 from sfumato.privacy.sampling import BitSource
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.streams.filtering import Integers, advance
@@ -53,7 +53,8 @@ def measure(
         for group in family.alike(chosen):
             sets, given = chosen[group], tables[group]
             kept = np.minimum(given, terms.most) if cut else given
-            filtered = _filtered(terms, period, f, sets, kept.reshape(len(sets), -1), starts[f], states)
+            factors = terms.filter.coefficients(period, multiples_of(terms.families[f])[sets].tolist(), terms.grain)
+            filtered = _filtered(terms, period, factors, kept.reshape(len(sets), -1), starts[f][sets], states)
             exact = family.apply(sets, filtered.reshape(given.shape))
             noisy = exact + terms.noise.sample(exact.size, bits).reshape(exact.shape)
             family.place(sets, noisy, values[f])
@@ -64,25 +65,21 @@ def measure(
 
 
 def _filtered(
-    terms: StreamTerms,
-    period: int,
-    f: int,
-    sets: NDArray[np.intp],
-    counts: Integers,
-    starts: Integers,
-    states: Integers,
+    terms: StreamTerms, period: int, factors: Integers, counts: Integers, starts: Integers, states: Integers
 ) -> Integers:
-    """What the filter makes of some tables (tables, cells) of a family."""
-    multiples = multiples_of(terms.families[f])[sets].tolist()
-    factors = terms.filter.coefficients(period, multiples, terms.grain)
-    decays = [(e, g) for e, g in terms.filter.decays.tolist()]
-    row, shift, cells = terms.filter.row(period), terms.filter.shift, counts.shape[1]
+    """What the filter makes of some tables (tables, cells) of a family, whose states begin at `starts` (tables,)."""
+    used, cells = terms.filter, counts.shape[1]
     flat, out = counts.reshape(-1), np.empty(counts.size, dtype=np.int64)
     for start in range(0, flat.size, _CHUNK):
         here = np.arange(start, min(start + _CHUNK, flat.size))
         table, cell = np.divmod(here, cells)
-        place = starts[sets[table]] + cell
+        place = starts[table] + cell
+        if isinstance(used, WindowFilter):
+            recent = np.concatenate([flat[None, here], states[0][:, place]])
+            out[here], states[0][:, place] = (factors[:, table] * recent).sum(axis=0), recent[:-1]
+            continue
         high, low = states[0][:, place], states[1][:, place]
-        out[here] = advance(high, low, flat[here], factors[:, table], decays, row, shift)
+        decays = [(e, g) for e, g in used.decays.tolist()]
+        out[here] = advance(high, low, flat[here], factors[:, table], decays, used.row(period), used.shift)
         states[0][:, place], states[1][:, place] = high, low
     return out
