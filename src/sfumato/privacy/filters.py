@@ -37,7 +37,7 @@ MOST_COUNT = 2**36
 """Of records in a cell: two limbs of 48 bits multiply it by 62 bits."""
 SLACK = 1 + 2.0**-28
 _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
-_DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 11, 62, 53
+_DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 14, 62, 53
 _MOST_TAPS, _TAP_BITS = 2**12, 25
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product
@@ -79,7 +79,7 @@ class IntegerFilter(_Runs):
     """Public integers of a filter over `runs.sum()` periods.
 
     decays: (d, 2) of e from 1 to 2^12 - 1 and g to 53, e <= 2^g. runs: (m,) lengths of runs of periods with the same
-    rows r (m,), from 1 to 2^11 - 1, direct c (m,), positive, and carried b (m, d), not negative, below 2^62.
+    rows r (m,), from 1 to 2^14 - 1, direct c (m,), positive, and carried b (m, d), not negative, below 2^62.
     Raises PlanError for anything else.
     """
 

@@ -41,27 +41,31 @@ none: of ranges of many periods sooner than of others."""
 @dataclass(frozen=True, eq=False)
 class Goal:
     """What is to be small: the weighted mean variance of `asked` over `periods`, or with `worst` that of the worst
-    period; a person is in `participations` periods, each `apart` after the one before."""
+    period; a person is in `participations` periods, each `apart` after the one before. Where all periods are `alike`
+    neither rows nor columns have scales. `against` (blocks,): variances beside which those of each count."""
 
     periods: int
     asked: Sequence[tuple[Question, float]]
     worst: bool = True
     participations: int = 1
     apart: int = 1
+    alike: bool = False
+    against: FloatArray | None = None
     peak: float = _PEAKS[-1]
 
     @functools.cached_property
-    def _blocks(self) -> Blocks:
+    def blocks(self) -> Blocks:
+        """On which errors are read."""
         return Blocks(self.periods, _PER_OCTAVE if self.periods >= _FEW else _FEW)
 
     def curves(self, tried: Parameters) -> Curves:
         """On blocks, of several strategies (their parameters in rows); columns of length 1."""
-        (poles, zeros), blocks = tried.decays, self._blocks
+        (poles, zeros), blocks = tried.decays, self.blocks
         outputs, returns = residues(poles, zeros), -residues(zeros, poles)
         d = poles.shape[-1]
         squares = np.ones((len(blocks.lengths), len(poles)))
         columns = squares.copy()
-        if self.participations == 1:
+        if not self.alike:
             squares = row_scale(self.periods, tried.shape, blocks.middles) ** 2
             columns = squares.copy()
             for i in range(d):
@@ -73,19 +77,23 @@ class Goal:
 
     def value(self, tried: Parameters) -> FloatArray:
         """(strategies,) the logarithm of the error."""
-        curves, lengths = self.curves(tried), self._blocks.lengths[:, None]
+        curves, lengths = self.curves(tried), self.blocks.lengths[:, None]
         n, every = self.periods, sum(weight for _, weight in self.asked)
         found = [(asked, weight / every * curves.of(asked)) for asked, weight in self.asked]
-        ends = 2 * (self._blocks.middles[:, None] + 1) / (n + 1)
+        ends = 2 * (self.blocks.middles[:, None] + 1) / (n + 1)
         mean = sum((lengths * v * (ends if asked.ranges else 1)).sum(axis=0) / n for asked, v in found)
         out = np.log(mean)
+        if self.against is not None:
+            found = [(asked, v / self.against[:, None]) for asked, v in found]
+            lengths = np.full_like(lengths, n / len(lengths))
+            out = np.log(sum((lengths * v).sum(axis=0) / n for _, v in found))
         if self.worst:
             total = sum(v for _, v in found)
             share, top = (lengths / n + 1 / len(lengths)) / 2, np.max(total, axis=0)
             largest = np.log(top) + np.log((share * (total / top) ** self.peak).sum(axis=0)) / self.peak
-            share = _MEAN if self.participations == 1 else _MEAN / 10
+            share = _MEAN / 10 if self.alike else _MEAN
             out = (largest + share * out) / (1 + share)
-        if self.participations > 1:
+        if self.alike:
             out = out + np.log(self.price(tried))
         return out / 2
 
@@ -118,7 +126,7 @@ def _fit(goal: Goal, start: Parameters, steps: int) -> Parameters:
 
     begin = start.vector
     # periods that are alike have no rows
-    size = len(begin) - (SHAPES if goal.participations > 1 else 0)
+    size = len(begin) - (SHAPES if goal.alike else 0)
     around = np.zeros((size + 1, len(begin)))
     around[1:, :size] = _STEP * np.eye(size)
 

@@ -19,10 +19,12 @@ __all__ = ["filter_of"]
 IntArray = NDArray[np.int64]
 
 _DECAY_BITS = 12  # what a filter allows: poles to 2^-12 of themselves, to which errors are insensitive
-_ROW_BITS = 11  # what a filter allows: the largest row; errors feel 2^-11 of a row by its square
+_ROW_BITS, _MORE_ROW_BITS, _STEEP = 11, 14, 64
+"""Of the largest row: errors feel 2^-11 of a row by its square. What a filter allows, where some rows are 64 times
+smaller than others, as where a stream may end at any time."""
 _OCTAVE = 512
-"""Blocks an octave, from both ends, on which rows and columns are constant: the longest column is 2e-4 above their mean,
-which errors grow by; with half as many blocks twice that."""
+"""Blocks an octave, from both ends, on which rows and columns are constant: the longest column is 2e-4 above the
+mean, which errors grow by; with half as many blocks twice that."""
 _LEAST_ROUNDING = 3e-5  # of the noise, twice: for the last floor, and for those of the states
 
 
@@ -41,18 +43,19 @@ def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
     runs = np.array([n]) if shape.alike else _blocks(n)
     begins = np.concatenate([[0], np.cumsum(runs)[:-1]])
     rows = np.add.reduceat(shape.rows, begins) / runs
-    r = np.maximum(1, np.rint(rows / rows.max() * (2**_ROW_BITS - 1))).astype(np.int64)
+    row_bits = _ROW_BITS if rows.max() < _STEEP * rows.min() else _MORE_ROW_BITS
+    r = np.maximum(1, np.rint(rows / rows.max() * (2**row_bits - 1))).astype(np.int64)
     columns = np.ones(len(runs))
     if not shape.alike:
         # of the rows and poles as they are rounded
-        lengths = column_lengths(poles, zeros, np.repeat(r * (rows.max() / (2**_ROW_BITS - 1)), runs))
+        lengths = column_lengths(poles, zeros, np.repeat(r * (rows.max() / (2**row_bits - 1)), runs))
         columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
     fine = columns * 2.0**state_bits
     if fine.max() * max(1.0, float(weights.max())) >= 2.0**62 or fine.min() < 1:
         raise PlanError("this strategy over time needs finer integers than 62 bits; plan for fewer periods or tables")
     carried = np.floor(fine[:, None] * weights).astype(np.int64)
     direct = np.floor(fine).astype(np.int64)
-    return IntegerFilter(np.column_stack([e, g]), state_bits + _ROW_BITS - value_bits, runs, r, direct, carried)
+    return IntegerFilter(np.column_stack([e, g]), state_bits + row_bits - value_bits, runs, r, direct, carried)
 
 
 def _told_apart(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:

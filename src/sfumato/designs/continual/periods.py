@@ -20,7 +20,8 @@ _TOTALS = (("totals", 1.0),)
 class Periods:
     """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before.
 
-    What is to err little are the questions `ask`, by their weights, in the worst period or in the mean.
+    What is to err little are the questions `ask`, by their weights, in the worst period or in the mean; of a stream
+    that may end at any time totals, each beside what it would err if it were known to be the last.
     """
 
     count: int
@@ -28,6 +29,7 @@ class Periods:
     apart: int = 1
     ask: tuple[tuple[str, float], ...] = later(_TOTALS)
     objective: str = later("worst")
+    anytime: bool = later(False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ask", tuple((text, weight) for text, weight in self.ask))
@@ -48,6 +50,12 @@ class Periods:
         if self.objective not in ("worst", "mean"):
             raise PlanError(f"over time objective= is 'worst' (period) or 'mean', not {self.objective!r}")
 
+        plain = (MOST_PERIODS, 1, _TOTALS, "worst")
+        if self.anytime and (self.count, self.per_person, self.ask, self.objective) != plain:
+            raise PlanError(
+                "periods(None), which may end at any time, is for totals and for people in one period; give a number"
+            )
+
     @property
     def questions(self) -> tuple[tuple[Question, float], ...]:
         """What is asked, with weights that sum to 1."""
@@ -63,6 +71,8 @@ class Periods:
 
     def describe(self) -> str:
         """One line for people."""
+        if self.anytime:
+            return f"as many periods as come, up to {self.count:,}, each person's rows in one of them"
         if self.per_person == 1:
             return f"{self.count:,} periods, each person's rows in one of them"
         apart = "" if self.apart == 1 else f" at least {self.apart:,} apart"
@@ -70,7 +80,7 @@ class Periods:
 
 
 def periods(
-    count: int,
+    count: int | None,
     *,
     ask: Asked = "totals",
     objective: str = "worst",
@@ -79,16 +89,20 @@ def periods(
 ) -> Periods:
     """The periods of a stream, for `sf.plan(work, budget, periods=...)`; a number alone stands for `periods(number)`.
 
-    ask: which answers over time are to err little: "totals" (so far), "increments" (single periods), "last 12",
-    "decayed 0.99" (each period that much less than the one after it), "ranges" (all runs of periods), several of these,
-    or a mapping to weights of their mean variances. All others are answered too. objective: "worst" is the largest
-    error of any period (of ranges, the mean of those that end there), "mean" that of all of them together. What a
-    person is counted in is promised by whoever appends: a person in more periods, or in periods nearer to each other,
-    has less privacy than the plan says. Raises PlanError.
+    count: None where nobody knows how many will come: every total errs at most 1.27 times what it would if it were
+    known to be the last, and after 2^20 periods another stream begins, whose totals add. ask: which answers over time
+    are to err little: "totals" (so far), "increments" (single periods), "last 12", "decayed 0.99" (each period that
+    much less than the one after it), "ranges" (all runs of periods), several of these, or a mapping to weights of their
+    mean variances; all others are answered too. objective: "worst" is the largest error of any period (of ranges, the
+    mean of those that end there), "mean" that of all of them together. How often a person is counted is promised by
+    whoever appends: a person in more periods, or in periods nearer to each other, has less privacy than the plan says.
+    Raises PlanError.
 
     >>> sf.periods(365, per_person=12, apart=30).describe()
     "365 periods, each person's rows in at most 12 of them at least 30 apart"
     >>> sf.periods(520, ask={"totals": 2, "last 12": 1}, objective="mean").asked
     'totals (weight 2), last 12 (weight 1)'
     """
-    return Periods(count, per_person, apart, asked_of(ask, count) if type(count) is int else _TOTALS, objective)
+    many = MOST_PERIODS if count is None else count
+    asked = asked_of(ask, many) if type(many) is int else _TOTALS
+    return Periods(many, per_person, apart, asked, objective, count is None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.designs.continual.fitted import BUFFERS, listed
+from sfumato.designs.continual.fitted import BUFFERS, listed, unending
 from sfumato.designs.continual.fitting import Goal, begun, fit
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.ordered.fitting import Parameters, row_scale
@@ -54,11 +54,14 @@ def shape_for(given: Periods) -> TimeShape:
 def _parameters(given: Periods) -> Parameters:
     """From a table, or found now."""
     n = given.count
+    if given.anytime:
+        return unending()
     known = listed(n, f"{given.objective} {given.asked}") if given.per_person == 1 else None
     if known is not None:
         return known
     # half the binary digits of the horizon tell its lags apart to 1e-3 of the optimum
     buffers = max(1, min(BUFFERS if n > _MANY else _BUFFERS, math.ceil(math.log2(max(n, 2)) / 2) + 1))
-    goal = Goal(n, given.questions, given.objective == "worst", given.per_person, given.apart)
+    worst, alike = given.objective == "worst", given.per_person > 1
+    goal = Goal(n, given.questions, worst, given.per_person, given.apart, alike)
     longest = max(min(asked.last or n, 1 / (1 - asked.rate) if asked.rate < 1 else n) for asked, _ in given.questions)
     return fit(goal, begun(max(1, min(n, round(longest))), buffers), _STEPS)
