@@ -12,7 +12,7 @@ import pytest
 from sfumato.errors import PlanError
 from sfumato.privacy.filters import MOST_COUNT, SLACK, IntegerFilter
 from sfumato.wall.streams.filtering import advance
-from support.streams import drawn, exact, filtered, truncated
+from support.streams import drawn, filtered, response, truncated
 
 PAIRS = 500
 """Of streams for every filter; there are 20."""
@@ -30,7 +30,7 @@ def on_limbs(used: IntegerFilter, counts: np.ndarray, multiple: int = 1, grain: 
 
 def matrix(used: IntegerFilter) -> list[list[Fraction]]:
     n = used.periods
-    return [[exact(used, t, u) for u in range(n)] for t in range(n)]
+    return [[response(used, t, u) for u in range(n)] for t in range(n)]
 
 
 def excess(used: IntegerFilter, floor=None) -> float:

@@ -271,6 +271,7 @@ def test_a_stream_that_may_end_at_any_time_errs_little_at_all_times() -> None:
         ({"ask": "decayed 1"}, "a question over time is"),
         ({"ask": "decayed x"}, "a question over time is"),
         ({"ask": []}, "one question over time or several"),
+        ({"ask": 3}, "one question over time or several"),
         ({"ask": ["totals", "totals"]}, "each once"),
         ({"ask": {"totals": 0}}, "weight"),
         ({"ask": {"totals": True}}, "weight"),

@@ -97,6 +97,11 @@ class Continual(Mechanism[StreamPlan]):
         assert given is not None
         if given.per_person > 1 and asked.unit.person is None:
             raise PlanError("per_person above 1 needs person=, the column that says whose record a row is")
+        if given.promised and asked.unit.person is None:
+            raise PlanError(
+                "promised= says who sees to it that a person is in few periods; without person= there is nothing to "
+                "see to: leave it out"
+            )
         problem = problem_of(asked, "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
@@ -106,7 +111,8 @@ class Continual(Mechanism[StreamPlan]):
         strategy = _scaled(fine, design)
         sizes = problem.sizes
         proof = certificate(strategy.blocks, sizes, asked.unit, sensitivity(strategy.blocks, sizes, asked.unit, 2))
-        tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most)
+        enforced = asked.unit.person is not None and not given.promised
+        tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
         names = (self.strategy,) if self.strategy is not None else tables.names()
         tried = [(name, tables.priced(name)) for name in names]
         found = sorted(
@@ -150,6 +156,7 @@ class _Tables:
     price: Event
     given: Periods
     most: int | None
+    enforced: bool
 
     def names(self) -> list[str]:
         """Strategies that may be the best here."""
@@ -172,7 +179,8 @@ class _Tables:
             terms = self._terms(filter_of(shape))
             ratio = self._rounding_ratio(terms)
             terms = terms if ratio <= 1.0 else self._terms(filter_of(shape, ratio))
-        terms = replace(terms, noise=_noise(terms, self.price, self.sizes, self.unit))
+        noise = _noise(terms, self.price, self.sizes, self.unit)
+        terms = replace(terms, noise=noise, enforced=self.enforced)
         _check_values(terms, self.strategy)
         return terms
 

@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +34,11 @@ MOST_PERIODS = 2**20
 """Operations in a row are at most about eight times as many, which SLACK rests on."""
 MOST_COUNT = 2**36
 """Of records in a cell: two limbs of 48 bits multiply it by 62 bits."""
-SLACK = 1 + 2.0**-28
+SLACK = 1 + 2.0**-28  # above (1 - 2^-53)^-(2^24), K of the page above
 _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
+# e or r times a limb of 48 bits fits 63; shifts end where sums do; b and c fit int64, and 2^g is a double exactly.
 _DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 14, 62, 53
-_MOST_TAPS, _TAP_BITS = 2**12, 25
+_MOST_TAPS, _TAP_BITS = 2**12, 25  # sums of squares of so many fit int64
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product
 
@@ -220,15 +220,13 @@ class WindowFilter(_Runs):
     runs: IntArray
     taps: IntArray
 
-    shift: ClassVar[int] = 0  # y is what is published
+    shift = 0  # y is what is published
 
     def __post_init__(self) -> None:
         self._set("runs", "taps")
-        shape, most = self.taps.shape, 2**_TAP_BITS - 1
-        if len(shape) != 2 or shape[0] != len(self.runs) or not 1 <= shape[1] <= _MOST_TAPS:
-            raise PlanError(f"a window filter has 1 to {_MOST_TAPS:,} taps for every run of periods")
-        if not -most <= int(self.taps.min()) <= int(self.taps.max()) <= most:
-            raise PlanError(f"a tap is at most {most:,} in size; plan again")
+        fits = self.taps.ndim == 2 and len(self.taps) == len(self.runs) and 1 <= self.taps.shape[1] <= _MOST_TAPS
+        if not fits or self.taps.max() >= 2**_TAP_BITS or self.taps.min() <= -(2**_TAP_BITS):
+            raise PlanError(f"a window filter has 1 to {_MOST_TAPS:,} taps for every run, below 2^{_TAP_BITS} in size")
 
     @property
     def kept(self) -> tuple[int, int]:
@@ -240,7 +238,6 @@ class WindowFilter(_Runs):
 
         Rounded towards zero: no column is longer than it is priced. Before the first period all counts are 0.
         """
-        self._run(period)
         lags = np.arange(self.taps.shape[1])
         whole = self.taps[np.searchsorted(self.runs.cumsum(), period - lags, side="right"), lags]
         return np.sign(whole)[:, None] * (np.multiply.outer(abs(whole), np.array(multiples, dtype=np.int64)) >> grain)
@@ -267,9 +264,7 @@ def _scan(rate: float, given: FloatArray) -> FloatArray:
     n = len(given)
     width = math.isqrt(max(n - 1, 0)) + 1
     parts = -(-n // width)
-    padded = np.zeros(parts * width)
-    padded[:n] = given
-    table = np.ascontiguousarray(padded.reshape(parts, width).T)
+    table = np.pad(given, (0, parts * width - n)).reshape(parts, width).T.copy()
     for j in range(1, width):
         table[j] += rate * table[j - 1]
     powers = np.multiply.accumulate(np.full(width, float(rate)))
@@ -284,8 +279,7 @@ def _repeated(response: FloatArray, count: int, apart: int) -> FloatArray:
     """The sum of `count` copies of a response, each `apart` later than the one before, by doubling."""
     out, done = response.copy(), 1
     for bit in f"{count:b}"[1:]:
-        later = done * apart
-        out[later:] += out[: max(len(out) - later, 0)].copy()
+        out[done * apart :] += out[: max(len(out) - done * apart, 0)].copy()
         done = 2 * done + int(bit)
         if int(bit):
             out = np.concatenate([response[:apart], response[apart:] + out[:-apart]])

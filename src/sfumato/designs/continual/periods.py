@@ -21,7 +21,8 @@ class Periods:
     """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before.
 
     What is to err little are the questions `ask`, by their weights, in the worst period or in the mean; of a stream
-    that may end at any time totals, each beside what it would err if it were known to be the last.
+    that may end at any time totals, each beside what it would err if it were known to be the last. `promised`: by
+    the custodian, how often a person is counted; otherwise the stream sees to it, where a column says whose row it is.
     """
 
     count: int
@@ -30,6 +31,7 @@ class Periods:
     ask: tuple[tuple[str, float], ...] = later(_TOTALS)
     objective: str = later("worst")
     anytime: bool = later(False)
+    promised: bool = later(False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ask", tuple((text, weight) for text, weight in self.ask))
@@ -37,6 +39,8 @@ class Periods:
             given = getattr(self, name)
             if type(given) is not int or not 1 <= given <= most:
                 raise PlanError(f"{name} of periods must be a whole number from 1 to {most:,}, not {given!r}")
+        if type(self.promised) is not bool:
+            raise PlanError(f"promised is True or False, not {self.promised!r}")
         if self.per_person == 1 and self.apart != 1:
             raise PlanError(
                 "apart= says how far apart a person's periods are, and per_person=1 allows one; leave it out"
@@ -86,6 +90,7 @@ def periods(
     objective: str = "worst",
     per_person: int = 1,
     apart: int = 1,
+    promised: bool = False,
 ) -> Periods:
     """The periods of a stream, for `sf.plan(work, budget, periods=...)`; a number alone stands for `periods(number)`.
 
@@ -94,9 +99,10 @@ def periods(
     are to err little: "totals" (so far), "increments" (single periods), "last 12", "decayed 0.99" (each period that
     much less than the one after it), "ranges" (all runs of periods), several of these, or a mapping to weights of their
     mean variances; all others are answered too. objective: "worst" is the largest error of any period (of ranges, the
-    mean of those that end there), "mean" that of all of them together. How often a person is counted is promised by
-    whoever appends: a person in more periods, or in periods nearer to each other, has less privacy than the plan says.
-    Raises PlanError.
+    mean of those that end there), "mean" that of all of them together. Where `person=` says whose record a row is, how
+    often a person is counted is enforced: rows in more periods, or in nearer ones, are left out. `promised=True` leaves
+    it to whoever appends, and keeps nothing of who was in which period; a person in more periods, or in nearer ones,
+    then has less privacy than the plan says. Raises PlanError.
 
     >>> sf.periods(365, per_person=12, apart=30).describe()
     "365 periods, each person's rows in at most 12 of them at least 30 apart"
@@ -105,4 +111,4 @@ def periods(
     """
     many = MOST_PERIODS if count is None else count
     asked = asked_of(ask, many) if type(many) is int else _TOTALS
-    return Periods(many, per_person, apart, asked, objective, count is None)
+    return Periods(many, per_person, apart, asked, objective, count is None, promised)

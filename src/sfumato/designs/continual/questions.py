@@ -79,6 +79,8 @@ def _between(rate: str) -> bool:
 
 def asked_of(given: Asked, periods: int) -> tuple[tuple[str, float], ...]:
     """Questions with the weights of their mean variances, from one, several or a mapping. Raises PlanError."""
+    if not isinstance(given, str | Sequence | Mapping):
+        raise PlanError(f"ask= has one question over time or several, or weights by question, not {given!r}")
     weighed = {given: 1.0} if isinstance(given, str) else given
     pairs = list(weighed.items()) if isinstance(weighed, Mapping) else [(text, 1.0) for text in weighed]
     if not pairs or len({text for text, _ in pairs}) < len(pairs):

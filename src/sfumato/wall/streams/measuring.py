@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sfumato.wall.streams.filtering import Integers, advance
 
 __all__ = ["cells_of", "measure"]
 
-_CHUNK = 2**14  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
+_CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
 
 
 def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
@@ -68,18 +69,21 @@ def _filtered(
     terms: StreamTerms, period: int, factors: Integers, counts: Integers, starts: Integers, states: Integers
 ) -> Integers:
     """What the filter makes of some tables (tables, cells) of a family, whose states begin at `starts` (tables,)."""
-    used, cells = terms.filter, counts.shape[1]
-    flat, out = counts.reshape(-1), np.empty(counts.size, dtype=np.int64)
-    for start in range(0, flat.size, _CHUNK):
-        here = np.arange(start, min(start + _CHUNK, flat.size))
-        table, cell = np.divmod(here, cells)
-        place = starts[table] + cell
+    used, (tables, cells) = terms.filter, counts.shape
+    out, step = np.empty_like(counts), max(1, _CHUNK // cells)
+    for i, j in itertools.product(range(0, tables, step), range(0, cells, _CHUNK)):
+        some, part = slice(i, i + step), slice(j, j + _CHUNK)
+        place = (starts[some][:, None] + np.arange(j, min(j + _CHUNK, cells))).reshape(-1)
+        # of one table they lie in a row, and are changed where they lie
+        where = slice(place[0], place[-1] + 1) if step == 1 else place
+        here, given = states[:, :, where], counts[some, part]
+        each = factors[:, some] if step == 1 else factors[:, some].repeat(cells, axis=1)
         if isinstance(used, WindowFilter):
-            recent = np.concatenate([flat[None, here], states[0][:, place]])
-            out[here], states[0][:, place] = (factors[:, table] * recent).sum(axis=0), recent[:-1]
-            continue
-        high, low = states[0][:, place], states[1][:, place]
-        decays = [(e, g) for e, g in used.decays.tolist()]
-        out[here] = advance(high, low, flat[here], factors[:, table], decays, used.row(period), used.shift)
-        states[0][:, place], states[1][:, place] = high, low
-    return out
+            recent = np.concatenate([given.reshape(1, -1), here[0]])
+            made, here[0] = (each * recent).sum(axis=0), recent[:-1]
+        else:
+            made = advance(*here, given.reshape(-1), each, used.decays.tolist(), used.row(period), used.shift)
+        out[some, part] = made.reshape(given.shape)
+        if step > 1:
+            states[:, :, where] = here
+    return out.reshape(-1)
