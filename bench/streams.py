@@ -50,7 +50,7 @@ def million(folder: Path) -> None:
         start = time.process_time()
         stream.publish(table, f"p{t}")
         took.append(time.process_time() - start)
-    states, size = len(plan.terms.filter.decays), plan.state_bytes / 2**20
+    states, size = plan.terms.filter.kept[1], plan.state_bytes / 2**20
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"one period of {SIDE**2:,} cells, {states} states each ({size:.0f} MB): {min(took):.2f} CPU-s "

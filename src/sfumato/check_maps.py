@@ -305,7 +305,19 @@ def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
     change alike by less than 1 apart, so the change of a state in t by less than 1 + theta + ... + theta^(t-2), theta =
     1 - e / 2^g, and that of y_t by less than 1 + r_t / 2^shift times the sum of these, however many counts change.
     All are sums and products of doubles that are not negative, at most 2^22 behind each other: see SLACK.
+
+    Or of a filter of taps, y_t = sum_j a_uj x_u, j = t - u below their number: nothing is rounded, and periods that are
+    further apart than taps reach are heard one by one.
     """
+    if f.taps is not None:
+        a, n = f.taps, int(f.runs.sum())
+        if a.dtype != np.int64 or f.runs.dtype != np.int64 or a.ndim != 2 or len(a) != len(f.runs) or not a.size:
+            raise ValueError("a stream's filter has other integers than a filter may have")
+        if f.runs.min() < 1 or n > 2**20 or max(a.max(), -int(a.min())) >= 2**25 or a.shape[1] > 2**12:
+            raise ValueError("a stream's filter has other integers than a filter may have")
+        if times > 1 and a.shape[1] > apart:
+            raise Cannot("several periods of one person that one sum of counts holds")
+        return Fraction(times * int((a**2).sum(axis=1).max())), Fraction(0)
     (e, g), n, d = f.decays.T, int(f.runs.sum()), len(f.decays)
     within = [(f.runs, 1, 20), (f.rows, 1, 20), (f.direct, 1, 62), (f.carried, 0, 62), (g, 0, 6), (e, 1, 53)]
     held = all(a.dtype == np.int64 and low <= a.min() and a.max() <= 2**bits for a, low, bits in within)

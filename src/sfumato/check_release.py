@@ -240,7 +240,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
         value *= 4 if replace and not public else 1  # counts may be cut: one person goes, and then another comes
         response, rounding = maps.over_time(terms.filter, times, apart)
-        response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + terms.filter.shift))
+        response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
         largest = {k: int(max(maps.column(op, 2))) for k, op in ops.items()}
         rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
             math.prod(largest[k] for _, k in fs) for _, fs in found

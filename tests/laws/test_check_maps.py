@@ -11,7 +11,8 @@ import pytest
 
 from sfumato import check_maps
 from sfumato.check_maps import Doc
-from support.streams import drawn
+from support.streams import drawn, drawn_window, heard
+from support.streams import response as entry
 
 NAMES = "abcd"
 
@@ -64,7 +65,7 @@ def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     n = used.periods
     times = int(rng.integers(1, n + 1)) if seed % 2 == 0 else 1
     apart = int(rng.integers(1, (n - 1) // (times - 1) + 1)) if times > 1 else 1
-    entries = [[used.exact(t, u) * 2**used.shift for u in range(n)] for t in range(n)]
+    entries = [[entry(used, t, u) * 2**used.shift for u in range(n)] for t in range(n)]
     patterns = [
         p
         for p in itertools.combinations(range(n), times)
@@ -81,6 +82,31 @@ def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     assert rounding <= found[1] <= rounding * (1 + Fraction(1, 2**29))
     assert found[0] <= used.response(times, apart)
     assert found[1] <= used.rounding_squared()
+
+
+def test_sums_of_counts_over_time_are_found_again() -> None:
+    """Of taps: all patterns by brute force, and what is none. Mutants: a period left out; taps that hold two let in."""
+    rng = np.random.default_rng(60)
+    for _ in range(30):
+        used = drawn_window(rng, most=4, bits=8)
+        w = used.taps.shape[1]
+        file = Doc({"runs": used.runs, "taps": used.taps})
+        matrix = heard(used)
+        for times, apart in ((1, 1), (2, w), (3, w + 1)):
+            patterns = (
+                p
+                for p in itertools.combinations(range(used.periods), min(times, used.periods))
+                if all(later - before >= apart for before, later in itertools.pairwise(p))
+            )
+            most = max(((matrix[:, list(p)].sum(axis=1) ** 2).sum() for p in patterns), default=0)
+            assert most <= check_maps.over_time(file, times, apart)[0] == used.response(times, apart)
+        assert check_maps.over_time(file, 1, 1)[1] == 0
+        if w > 1:
+            with pytest.raises(NotImplementedError, match="holds"):
+                check_maps.over_time(file, 2, w - 1)
+        for taps in (used.taps * 2**25 + 2**25, used.taps[:, :0], used.taps.astype(float), used.taps[:-1]):
+            with pytest.raises(ValueError, match="other integers"):
+                check_maps.over_time(Doc({"runs": used.runs, "taps": taps}), 1, 1)
 
 
 def test_entries_of_a_combination_that_could_wrap_are_exact_or_refused() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.operators import Family, Residual
 from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.continual import StreamTerms, multiples_of
-from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.filters import IntegerFilter, WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 
@@ -33,7 +33,7 @@ def truncated(number: Objects, bits: int) -> Objects:
 
 
 def filtered(
-    used: IntegerFilter,
+    used: IntegerFilter | WindowFilter,
     counts: NDArray[Any],
     multiple: int = 1,
     grain: int = 0,
@@ -41,6 +41,8 @@ def filtered(
 ) -> Objects:
     """(periods, cells) y of counts (periods, cells), in Python's integers."""
     counts = counts.astype(object)
+    if isinstance(used, WindowFilter):
+        return heard(used, multiple, grain) @ counts
     states = [np.zeros(counts.shape[1], dtype=object) for _ in used.decays]
     out: list[Objects] = []
     for t, x in enumerate(counts):
@@ -64,6 +66,37 @@ def drawn(rng: np.random.Generator, *, alike: bool = False, bits: int = 10) -> I
     rows = rng.integers(1, 2048, size=m)
     runs = rng.integers(1, 12 // m + 1, size=m)
     return IntegerFilter(np.column_stack([e, g]), int(rng.integers(0, bits + 8)), runs, rows, direct, carried)
+
+
+def response(used: IntegerFilter, period: int, earlier: int) -> Fraction:
+    """C[period, earlier] of a filter, exactly."""
+    lag, run = period - earlier, used._run(earlier)
+    if lag < 0:
+        return Fraction(0)
+    found = Fraction(int(used.direct[run]))
+    if lag:
+        rates = [1 - Fraction(e, 2**g) for e, g in used.decays.tolist()]
+        found = sum((b * f ** (lag - 1) for b, f in zip(used.carried[run].tolist(), rates, strict=True)), Fraction())
+    return found * used.row(period) / 2**used.shift
+
+
+def heard(used: WindowFilter, multiple: int = 1, grain: int = 0) -> Objects:
+    """(periods, periods) the matrix of a window filter for a table of some weight, in Python's integers."""
+    n, taps = used.periods, np.repeat(used.taps, used.runs, axis=0).tolist()
+    out = np.zeros((n, n), dtype=object)
+    for u in range(n):
+        for lag, tap in enumerate(taps[u][: n - u]):
+            size = abs(tap) * multiple >> grain
+            out[u + lag, u] = size if tap > 0 else -size
+    return out
+
+
+def drawn_window(rng: np.random.Generator, *, most: int = 8, bits: int = 10) -> WindowFilter:
+    """A window filter at random, with taps of both signs, of about `bits` bits."""
+    m, w = int(rng.integers(1, 5)), int(rng.integers(1, most + 1))
+    taps = rng.integers(-(2**bits) + 1, 2**bits, size=(m, w))
+    taps[taps[:, 0] == 0, 0] = 1
+    return WindowFilter(rng.integers(1, 12 // m + 1, size=m), taps)
 
 
 def terms(

@@ -124,7 +124,7 @@ def _rows(frame: Frame) -> list[Section]:
 
 def _measured(plan: StreamPlan) -> str:
     values = sum(f.rows for f in plan.terms.families)
-    states = len(plan.terms.filter.decays)
+    states = plan.terms.filter.kept[1]
     return (
         f"In every period {plural(values, 'noisy integer')} are measured: {safe_text(plan.strategy.summary)}, filtered "
         f"over time by {plural(states, 'number')} kept for every cell. Totals, periods and sums of periods all follow "

@@ -40,7 +40,7 @@ def planned(**options: Any) -> StreamPlan:
         (WORK, {"periods": True}, "from 1 to"),
         (WORK, {"periods": 2**20 + 1}, "from 1 to 1,048,576"),
         (WORK, {"periods": Periods(24, 3, 2)}, "person="),
-        (WORK, {"mechanism": sf.mechanisms.continual(most=2**36)}, "could outgrow"),
+        (WORK, {"periods": 2_400, "mechanism": sf.mechanisms.continual(most=2**36)}, "could outgrow"),
     ],
 )
 def test_what_a_stream_cannot_be_is_refused(what: Any, options: dict[str, Any], words: str) -> None:

@@ -28,7 +28,7 @@ def _product(counts: Integers, factor: Integers) -> tuple[Integers, Integers]:
 
 
 def _scaled(high: Integers, low: Integers, factor: int, shift: int) -> tuple[Integers, Integers]:
-    """The limbs of floor(number * factor / 2^shift), for a factor below 2^12 and a product below 2^102."""
+    """The limbs of floor(number * factor / 2^shift), for a factor below 2^14 and a product below 2^102."""
     low = low * factor
     high = high * factor + (low >> _LIMB)
     low &= _MASK

@@ -287,7 +287,7 @@ def _check_open(standing: Standing) -> None:
 
 
 def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
-    return 2, len(terms.filter.decays), int(cells_of(terms, held.grid.shape)[-1][-1])
+    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1])
 
 
 def _pay(chain: Chain[Standing], receipt: Receipt) -> None:
