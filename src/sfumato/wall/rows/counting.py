@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,23 +40,6 @@ _SIZES = (2**10, 2**13, 2**16, 2**20)
 _PART_CELLS = 2**18
 
 
-class Counts(Protocol):
-    """What the curator asks of an opened source; `rows` (the number of records) may be private."""
-
-    @property
-    def rows(self) -> int:
-        """Number of encoded records."""
-        ...
-
-    def count(self, sets: Sequence[AttributeSet]) -> dict[AttributeSet, Table]:
-        """Exact marginal counts, each array shaped by its attributes in the order given; () is the total."""
-        ...
-
-    def stream(self, sets: Sets) -> Iterator[Batch]:
-        """Exact marginal counts of every set, a batch at a time: family, positions in it, stacked tables."""
-        ...
-
-
 def check_countable(grid: Grid, sets: Sets) -> None:
     """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
 
@@ -81,8 +64,11 @@ def _listed(grid: Grid, axes: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Counted(ABC):
-    """The part that all sources share: the check against `rows`, summing down, and handing out in batches."""
+class Counts(ABC):
+    """What the curator asks of an opened source; `rows`, the number of encoded records, may be private.
+
+    All sources share the check against it, summing down, and handing out in batches.
+    """
 
     grid: Grid
     rows: int = field(repr=False)
@@ -137,7 +123,7 @@ class _Counted(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Records(_Counted):
+class _Records(Counts):
     """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold.
 
     `packing` proposes which blocks. It is not trusted, so it is asked for the same few numbers of records whatever
@@ -210,7 +196,7 @@ class TableCounts(_Records):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorCounts(_Counted):
+class TensorCounts(Counts):
     """Counts already tabulated over the whole domain, shaped by it."""
 
     tensor: Table = field(repr=False)
