@@ -78,6 +78,7 @@ ELSEWHERE: dict[str, str] = {
     "SessionPlan": "sfumato.sessions.plans",
     "SketchRelease": "sfumato.releases.sketched",
     "SparsePlan": "sfumato.sessions.keyplans",
+    "Spine": "sfumato.designs.spine.strategy",
     "Stability": "sfumato.privacy.keyed",
     "Stacked": "sfumato.designs.stacked",
     "Step": "sfumato.privacy.conversing",

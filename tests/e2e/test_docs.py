@@ -184,6 +184,12 @@ def test_command_lines_run_in_order(
     serve(page, monkeypatch, request)
     shell = tmp_path / "work"
     prepare(shell, " ".join(b.text for b in blocks(page)))
+    if page.name == "streams.md":
+        for week in range(1, 4):
+            rows = "".join(f"{i},{20 + (i * week) % 70},{'north' if i % 3 else 'east'}\n" for i in range(50))
+            (shell / f"week-{week:02}.csv").write_text("id,age,region\n" + rows, encoding="utf-8")
+        (spec,) = (b.text for b in blocks(page) if b.language == "toml")
+        (shell / "deaths.toml").write_text(spec, encoding="utf-8")
     ran = 0
     for block in blocks(page):
         if block.language != "sh" or is_left_out(block):

@@ -28,9 +28,10 @@ MOST_MEASURE = 4_925
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
-# Of streams, 600 in wall/: the rest is what they cost, and bundles and names, which other wings have too.
-MOST_STREAMS = 950
-MOST_STREAMS_IN_WALL = 600
+# Of streams, 620 in wall/, 75 of which see to it that nobody is counted too often: the rest is what they cost, and
+# bundles and names, which other wings have too.
+MOST_STREAMS = 1_030
+MOST_STREAMS_IN_WALL = 620
 # What an engine adds to `measure`: its file, and what it shares with its like.
 MOST_ENGINE = 350
 

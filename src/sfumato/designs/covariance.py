@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-__all__ = ["Part", "agreements", "by_agreement", "check_size", "combine", "form", "residual_covariance"]
+__all__ = ["Part", "agreements", "between", "by_agreement", "check_size", "combine", "form", "residual_covariance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,11 @@ def _term(
         return table.reshape(len(rows), -1)
 
     return form(first.operator, second.operator, run)
+
+
+def between(first: Block, second: Block, sizes: Mapping[str, int], inside: Sequence[str]) -> FloatArray:
+    """W_1 (⊗_inside (I - J / n) ⊗_rest J / n²) W_2ᵀ, `inside` among what both blocks hold: (rows, rows)."""
+    return _term(first, second, dict.fromkeys(sizes), sizes, inside)
 
 
 def agreements(first: Block, second: Block) -> tuple[int, ...]:

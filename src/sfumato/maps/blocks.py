@@ -142,10 +142,11 @@ class FamilyMap:
     @functools.cached_property
     def rows_each(self) -> IntArray:
         """(count,) rows of every block. Raises WorkloadError where they do not fit 63 bits."""
-        lengths = [f.shape[0] for f in self.factors]
-        if float(max(lengths, default=1)) ** self.order >= INT64:
+        lengths = np.array([f.shape[0] for f in self.factors], dtype=np.int64)
+        # doubles tell products up to a few roundings
+        if float(lengths.astype(np.float64)[self.sets].prod(axis=1).max()) >= INT64 * (1 - 2.0**-40):
             raise WorkloadError("a table of a family has more cells than 63 bits can number")
-        return np.array(lengths, dtype=np.int64)[self.sets].prod(axis=1, dtype=np.int64)
+        return lengths[self.sets].prod(axis=1, dtype=np.int64)
 
     @property
     def rows(self) -> int:

@@ -188,11 +188,9 @@ class MergedMap(_Made):
         return (self.map.shape[0], len(self.codes))
 
     def apply(self, vectors: Numbers) -> Numbers:
-        merged = np.zeros((self.map.shape[1], vectors.shape[1]), dtype=np.int64)
-        codes = self.codes
+        codes, merged = self.codes, np.zeros((self.map.shape[1], vectors.shape[1]), dtype=np.int64)
         if int(codes[0]) < 0 or (np.diff(codes) < 0).any():
-            order = np.argsort(codes, kind="stable")
-            order = order[np.searchsorted(codes[order], 0) :]
+            order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]
             codes, vectors = codes[order], vectors[order]
         if len(codes):
             starts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1])

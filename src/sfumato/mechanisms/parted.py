@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.pieces import Piece, levelled, share_design
 from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.spine.planning import tall
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.tables import Tried
@@ -53,6 +54,9 @@ def parted(problem: Problem, plans: Sequence[Plan], find: Find) -> Design | None
     met = best is not None and bool(bounds) and best.objective_value <= max(bounds) * (1 + _NEAR)
     alike = all(i.is_marginal for i in problem.workload.items)
     if not 1 < len(names) <= _MOST_PARTS or met or alike or problem.known or problem.unit_lattice:
+        return None
+    if tall(problem):
+        # levels together are the point of their design
         return None
     parts = [tuple(i for i in problem.workload.items if i.part == n) for n in names]
     # what is proved the best of parts together is no worse than any sharing between them

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.marginals import planning as marginals
+from sfumato.designs.spine import planning as spine
 from sfumato.designs.weighted import planning as weighted
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.tables import Designed
@@ -16,7 +17,8 @@ __all__ = ["Marginals"]
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Marginals(Designed):
-    """Residuals of marginal tables, plain, tilted for unions, or of other factors than cells; knows public tables."""
+    """Residuals of marginal tables, plain, tilted for unions, at the levels of a tree, or of other factors than cells;
+    knows public tables."""
 
     name: ClassVar[str] = "marginals"
     label: ClassVar[str] = "marginals"
@@ -25,4 +27,7 @@ class Marginals(Designed):
     best_of_many: ClassVar[bool] = True
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return [*marginals.designs(problem), *weighted.designs(problem)]
+        found = spine.designs(problem)
+        if found and spine.tall(problem):
+            return found
+        return [*found, *marginals.designs(problem), *weighted.designs(problem)]

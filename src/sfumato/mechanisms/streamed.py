@@ -72,6 +72,11 @@ class Continual(Mechanism[StreamPlan]):
         assert given is not None
         if given.per_person > 1 and asked.unit.person is None:
             raise PlanError("per_person above 1 needs person=, the column that says whose record a row is")
+        if given.promised and asked.unit.person is None:
+            raise PlanError(
+                "promised= says who sees to it that a person is in few periods; without person= there is nothing to "
+                "see to: leave it out"
+            )
         problem = problem_of(asked, "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
@@ -86,7 +91,8 @@ class Continual(Mechanism[StreamPlan]):
         rough = self._terms(filter_of(shape), strategy, given, proof)
         ratio = max(1.0, _rounding_ratio(rough, sizes, asked.unit))
         terms = rough if ratio == 1.0 else self._terms(filter_of(shape, ratio), strategy, given, proof)
-        terms = replace(terms, noise=_noise(terms, price, sizes, asked.unit))
+        enforced = asked.unit.person is not None and not given.promised
+        terms = replace(terms, noise=_noise(terms, price, sizes, asked.unit), enforced=enforced)
         _check_values(terms, strategy)
         bound = None
         if design.bound is not None and asked.unit.neighbours is Neighbours.ADD_REMOVE and given.per_person == 1:

@@ -11,6 +11,8 @@ from sfumato.designs import given
 from sfumato.designs.calibrate import NOISES, noise_for
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.marginals.public import read_public
+from sfumato.designs.spine import planning as spine
+from sfumato.designs.spine.strategy import Spine
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import apart, classic
@@ -89,8 +91,12 @@ class Tables(Mechanism[Plan]):
         """The plans to choose among."""
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
+    def least(self, problem: Problem) -> Sequence[Plan]:
+        """The plans of which the least is that of `tried`: where one is proved the best no other need be among them."""
+        return self.tried(problem, None).plans
+
     def found(self, problem: Problem, progress: Progress | None) -> Tried:
-        """The same; raises PlanError, with every reason, where no plan applies."""
+        """What is tried; raises PlanError, with every reason, where no plan applies."""
         found = self.tried(problem, progress)
         if not found.plans:
             reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
@@ -144,12 +150,14 @@ def tried(
 ) -> Tried:
     """The priced designs of several mechanisms, those of one label once; `auto` says that none was asked for.
 
-    Of very many tables, or where one plan is `enough`, none is tried after one that meets its proved bound.
+    Of very many tables, or where one plan is `enough`, none is tried after one that meets its proved bound; of tables
+    at the levels of a tall tree none after the one made for them.
     """
     plans: list[Plan] = []
     taken: list[Design] = []
     refused: list[Candidate] = []
-    many = problem.workload.tables > _MANY
+    tall = auto and spine.tall(problem)
+    many = tall or problem.workload.tables > _MANY
     each: dict[str, Designed] = {}
     for value in values:
         each.setdefault(value.label, value)
@@ -157,6 +165,8 @@ def tried(
         reason = value.skipped(problem, auto=auto)
         if (many or enough) and any(_is_best(p) for p in plans):
             reason = "not tried: the chosen plan meets its proved lower bound"
+        elif tall and any(isinstance(p.strategy, Spine) for p in plans):
+            reason = "not tried: the tree of groups is too tall for it"
         if reason:
             refused.append(_refused(value.label, reason))
             continue
@@ -217,7 +227,7 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
     notes = (*best.notes, *value.hints(problem, best))
-    alone = apart.alone(problem, lambda part: value.tried(part, None).plans)
+    alone = apart.alone(problem, value.least)
     bound = max(bounds) if bounds else None
     return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
 

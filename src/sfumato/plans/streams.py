@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class StreamPlan(WorkloadPlan):
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
 
+    QUESTIONS: ClassVar[tuple[str, ...]] = ("totals", "increments")
+    """The questions over time whose errors are told by period; `errors` takes any."""
+
     decides = ("workload", "budget", "unit", "mechanism", "strategy", "terms", "price", "periods")
     holds = WorkloadPlan.holds | {
         "strategy": Residuals,
@@ -73,6 +76,8 @@ class StreamPlan(WorkloadPlan):
         paired = (self.terms.filter.periods, self.terms.participations, self.terms.apart)
         if paired != (self.periods.count, self.periods.per_person, self.periods.apart):
             raise PlanError("the plan's terms are of other periods than it states; plan again")
+        if self.terms.enforced != (self.unit.person is not None and not self.periods.promised):
+            raise PlanError("the plan's terms count people otherwise than it states; plan again")
         if not _alike(self.strategy, self.terms):
             raise PlanError("the plan's terms measure something else than its strategy; plan again")
         if not self.terms.fits(self.price, self._sizes, self.unit):
@@ -211,6 +216,27 @@ class StreamPlan(WorkloadPlan):
         ours = self.over_time.totals.max() * self.terms.filter.response(k, self.periods.apart)
         return self.objective_value * math.sqrt(price * nodes / ours) * 2.0**self.terms.filter.shift
 
+    @functools.cached_property
+    def rounding(self) -> float:
+        """The share of the noise that pays for the rounding of the integers, not for what is asked."""
+        shift = self.terms.squared_shift(self._sizes, self.unit)
+        response = self.terms.filter.response(self.periods.per_person, self.periods.apart)
+        exact = Fraction(self.terms.change(self._sizes, self.unit) * response)
+        return math.sqrt(shift / (exact / 4 ** (self.terms.grain + self.terms.filter.shift))) - 1
+
+    @property
+    def participation(self) -> str:
+        """Who sees to it that nobody is counted in more periods than the plan says."""
+        if self.unit.total_is_public:
+            return (
+                "a record is replaced within its period; to hide its period too name person=, or plan with add-remove"
+            )
+        if self.unit.person is None:
+            return "a record is in one period"
+        if self.terms.enforced:
+            return "enforced: rows of a person in more periods, or in nearer ones, are left out"
+        return "how often a person is counted is promised by the custodian, and not enforced"
+
     @property
     def state_bytes(self) -> int:
         """What a store keeps, in secret, between two periods."""
@@ -233,9 +259,11 @@ class StreamPlan(WorkloadPlan):
                 "periods": self.periods.count,
                 "per_person": self.periods.per_person,
                 "apart": self.periods.apart,
-                "participation": "promised" if self.periods.per_person > 1 else "one period",
+                "participation": self.participation,
                 "most": self.terms.most,
                 "states": len(self.terms.filter.decays),
+                "state_bytes": self.state_bytes,
+                "rounding": self.rounding,
             },
             "error": {
                 "rmse": self.rmse,
@@ -253,8 +281,7 @@ class StreamPlan(WorkloadPlan):
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "protects", self.unit.describe()
         yield "over time", self.periods.describe()
-        if self.periods.per_person > 1:
-            yield "", "  how often a person is counted is promised by the custodian, and not enforced"
+        yield "", f"  {self.participation}"
         yield "guarantee", f"{self.budget}, also if tables are chosen after earlier answers"
         values = sum(f.rows for f in self.terms.families)
         states = len(self.terms.filter.decays)
@@ -272,7 +299,9 @@ class StreamPlan(WorkloadPlan):
         yield "tree", f"a binary tree would err {self.tree_error / self.objective_value:.3g} times as much"
         cut = "a period of more is refused" if self.unit.total_is_public else "of more, that many are counted"
         yield "arithmetic", f"exact integers; up to {self.terms.most:,} records in a cell of one period, {cut}"
-        yield "secret", f"a state of {self.state_bytes:,} bytes between periods, as secret as the tables"
+        yield "", f"  what they round adds {self.rounding:.2g} of the noise"
+        people = ", and 32 for every person who was counted" if self.terms.enforced else ""
+        yield "secret", f"a state of {self.state_bytes:,} bytes between periods{people}, as secret as the tables"
         yield from (("note", n) for n in self.notes)
 
     def _best(self) -> str:
@@ -285,7 +314,9 @@ class StreamPlan(WorkloadPlan):
         )
 
     def appended(self) -> Iterator[str]:
-        yield f"\nErrors of totals by period (half-widths of 95 % intervals, one and all so far):\n{self.errors()}"
+        what = "half-widths of 95 % intervals, one and all so far"
+        for question in self.QUESTIONS:
+            yield f"\nErrors of {question} by period ({what}):\n{self.errors(question=question)}"
         yield from super().appended()
 
     def brief(self) -> str:

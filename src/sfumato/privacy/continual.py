@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.filters import IntegerFilter
@@ -43,7 +44,8 @@ class StreamTerms:
     families: integer maps of tables, with multiples of at most 2^grain. A person is in at most `participations`
     periods, each at least `apart` after the one before. Counts of a cell are cut at `most`, or where the number of
     records is public a period with more is refused. `certificate` says how the price of a replaced record is proved.
-    Raises PlanError.
+    `enforced`: rows of a person in more periods, or in nearer ones, are left out; otherwise that there are none is the
+    custodian's promise. Raises PlanError.
     """
 
     filter: IntegerFilter
@@ -54,6 +56,7 @@ class StreamTerms:
     apart: int
     most: int
     certificate: Certificate | None = None
+    enforced: bool = later(False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))

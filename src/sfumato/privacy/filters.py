@@ -34,8 +34,9 @@ MOST_PERIODS = 2**20
 """Operations in a row are at most about eight times as many, which SLACK rests on."""
 MOST_COUNT = 2**36
 """Of records in a cell: two limbs of 48 bits multiply it by 62 bits."""
-SLACK = 1 + 2.0**-28
+SLACK = 1 + 2.0**-28  # above (1 - 2^-53)^-(2^24), K of the page above
 _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
+# e or r times a limb of 48 bits fits 63; shifts end where sums do; b and c fit int64, and 2^g is a double exactly.
 _DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 11, 62, 53
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product

@@ -209,7 +209,7 @@ def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
         table: Numbers = np.ones((1,) * len(names), dtype=object)
         for some, factor in terms.slots[slot].inside:
             sums = factor.column_sums(terms.power)
-            table = table * (sums[0] if factor.exchangeable else on_axes(sums, some, names, sizes))
+            table = table * (sums[0] if (sums == sums[0]).all() else on_axes(sums, some, names, sizes))
         columns.append(table)
     if len(columns) < 2:
         return np.array([max(c.flat) for c in columns], dtype=object).reshape(1, len(columns), 1)

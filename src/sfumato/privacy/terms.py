@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import PlanError
-from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MultipleMap, TotalMap
+from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
 from sfumato.maps.linear import INT64, Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
 
@@ -99,7 +99,7 @@ class _Builder:
         self._bundles: list[Bundle] = []
 
     def _slot(self, group: int, inside: Inside) -> int:
-        key = (group, *((g, f if f.exchangeable else id(f)) for g, f in inside))
+        key = (group, *((g, _same(f)) for g, f in inside))
         if key not in self._known:
             self._known[key] = len(self.slots)
             own, factor = inside[0]
@@ -150,6 +150,13 @@ class _Builder:
     def bundles(self) -> tuple[Bundle, ...]:
         single = (Bundle.of([s for s, _ in b], [w for _, w in b]) for b in self._single.values())
         return (*self._bundles, *single)
+
+
+def _same(factor: Map) -> object:
+    """What is equal of equal factors. Levels of a tree, built anew for every block, are told by the groups of cells."""
+    # one slot for a level of all blocks: two cells lie together there in all of them, or in none
+    alike = factor if factor.exchangeable else id(factor)
+    return (_same(factor.map), factor.codes.tobytes()) if isinstance(factor, MergedMap) else alike
 
 
 def _unscaled(factor: Linear) -> tuple[int, Map]:

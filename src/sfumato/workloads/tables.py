@@ -15,7 +15,7 @@ from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.ground.checks import show_count
 from sfumato.operators import Family, Identity, LinearOperator
-from sfumato.workloads.builders import as_operator, identity, prefix, queries, ranges, windows
+from sfumato.workloads.builders import as_operator, identity, prefix, queries, ranges, stack, windows
 from sfumato.workloads.core import QueryFamily, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, over
 
@@ -43,6 +43,11 @@ def marginals(
     "prefix", "ranges", ("windows", width), "hierarchy" (all its levels), the name of a level, or any matrix over
     its cells.
 
+    With "levels" for one attribute every table is asked of all records and again within every group of each of its
+    levels, the finest last. The sets name, and orders count, the other attributes. Each level is a part of its own,
+    called as the level is, that of all records "all <attribute>", so that parts weigh alike under the objective
+    "tables". A weight for a set goes for every level; one for a set with a level in it for that table alone.
+
     >>> domain = sf.Domain({"age": sf.Integers(0, 99, levels={"decade": 10}), "sex": 2, "state": 50})
     >>> sf.marginals(domain, order=2)
     Workload(5,300 queries over 10,000 cells; marginals: 5,300)
@@ -52,9 +57,17 @@ def marginals(
     (70, 10000)
     >>> sf.marginals(domain, sets=[("age", "sex")], factors={"age": "prefix"}).labels()[:2]
     ['age up to 0, sex = 0', 'age up to 0, sex = 1']
+    >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
+    >>> nested = sf.Domain({"place": place, "adult": sf.Booleans()})
+    >>> sf.marginals(nested, sets=[(), ("adult",)], factors={"place": "levels"})
+    Workload(18 queries over 6 cells; all place: 3, state: 6, county: 9)
     """
+    nested = [n for n, kind in factors.items() if kind == "levels"] if isinstance(factors, Mapping) else []
     if sum(given is not None for given in (order, upto, sets)) != 1:
         raise WorkloadError("give exactly one of order=, upto= or sets=")
+    if factors is not None and nested:
+        rest = {n: kind for n, kind in factors.items() if kind != "levels"}
+        return _at_levels(domain, nested, order if order is not None else upto, order is None, sets, weights, rest)
     if sets is not None:
         if isinstance(sets, str) or not isinstance(sets, Iterable):
             raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
@@ -80,6 +93,78 @@ def marginals(
         for levels, part, weight in _weighted(domain, runs, weights)
     ]
     return Workload(domain, tuple(items))
+
+
+def _at_levels(
+    domain: Domain,
+    nested: Sequence[str],
+    top: int | None,
+    smaller: bool,
+    sets: Iterable[Sequence[str]] | None,
+    weights: Mapping[Any, object] | None,
+    factors: Mapping[str, Any],
+) -> Workload:
+    """The same tables of all records, and within the groups of every level of an attribute."""
+    if len(nested) > 1:
+        raise WorkloadError(f"levels are asked of one attribute at a time, not of {', '.join(nested)}")
+    (owner,) = domain.check_names(nested)
+    every_level(domain, owner)  # refuses what has none
+    own = (owner, *(level for level, of in domain.levels.items() if of == owner))
+    if sets is None:
+        others = [n for n in domain.names if n != owner]
+        if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= len(others):
+            raise WorkloadError(f"an order must be a whole number from 0 to {len(others)}, not {top!r}")
+        sets = [s for k in range(top + 1) if smaller or k == top for s in itertools.combinations(others, k)]
+    elif isinstance(sets, str) or not isinstance(sets, Iterable):
+        raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
+    chosen = [domain.ordered(s) for s in sets]
+    strange = [s for s in chosen if set(s) & set(own)]
+    if strange:
+        raise WorkloadError(
+            f"the set {strange[0]!r} names {owner} or a level of it, at whose levels every table is asked; leave it out"
+        )
+    groupings = list(domain.groupings(owner))
+    levels = [(g.name, g.name) for g in groupings]
+    levels.append((owner, domain[owner].cell_level or owner))
+    if groupings[0].attribute.size > 1:
+        # a level of one group holds all records by itself
+        levels.insert(0, ("", f"all {owner}"))
+    given = _spread(domain, own, weights)
+    used = set[tuple[str, ...]]()
+    works: list[Workload] = []
+    for level, part in levels:
+        at = [domain.ordered((level, *s) if level else s) for s in chosen]
+        own_weights = {n: w for s, n in zip(chosen, at, strict=True) for w in _weight_of(given, s, n, used)}
+        works.append(marginals(domain, sets=at, weights=own_weights, factors=factors).named(part))
+    unused = [k for k in given if k not in used]
+    if unused:
+        raise WorkloadError(f"weights name {unused[0]!r}, which is no marginal of this workload")
+    return stack(*works)
+
+
+def _spread(domain: Domain, own: Sequence[str], weights: Mapping[Any, object] | None) -> dict[Any, object]:
+    """Given weights by order, and by sets in the domain's order."""
+    found: dict[Any, object] = {}
+    for key, weight in weight_items(weights):
+        names: Any = (key,) if isinstance(key, (str, bool)) else key
+        named: Any = key if type(key) is int else domain.ordered(names)
+        if named in found:
+            raise WorkloadError(f"weights name {key!r} twice")
+        found[named] = weight
+    return found
+
+
+def _weight_of(
+    given: Mapping[Any, object], names: tuple[str, ...], at: tuple[str, ...], used: set[Any]
+) -> Iterator[object]:
+    """The weight of a table at a level: its own there, else that of the set at every level, else that of its order."""
+    for key in dict.fromkeys((at, names, len(names))):
+        if key in given:
+            used.add(key)
+    for key in (at, names, len(names)):
+        if key in given:
+            yield given[key]
+            return
 
 
 def _check_tables(count: int) -> None:

@@ -29,11 +29,11 @@ Table = NDArray[np.int64]
 Columns = NDArray[Any] | Mapping[int, NDArray[Any]]
 """Cell numbers of some records: attributes by records, or the column of each attribute."""
 
-MAX_CELLS = 50_000_000
-_MAX_ORDER = 32
+MAX_CELLS = 50_000_000  # 400 MB for the one table that is counted at a time
+_MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
-_READ_ROWS = 2**18
+_READ_ROWS = 2**18  # a few megabytes of every attribute
 # Numbers of records that proposals are made for: what is packed changes by a sixth between neighbours, and not beyond.
 _SIZES = (2**10, 2**13, 2**16, 2**20)
 # Cells of the blocks that are summed down together, unless one has more.

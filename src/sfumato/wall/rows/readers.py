@@ -41,7 +41,7 @@ _ALLOWED = (
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
-MAX_BYTES = 2**40
+MAX_BYTES = 2**40  # sixteen bytes for each of them
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -217,7 +217,8 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
     plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
     dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
     lines = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
-    sql = f"(SELECT TRY_CAST(line AS JSON) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
+    # TRY_CAST alone was not total in DuckDB 1.4.0: a malformed line with a backslash ended the statement
+    sql = f"(SELECT TRY(CAST(line AS JSON)) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
     unreadable = literal(UNREADABLE)
     columns: dict[str, Column] = {}
     for name in needed:

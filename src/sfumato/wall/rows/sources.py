@@ -16,11 +16,11 @@ from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, Tensor
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
 from sfumato.wall.rows.readers import MAX_ROWS, Opened, attempt, open_table
 
-__all__ = ["Histogram", "open_source"]
+__all__ = ["Histogram", "collect", "open_source"]
 
 # Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
 MEMORY_LIMIT = 2 * 2**30
-_MAX_RECORDS = 2**53
+_MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -104,7 +104,7 @@ def open_source(
             "it is damaged or was cut short, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return _collect(opened, grid, packing)
+        return collect(opened, grid, packing)
     except BaseException:
         opened.session.close()
         raise
@@ -125,7 +125,7 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
     return TensorCounts(grid, int(source.counts.sum()), source.counts.reshape(shape))
 
 
-def _collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
+def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
     """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large."""
     session, shape = opened.session, grid.shape
     names = [f"a{i}" for i in range(len(shape))]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 __all__ = ["advance"]
 
 Integers = NDArray[np.int64]
+# Two limbs hold 96 bits of a state; half limbs multiply a count below 2^36 within 63 bits.
 _LIMB, _HALF = 48, 24
 _MASK, _HALF_MASK = 2**_LIMB - 1, 2**_HALF - 1
 

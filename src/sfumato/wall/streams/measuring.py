@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sfumato.wall.streams.filtering import Integers, advance
 
 __all__ = ["cells_of", "measure"]
 
-_CHUNK = 2**14  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
+_CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
 
 
 def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
@@ -76,13 +77,16 @@ def _filtered(
     multiples = multiples_of(terms.families[f])[sets].tolist()
     factors = terms.filter.coefficients(period, multiples, terms.grain)
     decays = [(e, g) for e, g in terms.filter.decays.tolist()]
-    row, shift, cells = terms.filter.row(period), terms.filter.shift, counts.shape[1]
-    flat, out = counts.reshape(-1), np.empty(counts.size, dtype=np.int64)
-    for start in range(0, flat.size, _CHUNK):
-        here = np.arange(start, min(start + _CHUNK, flat.size))
-        table, cell = np.divmod(here, cells)
-        place = starts[sets[table]] + cell
-        high, low = states[0][:, place], states[1][:, place]
-        out[here] = advance(high, low, flat[here], factors[:, table], decays, row, shift)
-        states[0][:, place], states[1][:, place] = high, low
-    return out
+    row, shift, (tables, cells) = terms.filter.row(period), terms.filter.shift, counts.shape
+    out, step = np.empty_like(counts), max(1, _CHUNK // cells)
+    for i, j in itertools.product(range(0, tables, step), range(0, cells, _CHUNK)):
+        some, part = slice(i, i + step), slice(j, j + _CHUNK)
+        place = (starts[sets[some]][:, None] + np.arange(j, min(j + _CHUNK, cells))).reshape(-1)
+        # of one table they lie in a row, and are changed where they lie
+        where = slice(place[0], place[-1] + 1) if step == 1 else place
+        here, given = states[:, :, where], counts[some, part]
+        each = factors[:, some] if step == 1 else factors[:, some].repeat(cells, axis=1)
+        out[some, part] = advance(*here, given.reshape(-1), each, decays, row, shift).reshape(given.shape)
+        if step > 1:
+            states[:, :, where] = here
+    return out.reshape(-1)

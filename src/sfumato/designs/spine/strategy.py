@@ -1,0 +1,317 @@
+"""Tables at the levels of a tree, at one multiple each, read back by least squares up and down the tree.
+
+What is measured at a level, whole tables or their residuals, says of every residual S how precisely each group is known
+there: a[l, S]. Residuals are independent, so each has a tree of its own, over which all its contrasts pass at once. A
+table at a level is the sum of its residuals there, so all levels agree, and so do all tables.
+
+A query is a factor over the tree beside factors over other attributes. Its variance is that of what the factor sees of
+every residual: the groups of a level at once, sums of cells through the covariances with their common ancestors.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.designs.components import component_powers
+from sfumato.designs.covariance import between, check_size
+from sfumato.designs.spine.asked import Sets, read_levels, subsets
+from sfumato.designs.spine.passes import Passes
+from sfumato.designs.spine.places import Place
+from sfumato.designs.spine.tree import IntArray
+from sfumato.designs.strategy import Estimate, Strategy
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.ground.codec import storable
+from sfumato.operators import Block, Identity, LinearOperator, Residual, Scaled
+from sfumato.operators.base import FloatArray, Numbers
+
+__all__ = ["Spine"]
+
+
+_TOGETHER = 2**21  # numbers of one array that are smoothed together: 16 MB
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Spine(Strategy):
+    """`multiples[k]` times the table, or the residual, of the set `sets[k]` at level `at[k]`, in every group there.
+
+    levels: the operators of the levels below the root over the cells of the attribute at `place`, each inside the one
+    before. sets: ascending positions of other attributes. Level 0 is all records.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    place: int
+    levels: tuple[LinearOperator, ...]
+    at: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+    multiples: tuple[int, ...]
+    residual: bool = False
+    public_total: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.at) == len(self.sets) == len(self.multiples) or not all(m > 0 for m in self.multiples):
+            raise PlanError("tables at levels need a level, a set and one positive multiple each")
+        if not all(0 <= level <= len(self.levels) for level in self.at):
+            raise PlanError(f"levels are numbered from 0 to {len(self.levels)}")
+        if any(list(s) != sorted(set(s)) or self.place in s for s in self.sets):
+            raise PlanError("sets are ascending positions of attributes other than the one with levels")
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return self._blocks
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Block, ...]:
+        own = self.names[self.place]
+        out: list[Block] = []
+        for level, s, m in zip(self.at, self.sets, self.multiples, strict=True):
+            groups = [(own,)] * bool(level) + [(self.names[i],) for i in s]
+            factors = [self.levels[level - 1]] if level else []
+            factors += [Residual(self.shape[i]) if self.residual else Identity(self.shape[i]) for i in s]
+            out.append(Block((*groups, ()), (*factors, Scaled(Identity(1), m))))
+        return tuple(out)
+
+    @property
+    def summary(self) -> str:
+        kind = "residuals" if self.residual else "tables"
+        count = len(dict.fromkeys(self.at))
+        return f"{len(self.at):,} {kind} at {count} levels of {self.names[self.place]}, by least squares on the tree"
+
+    @property
+    def max_abs(self) -> int:
+        pairs = zip(self.sets, self.multiples, strict=True)
+        return max(m * math.prod(self.shape[i] - 1 if self.residual else 1 for i in s) for s, m in pairs)
+
+    # -- how precisely everything is known -------------------------------------------------------------------
+
+    @functools.cached_property
+    def places(self) -> Place:
+        """The tree, and how it reads factors over its attribute."""
+        return Place.of(read_levels(self.levels), self.shape[self.place])
+
+    @functools.cached_property
+    def precisions(self) -> dict[Sets, FloatArray]:
+        """Per residual (levels,) the precision of each group's; infinite for the known total."""
+        out: dict[Sets, FloatArray] = {}
+        for level, s, m in zip(self.at, self.sets, self.multiples, strict=True):
+            cells = math.prod(self.shape[i] for i in s)
+            for inside in (s,) if self.residual else subsets(s):
+                held = math.prod(self.shape[i] for i in inside)
+                own = float(m * cells) ** 2 if self.residual else float(m) ** 2 * held / cells
+                out.setdefault(inside, np.zeros(len(self.levels) + 1))[level] += own
+        if self.public_total:
+            out.setdefault((), np.zeros(len(self.levels) + 1))[0] = np.inf
+        return out
+
+    def depth(self, s: Sets) -> int:
+        """The deepest level at which a residual is measured; -1 where it is at none."""
+        return int(np.flatnonzero(self.precisions[s]).max()) if s in self.precisions else -1
+
+    @functools.cached_property
+    def _passes(self) -> dict[Sets, Passes]:
+        return {}
+
+    def passes(self, s: Sets) -> Passes:
+        """The tree of a residual, down to where it is measured."""
+        if s not in self._passes:
+            depth = self.depth(s)
+            rows = [np.array([[a]]) for a in self.precisions[s][: depth + 1]]
+            self._passes[s] = Passes.of(self.places.tree.cut(depth), rows)
+        return self._passes[s]
+
+    # -- queries -----------------------------------------------------------------------------------------------
+
+    def _split(self, query: Block) -> tuple[LinearOperator | None, int | None, Block]:
+        """The factor over the tree and where it stands among the factors; and the rest of a query."""
+        own = self.names[self.place]
+        unknown = [a for a in query.attributes if a not in self.names]
+        if unknown:
+            raise NotAnswerable(f"nothing about {', '.join(unknown)} was measured")
+        found = [i for i, g in enumerate(query.groups) if own in g]
+        if not found:
+            return None, None, query
+        at = found[0]
+        if len(query.groups[at]) > 1:
+            others = ", ".join(a for a in query.groups[at] if a != own)
+            raise NotAnswerable(
+                f"a query that joins {own} and {others} in other ways than by 'and' is a sum of several; ask these by "
+                "themselves"
+            )
+        rest = [i for i in range(len(query.groups)) if i != at]
+        return query.factors[at], at, Block(tuple(query.groups[i] for i in rest), tuple(query.factors[i] for i in rest))
+
+    def _needed(self, factor: LinearOperator | None, rest: Block) -> Iterator[tuple[Sets, list[FloatArray]]]:
+        """Residuals that a query needs, and the sums of squares of what each factor of `rest` sees of them."""
+        level = self.places.level_of(factor)
+        groups = [tuple(self.names.index(a) for a in g) for g in rest.groups]
+        parts = [
+            component_powers(f, tuple(self.shape[i] for i in g), 2) for g, f in zip(groups, rest.factors, strict=True)
+        ]
+        held = tuple(sorted(i for g in groups for i in g))
+        for s in subsets(held):
+            chosen = [p[tuple(k for k, i in enumerate(g) if i in s)] for p, g in zip(parts, groups, strict=True)]
+            if any(not c.any() for c in chosen):
+                continue
+            if self.depth(s) < level:
+                named = ", ".join(self.names[i] for i in s) or "all records"
+                raise NotAnswerable(f"the table of {named} was not measured at so fine a level of {self._owner}")
+            yield s, chosen
+
+    @property
+    def _owner(self) -> str:
+        return self.names[self.place]
+
+    def check(self, query: Block) -> None:
+        factor, _, rest = self._split(query)
+        for _ in self._needed(factor, rest):
+            pass
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        if power != 2:
+            raise PlanError("tables at levels are measured with Gaussian noise, whose shape needs no fourth powers")
+        factor, at, rest = self._split(query)
+        count = len(query.factors)
+        where = [i for i in range(count) if i != at]
+        out = np.zeros((1,) * count)
+        for s, chosen in self._needed(factor, rest):
+            term = np.ones((1,) * count)
+            for i, c in zip(where, chosen, strict=True):
+                term = term * c.reshape([-1 if k == i else 1 for k in range(count)])
+            own = self.places.variances(factor, self.passes(s))
+            out = out + term * own.reshape([-1 if k == at else 1 for k in range(count)])
+        return out
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        (one, here, ours), (other, there, theirs) = self._split(first), self._split(second)
+        self.check(first)
+        self.check(second)
+        common = tuple(sorted({self.names.index(a) for a in ours.attributes if a in theirs.attributes}))
+        sizes = dict(zip(self.names, self.shape, strict=True))
+        out = np.zeros((1, 1, 1, 1))
+        for s in subsets(common):
+            if s not in self.precisions:
+                continue
+            term = between(ours, theirs, sizes, [self.names[i] for i in s])
+            if term.any():
+                own = self.places.covariances(one, other, self.passes(s))
+                out = out + own[:, None, :, None] * term[None, :, None, :]
+        (a, b, c, d) = out.shape
+        rows = _order(np.arange(a * b).reshape(a, b), here, first)
+        columns = _order(np.arange(c * d).reshape(c, d), there, second)
+        return np.broadcast_to(out, (a, b, c, d)).reshape(a * b, c * d)[np.ix_(rows, columns)]
+
+    # -- the way back ---------------------------------------------------------------------------------------------
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        """The residuals are smoothed when they are first asked for."""
+        return _Smoothed(self, tuple(values), total, {})
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        factor, at, rest = self._split(query)
+        groups = [tuple(self.names.index(a) for a in g) for g in rest.groups]
+        first = 1 if at is None else query.factors[at].shape[0]
+        out = np.zeros((first, *(f.shape[0] for f in rest.factors)))
+        for s, _ in self._needed(factor, rest):
+            nodes = self.places.apply(factor, functools.partial(estimate.level, s))
+            out += self._expanded(nodes, s, groups, rest)
+        return np.ascontiguousarray(out if at is None else np.moveaxis(out, 0, at)).reshape(-1)
+
+    def _expanded(self, nodes: FloatArray, s: Sets, groups: Sequence[Sets], rest: Block) -> FloatArray:
+        """(rows, rows of each factor of `rest`) what the factors make of a residual (rows, cells of the set)."""
+        order = [i for g in groups for i in g]
+        kept = [i for i in order if i in s]
+        table = nodes.reshape(len(nodes), *(self.shape[i] for i in s))
+        table = table.transpose([0, *(1 + s.index(i) for i in kept)])
+        table = table.reshape(len(nodes), *(self.shape[i] if i in s else 1 for i in order))
+        axis = 1
+        for g, f in zip(groups, rest.factors, strict=True):
+            if isinstance(f, Identity) and len(g) == 1:
+                # spread evenly where the residual does not vary, by broadcasting
+                table = table if g[0] in s else table / self.shape[g[0]]
+                axis += 1
+                continue
+            sizes = [self.shape[i] for i in g]
+            even = math.prod(n for n, i in zip(sizes, g, strict=True) if i not in s)
+            wide = np.broadcast_to(table, (*table.shape[:axis], *sizes, *table.shape[axis + len(g) :])) / even
+            wide = wide.reshape(*table.shape[:axis], math.prod(sizes), *table.shape[axis + len(g) :])
+            table = np.asarray(f.along(wide, axis), dtype=np.float64)
+            axis += 1
+        return table
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Smoothed:
+    """Measured values, and per residual the estimates at all its levels, (nodes, cells), in the order of the tree."""
+
+    strategy: Spine
+    values: tuple[Numbers, ...]
+    total: int | None
+    known: dict[Sets, list[FloatArray]]
+
+    def level(self, s: Sets, level: int) -> FloatArray:
+        """(groups of a level, cells of the set)."""
+        if s not in self.known:
+            self.known[s] = self._solved(s)
+        return self.strategy.places.placed(level, self.known[s][level])
+
+    def _solved(self, s: Sets) -> list[FloatArray]:
+        made, passes = self.strategy, self.strategy.passes(s)
+        width = math.prod(made.shape[i] for i in s)
+        given = list(self._given(s))
+        root = np.array([[float(self.total or 0)]]) if made.public_total and not s else None
+        out = [np.empty((len(own), width)) for own in passes.within]
+        # some cells at a time: what is measured is read where it lies
+        step = max(1, min(width, _TOGETHER // len(out[-1])))
+        for start in range(0, width, step):
+            part = slice(start, min(start + step, width))
+            rows: list[FloatArray | None] = [None] * len(out)
+            for level, times, table in given:
+                own = made.places.sorted(level, table[:, part]) * times
+                before = rows[level]
+                rows[level] = own if before is None else before + own
+            if all(r is None for r in rows):
+                rows[-1] = np.zeros((len(out[-1]), part.stop - part.start))
+            for into, found in zip(out, passes.solve(rows, root), strict=True):
+                into[:, part] = found
+        # least squares commutes with taking contrasts
+        for table in out:
+            self._contrasts(table, s)
+        return out
+
+    def _given(self, s: Sets) -> Iterator[tuple[int, float, Numbers]]:
+        """Level, factor, and (groups, cells of the set): precision times value of all that was measured of a residual,
+        as yet with what belongs to smaller sets."""
+        made = self.strategy
+        for level, own, m, values in zip(made.at, made.sets, made.multiples, self.values, strict=True):
+            if (own != s) if made.residual else not set(s) <= set(own):
+                continue
+            sizes = [made.shape[i] for i in own]
+            drop = tuple(1 + k for k, i in enumerate(own) if i not in s)
+            table = np.asarray(values).reshape(-1, *sizes)
+            table = table.sum(axis=drop, dtype=np.float64) if drop else table
+            # of the mean over what the set leaves out
+            times = float(m) * (math.prod(sizes) if made.residual else 1.0) / math.prod(sizes[k - 1] for k in drop)
+            yield level, times, table.reshape(len(table), -1)
+
+    def _contrasts(self, rows: FloatArray, s: Sets) -> None:
+        sizes = [self.strategy.shape[i] for i in s]
+        step = max(1, _TOGETHER // rows.shape[1])
+        for start in range(0, len(rows), step):
+            table = rows[start : start + step].reshape(-1, *sizes)
+            for axis in range(1, table.ndim):
+                table -= table.mean(axis=axis, keepdims=True)
+
+
+def _order(numbers: IntArray, at: int | None, query: Block) -> IntArray:
+    """Rows counted by (the tree's factor, the others) in the order of a query's own factors."""
+    if at is None:
+        return numbers.reshape(-1)
+    sizes = [f.shape[0] for i, f in enumerate(query.factors) if i != at]
+    return np.moveaxis(numbers.reshape(-1, *sizes), 0, at).reshape(-1)
