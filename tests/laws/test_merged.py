@@ -23,8 +23,7 @@ from sfumato.designs.design import Problem
 from sfumato.designs.merged import planning
 from sfumato.designs.merged.pairs import optimize_pairs
 from sfumato.designs.merged.strategy import Merged
-from sfumato.designs.pricing.certificates import certificate
-from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.pricing.sensitivity import certificate, sensitivity
 from sfumato.designs.stacked import Stacked
 from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
@@ -98,8 +97,8 @@ def test_a_combination_is_priced_as_on_the_listed_domain(case: Case, data: st.Da
         # the wall proves the same, whatever else is measured
         lowered = [b.lowered() for b in every]
         assert certified(lowered[-1:], sizes, unit, power) == found.value
-        rest = certified(lowered[:-1], sizes, unit, power, certificate(blocks, sizes, unit, alone))
-        assert certified(lowered, sizes, unit, power, certificate(every, sizes, unit, both)) == found.value + rest
+        rest = certified(lowered[:-1], sizes, unit, power, certificate(blocks, sizes, unit, power))
+        assert certified(lowered, sizes, unit, power, certificate(every, sizes, unit, power)) == found.value + rest
     assert sensitivity([Combination(tuple(blocks), matrix)], sizes, ADD, 2).exact
 
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing import changes as changes_module
-from sfumato.designs.pricing import pairs as pairs_module
-from sfumato.designs.pricing import search as search_module
+from sfumato.designs.pricing import proposals as proposals_module
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import (
@@ -28,6 +26,8 @@ from sfumato.operators import (
     Total,
     Tree,
 )
+from sfumato.privacy import sensitivity as sensitivity_module
+from sfumato.privacy import sums as sums_module
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple
@@ -148,16 +148,15 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
     limits = data.draw(st.sampled_from(["work", "ties", "cells"]))
     with pytest.MonkeyPatch.context() as patch:
         if limits == "work":
-            patch.setattr(search_module, "MAX_WORK", 0)
-            patch.setattr(changes_module, "MAX_PATTERNS", 0)
+            patch.setattr(sums_module, "_MOST_WORK", 0)
+            patch.setattr(proposals_module, "_MAX_PATTERNS", 0)
         elif limits == "ties":
-            patch.setattr(search_module, "_MAX_TIES", 0)
-            patch.setattr(search_module, "_MAX_OBJECTS", 0)
+            patch.setattr(sums_module, "_MOST_NEAR", 0)
         else:
-            for name in ("_MAX_CELLS_ALONE", "_MAX_CELLS_JOINT", "_MAX_CELLS_HUGE"):
-                patch.setattr(pairs_module, name, 0)
+            for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT", "_MOST_CELLS_HUGE"):
+                patch.setattr(sensitivity_module, name, 0)
         if limits != "ties":
-            patch.setattr(pairs_module, "DENSE_LIMIT", 0)
+            patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
         for neighbours in Neighbours:
             found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing import bounds as bounds_module
-from sfumato.designs.pricing import changes as changes_module
-from sfumato.designs.pricing import elimination as elimination_module
-from sfumato.designs.pricing import pairs as pairs_module
-from sfumato.designs.pricing import search as search_module
-from sfumato.designs.pricing.bounds import largest_change, product_bound
-from sfumato.designs.pricing.changes import Absolute, Changes, Inner, Part, orbit_maximum
-from sfumato.designs.pricing.elimination import eliminated
-from sfumato.designs.pricing.exact import Weights
+from sfumato.designs.pricing import proposals as proposals_module
+from sfumato.designs.pricing.fits import fit
+from sfumato.designs.pricing.proposals import of_changes
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
+from sfumato.maps import AlikeMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
 from sfumato.privacy import products as products_module
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy import sensitivity as sensitivity_module
+from sfumato.privacy import sums as sums_module
+from sfumato.privacy.products import Products, least_symmetric
+from sfumato.privacy.sensitivity import Changes, Sensitivity
+from sfumato.privacy.sums import Bundle, Sum
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import simple
 from support.sensitivities import NAMES, blocks_over, brute_force, columns_of, expanded
@@ -117,13 +117,13 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
     blocks, sizes = data.draw(mixed(FACTORS[kind]))
     columns = columns_of(blocks, sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "MAX_WORK", 0)
-        patch.setattr(changes_module, "MAX_PATTERNS", 0)
-        patch.setattr(pairs_module, "DENSE_LIMIT", 0)
-        patch.setattr(elimination_module, "MAX_TABLES", data.draw(st.sampled_from([0, 100])))
-        patch.setattr(changes_module, "_MAX_ENTRIES", data.draw(st.sampled_from([0, 1000])))
-        for name in ("_MAX_CELLS_ALONE", "_MAX_CELLS_JOINT", "_MAX_CELLS_HUGE"):
-            patch.setattr(pairs_module, name, data.draw(st.sampled_from([0, 100])))
+        patch.setattr(sums_module, "_MOST_WORK", 0)
+        patch.setattr(proposals_module, "_MAX_PATTERNS", 0)
+        patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
+        patch.setattr(proposals_module, "_MAX_TABLES", data.draw(st.sampled_from([0, 100])))
+        patch.setattr(sensitivity_module, "_MOST_ABSOLUTE", data.draw(st.sampled_from([0, 1000])))
+        for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT", "_MOST_CELLS_HUGE"):
+            patch.setattr(sensitivity_module, name, data.draw(st.sampled_from([0, 100])))
         for neighbours in Neighbours:
             found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)
@@ -164,113 +164,111 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @st.composite
-def changes(draw: st.DrawFn, most: int = 7) -> Changes:
-    """Squared distances over attributes of few classes, most sets of a type with the same weight."""
+def changes(draw: st.DrawFn, most: int = 7) -> Sum:
+    """Minus inner products over attributes of few classes, most sets of a type with the same weight."""
     d = draw(st.integers(1, most))
     numbers = [(90, -10), (6, -3), (2, -2), (1, 0), (20, -5), (5, 3), (2**40, -(2**20))]
     pairs = draw(st.lists(st.sampled_from(numbers), min_size=1, max_size=3, unique=True))
     own = [draw(st.integers(0, len(pairs) - 1)) for _ in range(d)]
-    parts: list[Part] = []
+    bundles: list[Bundle] = []
     for order in draw(st.lists(st.integers(1, min(d, 3)), min_size=1, max_size=3)):
         sets = [s for s in itertools.combinations(range(d), order) if draw(st.integers(0, 9))]
         weight = [draw(st.integers(1, 9)) * draw(st.sampled_from([1, 2**70])) for _ in range(3)]
         weights = [weight[max(own[i] for i in s)] for s in sets]
         for _ in range(draw(st.integers(0, 1)) if sets else 0):
             weights[draw(st.integers(0, len(sets) - 1))] += 1
-        places = np.array(sets, dtype=np.intp).reshape(len(sets), order)
-        parts.append(Part(places, np.array(own)[places], Weights.of(weights)))
-    return Changes.of(d, parts, Inner(tuple(p for p, _ in pairs), tuple(o for _, o in pairs)))
+        if sets:
+            bundles.append(Bundle.of(sets, weights))
+    features = {v: (v, np.array(pairs[k], dtype=object)) for v, k in enumerate(own)}
+    return Sum.of([2] * d, [(features, [1] * d, -1)], bundles)
 
 
-def farthest(given: Changes) -> int:
-    """The largest F by trying all sets of attributes."""
-    table = given.table
-    assert isinstance(table, Inner)
-    best = 0
-    for changed in itertools.product((0, 1), repeat=given.count):
-        value = 0
-        for part in given.parts:
-            for places, kinds, weight in zip(part.places, part.kinds, part.weights.objects(), strict=True):
-                same = [table.same[k] for k in kinds]
-                inner = [table.other[k] if changed[i] else table.same[k] for i, k in zip(places, kinds, strict=True)]
-                value += weight * 2 * (math.prod(same) - math.prod(inner))
-        best = max(best, value)
-    return best
+def farthest(given: Sum) -> int:
+    """The largest value by trying all sets of attributes."""
+    rows = [row for sets, weights in given.bundles for row in zip(sets.tolist(), weights.tolist(), strict=True)]
+    return max(
+        sum(w * math.prod(int(given.features[f][1][changed[given.features[f][0]]]) for f in s) for s, w in rows)
+        for changed in itertools.product((0, 1), repeat=len(given.states))
+    )
+
+
+def proved(given: Sum) -> dict[str, list[tuple[int, bool]]]:
+    """What each method that is proposed proves; classes that look alike need not be, and are refused then."""
+    out: dict[str, list[tuple[int, bool]]] = {}
+    for proposed in of_changes(given):
+        with suppress(PlanError):
+            out.setdefault(proposed.method, []).append(Changes(1, 0, given, exact=True).bound(proposed))
+    return out
 
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.data())
-def test_classes_of_attributes(case: Changes, data: st.DataObject) -> None:
+def test_classes_of_attributes(case: Sum, data: st.DataObject) -> None:
     """Mutants: classes believed without looking at the weights, at the number of sets, at sets that occur twice."""
-    assume(case.parts)
+    assume(case.bundles)
     wanted = farthest(case)
-    assert orbit_maximum(case) == wanted
-    count = data.draw(st.integers(1, case.count))
-    guess = np.array([data.draw(st.integers(0, count - 1)) for _ in range(case.count)])
-    guess = np.unique(guess, return_inverse=True)[1]
+    # classes of one attribute each never fail
+    assert set(proved(case)["classes"]) == {(wanted, True)}
+    count = data.draw(st.integers(1, len(case.states)))
+    guess = np.array([data.draw(st.integers(0, count - 1)) for _ in case.states])
+    guess = np.unique(guess, return_inverse=True)[1].tolist()
     with pytest.MonkeyPatch.context() as patch:
         # whatever is proposed, what is not invariant is found out
-        patch.setattr(changes_module, "classes_of", lambda _: guess)
-        assert orbit_maximum(case) == wanted
-        patch.setattr(changes_module, "_BITS", 61 - data.draw(st.integers(0, 40)))
-        assert orbit_maximum(case) in (wanted, None)
+        patch.setattr(sums_module, "_CHUNK", data.draw(st.sampled_from([1, 5, 2**21])))
+        with suppress(PlanError):
+            assert case.in_classes(guess).largest() == (wanted, True)
 
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.integers(1, 6))
-def test_elimination(case: Changes, width: int) -> None:
+def test_elimination(case: Sum, width: int) -> None:
     """Mutants: rounded to the nearest; a split bucket called exact; an attribute eliminated twice."""
-    assume(case.parts)
+    assume(case.bundles)
     wanted = farthest(case)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elimination_module, "_WIDTHS", (width, width))
-        found = eliminated(case)
-    if found is not None:
-        assert found[0] == wanted if found[1] else found[0] >= wanted
+        patch.setattr(proposals_module, "_WIDTHS", (width, width))
+        for value, exact in proved(case).get("cliques", []):
+            assert value == wanted if exact else value >= wanted
 
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.sampled_from([2, 5, 200]), st.data())
-def test_bounds_from_products(case: Changes, slices: int, data: st.DataObject) -> None:
+def test_bounds_from_products(case: Sum, slices: int, data: st.DataObject) -> None:
     """Mutants: sets that the strategy lacks not paid for; deviations of one sign forgotten; the square of an interval
     around 0; intervals that are open at an end. The proposal may be any."""
-    assume(case.parts)
+    assume(case.bundles)
     wanted = farthest(case)
-    proposed = bounds_module.fit
-
-    def other(variables: Any, parts: Any) -> Any:
-        fitted = proposed(variables, parts)
-        if fitted is None or data.draw(st.booleans()):
-            return fitted
-        units = np.array([data.draw(st.integers(1, 50)) for _ in fitted[0]], dtype=object)
-        return units, [0, *(data.draw(st.integers(0, 9)) for _ in fitted[1][1:])], data.draw(st.integers(0, 5))
-
+    given = fit(case)
+    assume(given is not None)
+    assert given is not None
+    if data.draw(st.booleans()):
+        units = tuple(data.draw(st.integers(1, 50)) for _ in given.units)
+        costs = (0, *(data.draw(st.integers(0, 9)) for _ in given.costs[1:]))
+        given = Products(units, costs, data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products_module, "SLICES", slices)
-        patch.setattr(bounds_module, "fit", other)
-        found = product_bound(case)
-    assert found is None or found >= wanted
-    patched, exact = largest_change(case)
-    assert patched == wanted if exact else patched >= wanted
+        patch.setattr(products_module, "_SLICES", slices)
+        assert -least_symmetric(case, given) >= wanted
+    for value, exact in (found for some in proved(case).values() for found in some):
+        assert value == wanted if exact else value >= wanted
 
 
-def test_weights_below_their_product_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_below_their_product_are_paid_for() -> None:
     """Three attributes, the last pair with less weight than its product; mutant: only weights above it cost."""
-    pairs = np.array([[0, 1], [0, 2], [1, 2]])
-    case = Changes.of(3, [Part(pairs, np.zeros_like(pairs), Weights.of([7, 7, 1]))], Inner((6,), (-3,)))
-    ones = np.ones(3, dtype=object)
-    monkeypatch.setattr(bounds_module, "fit", lambda *_: (ones, [0, 0, 63], 0))
-    found = product_bound(case)
-    assert found is not None
-    assert found >= farthest(case) == 2 * (7 * 36 + 7 * 36 + 36 + 243)
+    features = tuple((v, np.array([6, -3], dtype=object)) for v in range(3))
+    case = Sum((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-7, -7, -1]),))
+    assert farthest(case) == 7 * 18 + 7 * 18 - 9
+    assert -least_symmetric(case, Products((1, 1, 1), (0, 0, 63), 0)) >= farthest(case)
+
+
+def refuse(*_: object) -> None:
+    raise PlanError("not looked at")
 
 
 def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells that one factor cannot tell apart and another can; mutant: both at their least inner product together."""
     coarse, fine, signed = Dense([[1, 1, 0], [0, 0, 1]]), Dense(np.eye(3, dtype=np.int64)), Dense([[1, -1]])
     blocks = [Block((("a",), ("b",)), (coarse, signed)), Block((("a",),), (fine,))]
-    monkeypatch.setattr(search_module, "MAX_WORK", 0)
-    monkeypatch.setattr(pairs_module, "MAX_WORK", 0)
+    monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
     found = sensitivity(blocks, {"a": 3, "b": 2}, REPLACE_ONE, 2)
     assert found == Sensitivity(2, 6, exact=False)
     assert brute_force(columns_of(blocks, {"a": 3, "b": 2}), Neighbours.REPLACE_ONE, 1, 2) == 6
@@ -279,25 +277,24 @@ def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPat
 def test_the_largest_column_may_be_below_the_sum_of_largest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: more taken off than both norms of a pair can lack."""
     blocks = [Block((("a",),), (Dense([row]),)) for row in ([3, -1], [-1, 3])]
-    monkeypatch.setattr(pairs_module, "MAX_WORK", 0)
-    monkeypatch.setattr(pairs_module, "_MAX_CELLS_ALONE", 0)
+    monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
+    monkeypatch.setattr(sensitivity_module, "_MOST_CELLS_ALONE", 0)
     assert sensitivity(blocks, {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 32, exact=False)
 
 
 @laws
 @given(st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=3))
 def test_tables_of_absolute_differences(sizes: list[int]) -> None:
-    """Mutant: positions in the wrong bit; rows of equal entries counted once."""
-    table = Absolute(tuple(((1, n - 1, -1), (1, -1, n - 1), (n - 2, -1, -1)) for n in sizes))
-    found = table.tables(np.arange(len(sizes))[None])[0].tolist()
+    """Mutant: positions in the wrong place; rows of equal entries counted once."""
+    table = sensitivity_module._absolute_table([AlikeMap(n, n, -1).pairs() for n in sizes])
     matrices = [[[n * (i == j) - 1 for j in range(n)] for i in range(n)] for n in sizes]
-    for code, value in enumerate(found):
-        cells = [(0, code >> i & 1) for i in range(len(sizes))]
+    for changed in itertools.product((0, 1), repeat=len(sizes)):
+        cells = [(0, c) for c in changed]
         pairs = [
             [math.prod(r[c[k]] for r, c in zip(row, cells, strict=True)) for k in (0, 1)]
             for row in itertools.product(*matrices)
         ]
-        assert value == sum(abs(a - b) for a, b in pairs)
+        assert table[changed] == sum(abs(a - b) for a, b in pairs)
 
 
 # ---- at full size -----------------------------------------------------------------------------------------

@@ -102,7 +102,8 @@ def test_hooks_run_what_ci_runs() -> None:
     """And nothing that has to be fetched. Mutant: a line of .ci/run without its hook."""
     hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     entries = re.findall(r"^ *entry: (.*)$", hooks, re.MULTILINE)
-    called = re.findall(r"^make .*$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = re.findall(r"^make .*$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    called = [line for line in lines if line != "make setup"]
     assert called == ["make lint", "make test", "make kernels"]
     assert [e for e in entries if e in called] == called
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

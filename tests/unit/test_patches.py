@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import sfumato as sf
-from sfumato.designs.pricing import pairs, search
+from sfumato.designs.pricing import fits, proposals
 from support.patching import Disarmed, check, put
 
 TESTS = Path(__file__).parents[1]
@@ -21,16 +21,16 @@ LOUD = "files.sqlite3.connect"
 
 def test_a_patch_of_the_library_must_be_read_where_it_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: names looked up in the module alone, so that one imported for others passes; raising=False obeyed."""
-    monkeypatch.setattr(search, "MAX_WORK", search.MAX_WORK)
-    monkeypatch.setattr(f"{search.__name__}.MAX_WORK", 5)
-    assert search.MAX_WORK == 5
+    monkeypatch.setattr(proposals, "_MAX_TABLES", proposals._MAX_TABLES)
+    monkeypatch.setattr(f"{proposals.__name__}._MAX_TABLES", 5)
+    assert proposals._MAX_TABLES == 5
     for options in ({}, {"raising": False}):
-        with pytest.raises(Disarmed, match="has no 'MAX_WORKS' to replace"):
-            monkeypatch.setattr(search, "MAX_WORKS", 0, **options)
+        with pytest.raises(Disarmed, match="has no '_MAX_TABLETS' to replace"):
+            monkeypatch.setattr(proposals, "_MAX_TABLETS", 0, **options)
         with pytest.raises(Disarmed, match="has no 'debits' to replace"):
             monkeypatch.setattr(sf.Ledger, "debits", None, **options)
         with pytest.raises(Disarmed):
-            monkeypatch.setattr(f"{pairs.__name__}.nothing", 0, **options)
+            monkeypatch.setattr(f"{fits.__name__}.nothing", 0, **options)
     # the public page imports the name and reads it nowhere
     with pytest.raises(Disarmed, match="no code of sfumato reads 'release'"):
         monkeypatch.setattr(sf, "release", None)

@@ -183,7 +183,7 @@ def _ledger_text(found: Ledger) -> str:
     from sfumato.privacy.ledger import words
 
     state = found.state()
-    spends, (protects, table) = state.spends, words.whom(state)
+    spends, (protects, table) = words.spends(state), words.whom(state)
     lines = [
         f"Ledger {state.ledger_id}",
         f"  total      {words.promised(state)}",

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
+from sfumato.ground.rows import distinct
 from sfumato.maps.base import IntArray, Map
 from sfumato.maps.given import AlikeMap
 from sfumato.maps.linear import INT64, Linear, Numbers
@@ -111,7 +112,7 @@ class FamilyMap:
         inside = sets.size == 0 or (int(sets.min()) >= 0 and int(sets.max()) < len(self.names))
         if not inside or not np.all(np.diff(sets, axis=1) > 0):
             raise WorkloadError("a family's sets are ascending positions of its attributes")
-        if len(np.unique(sets, axis=0)) != len(sets):
+        if len(distinct(sets, len(self.names))[0]) != len(sets):
             raise WorkloadError("a family names a set of attributes twice")
         object.__setattr__(self, "sets", sets.astype(np.int32))
         if self.multiples is not None:
@@ -128,10 +129,15 @@ class FamilyMap:
         """Number of attributes in every set."""
         return self.sets.shape[1]
 
+    @functools.cached_property
+    def used(self) -> NDArray[np.intp]:
+        """Positions of the attributes that some set names, ascending."""
+        return np.flatnonzero(np.bincount(self.sets.reshape(-1), minlength=len(self.names)))
+
     @property
     def attributes(self) -> tuple[str, ...]:
         """The attributes that some set names."""
-        return tuple(self.names[i] for i in np.unique(self.sets).tolist())
+        return tuple(self.names[i] for i in self.used.tolist())
 
     @functools.cached_property
     def rows_each(self) -> IntArray:
@@ -155,12 +161,12 @@ class FamilyMap:
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Refuse factors that do not fit the attributes' sizes."""
-        for i in np.unique(self.sets).tolist():
+        for i in self.used.tolist():
             _check_columns((self.names[i],), self.factors[i], sizes)
 
     def lowered(self) -> FamilyMap:
         """The same family of maps of the closed set. Raises PlanError or WorkloadError for what is in none."""
-        used = frozenset(np.unique(self.sets).tolist())
+        used = frozenset(self.used.tolist())
         known: dict[object, Map] = {}
         factors: list[Map] = []
         for i, f in enumerate(self.factors):

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.designs.pricing.certificates import certificate
-from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.pricing.sensitivity import searched, sensitivity
 from sfumato.estimate.projection import joint_attributes
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.shares import free, noise_at
@@ -63,9 +62,8 @@ class Asked:
 
     def look(self, curator: Curator, blocks: Sequence[Block], name: str, plan_hash: str) -> Measurement:
         """Blocks with the noise that the price of a measurement buys; for nothing, where no record moves them."""
-        found = sensitivity(blocks, self.every, self.unit, self.power)
+        found, proof = searched(blocks, self.every, self.unit, self.power)
         price = self._price if found.value else free(self._price)
-        proof = certificate(blocks, self.every, self.unit, found)
         noise = noise_at(price, found.value)
         return curator.measure(blocks, noise, price, name=name, plan_hash=plan_hash, certificate=proof)[0]
 

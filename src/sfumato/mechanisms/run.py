@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
-from sfumato.designs.pricing.certificates import certificate
+from sfumato.designs.pricing.sensitivity import certificate
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
@@ -61,7 +61,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
         name=at.name,
         plan_hash=plan.fingerprint,
         stated=plan.sensitivity,
-        certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity),
+        certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
         folder=at.folder,
     )
     return receipt, lambda where: projected_release(Release(plan, measured, where), plan, at.progress)

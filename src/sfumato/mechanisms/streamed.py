@@ -19,8 +19,7 @@ from sfumato.designs.continual.shapes import shape_for
 from sfumato.designs.design import Design
 from sfumato.designs.marginals import planning as marginals
 from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.pricing.certificates import certificate
-from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.pricing.sensitivity import certificate
 from sfumato.designs.spending import noise_of, spend_in
 from sfumato.errors import BudgetError, InvalidInput, PlanError
 from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, whole
@@ -110,7 +109,7 @@ class Continual(Mechanism[StreamPlan]):
         assert isinstance(fine, Residuals)
         strategy = _scaled(fine, design)
         sizes = problem.sizes
-        proof = certificate(strategy.blocks, sizes, asked.unit, sensitivity(strategy.blocks, sizes, asked.unit, 2))
+        proof = certificate(strategy.blocks, sizes, asked.unit, 2)
         enforced = asked.unit.person is not None and not given.promised
         tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
         names = (self.strategy,) if self.strategy is not None else tables.names()

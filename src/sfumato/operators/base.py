@@ -158,14 +158,7 @@ class LinearOperator(Linear):
 
     def column_sums(self, power: int) -> Numbers:
         """(columns,) sums of |entry|^power, power 1 or 2; exact Python integers for integral operators."""
-        from sfumato.operators.explicit import Dense  # noqa: PLC0415  (explicit is built on this module)
-
-        dense = self.dense()
-        if not self.integral:
-            return (np.abs(dense) ** power).sum(axis=0)
-        if dense.dtype.kind != "i":
-            raise WorkloadError("the entries of an integral operator may be above 2^63; scale it down")
-        return Dense(dense).column_sums(power)
+        return self.lowered().column_sums(power) if self.integral else (np.abs(self.dense()) ** power).sum(axis=0)
 
     def row_sums(self, power: int) -> FloatArray:
         """(rows,) sums of entry^power (signed), power 1 to 4."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,15 +21,15 @@ def check_length(n: object, what: str) -> None:
         raise WorkloadError(f"{what} needs a whole number of cells of at least 1, not {n!r}")
 
 
-@storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Identity(LinearOperator):
-    """Every cell itself: (n, n)."""
+class _Alike(LinearOperator):
+    """Integers, and columns that are all alike: what a number of cells says by itself."""
 
     n: int
+    noun: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_length(self.n, "identity")
+        check_length(self.n, self.noun)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -41,6 +42,14 @@ class Identity(LinearOperator):
     @property
     def exchangeable(self) -> bool:
         return True
+
+
+@storable
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity(_Alike):
+    """Every cell itself: (n, n)."""
+
+    noun: ClassVar[str] = "identity"
 
     @property
     def binary(self) -> bool:
@@ -59,9 +68,6 @@ class Identity(LinearOperator):
     def gram(self) -> LinearOperator:
         return self
 
-    def column_sums(self, power: int) -> Numbers:
-        return np.ones(self.n, dtype=object)
-
     def row_sums(self, power: int) -> FloatArray:
         return np.ones(self.n)
 
@@ -74,25 +80,14 @@ class Identity(LinearOperator):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Total(LinearOperator):
+class Total(_Alike):
     """The sum of all cells: (1, n)."""
 
-    n: int
-
-    def __post_init__(self) -> None:
-        check_length(self.n, "total")
+    noun: ClassVar[str] = "total"
 
     @property
     def shape(self) -> tuple[int, int]:
         return (1, self.n)
-
-    @property
-    def integral(self) -> bool:
-        return True
-
-    @property
-    def exchangeable(self) -> bool:
-        return True
 
     @property
     def binary(self) -> bool:
@@ -108,9 +103,6 @@ class Total(LinearOperator):
     def apply_transpose(self, vectors: Numbers) -> Numbers:
         return np.broadcast_to(vectors, (self.n, vectors.shape[1]))
 
-    def column_sums(self, power: int) -> Numbers:
-        return np.ones(self.n, dtype=object)
-
     def row_sums(self, power: int) -> FloatArray:
         return np.array([float(self.n)])
 
@@ -123,25 +115,10 @@ class Total(LinearOperator):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Residual(LinearOperator):
+class Residual(_Alike):
     """n I - J: each cell's excess over the mean, times n, in integers. (n, n), symmetric, of rank n - 1."""
 
-    n: int
-
-    def __post_init__(self) -> None:
-        check_length(self.n, "a residual")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n, self.n)
-
-    @property
-    def integral(self) -> bool:
-        return True
-
-    @property
-    def exchangeable(self) -> bool:
-        return True
+    noun: ClassVar[str] = "a residual"
 
     @property
     def max_abs(self) -> int:
@@ -160,10 +137,6 @@ class Residual(LinearOperator):
         from sfumato.operators.compose import Scaled  # noqa: PLC0415  (compose is built on this module)
 
         return Scaled(self, self.n)
-
-    def column_sums(self, power: int) -> Numbers:
-        n = self.n
-        return np.full(n, 2 * (n - 1) if power == 1 else n * (n - 1), dtype=object)
 
     def row_sums(self, power: int) -> FloatArray:
         n = self.n

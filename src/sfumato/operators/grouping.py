@@ -93,9 +93,6 @@ class Grouping(LinearOperator):
     def gram(self) -> LinearOperator:
         return Dense(self._alike().astype(np.int64))
 
-    def column_sums(self, power: int) -> Numbers:
-        return (self.codes >= 0).astype(np.int64).astype(object)
-
     def row_sums(self, power: int) -> FloatArray:
         return np.bincount(self.codes[self.codes >= 0], minlength=self.groups).astype(np.float64)
 

@@ -80,9 +80,6 @@ class Contiguous(LinearOperator):
             steps += sign * np.bincount(i * (n + 1) + j, minlength=len(steps))
         return Dense(steps.reshape(n + 1, n + 1).cumsum(axis=0).cumsum(axis=1)[:-1, :-1])
 
-    def column_sums(self, power: int) -> Numbers:
-        return self.apply_transpose(np.ones((self.shape[0], 1), dtype=np.int64))[:, 0].astype(object)
-
     def row_sums(self, power: int) -> FloatArray:
         first, last = self.spans()
         return (last - first).astype(np.float64)

@@ -13,9 +13,9 @@ from sfumato.designs.design import Candidate
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.plans.planned import WorkloadPlan, event_text, price_text
-from sfumato.privacy.accountant import Account, Event, compose
+from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.statements import events_export
+from sfumato.privacy.statements import compose, events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import Workload
 

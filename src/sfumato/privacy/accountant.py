@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from sfumato.errors import BudgetError, BudgetExceeded
 from sfumato.ground.codec import storable
 from sfumato.privacy.amounts import Currency, exact, readable
 from sfumato.privacy.pure import mu_of_pure
+
+if TYPE_CHECKING:
+    from sfumato.privacy.budget import Budget
 
 __all__ = [
     "Account",
@@ -27,7 +29,6 @@ __all__ = [
     "GaussianEvent",
     "PureEvent",
     "ZcdpEvent",
-    "compose",
     "delta_of",
     "event_from_text",
     "event_to_text",
@@ -178,11 +179,6 @@ def _no_price(event: object, currency: object) -> str:
     return f"a {type(event).__name__} has no price in {currency}: {need.get(currency, 'use another ledger')}"
 
 
-def compose(events: Iterable[Event], currency: Currency) -> Fraction:
-    """The price of all events together, also when each is chosen after seeing the earlier results."""
-    return sum((price(event, currency) for event in events), start=Fraction(0))
-
-
 def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> None:
     """Raise BudgetExceeded unless the request fits; equality fits. `currency` may also be "delta"."""
     if requested > remaining:
@@ -199,16 +195,6 @@ def overspending(requested: Fraction, remaining: Fraction, currency: Currency | 
     )
 
 
-class Granted(Protocol):
-    """An amount that may be spent, such as a budget."""
-
-    @property
-    def currency(self) -> Currency: ...
-
-    @property
-    def total(self) -> Fraction: ...
-
-
 class Account:
     """A budget in memory that refuses to be overspent, exactly and for any number of threads.
 
@@ -216,7 +202,7 @@ class Account:
     It lives in one process; a forked copy refuses to spend, because two copies would spend twice.
     """
 
-    def __init__(self, total: Granted | Event) -> None:
+    def __init__(self, total: Budget | Event) -> None:
         currency = _ADDS_UP[type(total)] if type(total) in _ADDS_UP else getattr(total, "currency", None)
         if not isinstance(currency, Currency):
             raise BudgetError(f"an account needs a Budget, or an event whose parts add up; got {type(total).__name__}")

@@ -27,7 +27,7 @@ from sfumato.privacy.files import FileStore, Wording
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Older", "Row", "Turn", "says_it_is"]
+__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Older", "Row", "Turn", "make"]
 
 S = TypeVar("S")
 Advance = Callable[[S | None, Sequence[bytes]], S]
@@ -74,8 +74,8 @@ class Older:
 class Format:
     """One kind of chain: the header of its files, the words of its errors, the label that its first hash begins with.
 
-    `whole`: every reading checks every page and every line, not the new ones alone. `key` finds the key of keyed hashes
-    in line 0. `earlier` says what to do with a file of format 1, which `older` can read but not add to.
+    `whole`: every reading checks every page and every line, not the new ones alone. `keyed`: hashes are, by the second
+    row of text of line 0. `earlier` says what to do with a file of format 1, which `older` can read but not add to.
     """
 
     words: Wording
@@ -83,13 +83,17 @@ class Format:
     label: str
     earlier: str
     whole: bool = False
-    key: Callable[[bytes], bytes] | None = None
+    keyed: bool = False
     older: Older | None = None
+
+    def key(self, opening: bytes) -> bytes:
+        """The key of all hashes, in line 0."""
+        return bytes.fromhex(opening.split(b"\n", 2)[1].decode()) if self.keyed else b""
 
     def digest(self, key: bytes, previous: str, body: bytes) -> str:
         """The hash of a line: over the one before it, which has one length, and the body; so joining is injective."""
         joined = previous.encode() + b"\n" + body
-        return hmac.digest(key, joined, "sha256").hex() if self.key else hashlib.sha256(joined).hexdigest()
+        return hmac.digest(key, joined, "sha256").hex() if self.keyed else hashlib.sha256(joined).hexdigest()
 
 
 class Turn(Generic[S]):
@@ -162,7 +166,7 @@ class Chain(ABC, Generic[S]):
 
     def _begin(self, opening: bytes) -> str:
         """The hash of line 0, which holds the key of all others."""
-        self._key = b"" if self.form.key is None else self.form.key(opening)
+        self._key = self.form.key(opening)
         return self.digest(self.form.label, opening)
 
 
@@ -198,21 +202,21 @@ class FileChain(Chain[S]):
     Raises LedgerError for another file, LedgerCorrupted for one that was changed or put back to an earlier state.
     """
 
-    __slots__ = ("_file",)
+    __slots__ = ("file",)
 
     def __init__(self, path: str | os.PathLike[str], form: Format, advance: Advance[S]) -> None:
         super().__init__(form, advance)
-        self._file = FileStore(Path(path), form.words)
-        with self._file.transaction(write=False) as connection:
-            self._catch_up(connection, pages=True)
+        self.file = FileStore(Path(path), form.words)
+        with self.file.transaction(write=False) as connection:
+            self.catch_up(connection, pages=True)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], form: Format, advance: Advance[S], opening: bytes) -> FileChain[S]:
         """Make the file, which must not exist, with its line 0. Raises LedgerError."""
-        head = form.digest(b"" if form.key is None else form.key(opening), form.label, opening)
+        head = form.digest(form.key(opening), form.label, opening)
 
         def fill(connection: Connection) -> None:
-            _make(connection, form, [(0, opening, head)])
+            make(connection, form, [(0, opening, head)])
 
         file = FileStore.create(Path(path), form.words, fill)
         try:
@@ -224,11 +228,11 @@ class FileChain(Chain[S]):
     @property
     def path(self) -> Path:
         """Where the file is."""
-        return self._file.path
+        return self.file.path
 
     def remove(self) -> None:
         """Take away a file in which nothing was paid for."""
-        self._file.remove()
+        self.file.remove()
 
     @property
     def known(self) -> Turn[S]:
@@ -240,28 +244,14 @@ class FileChain(Chain[S]):
         """See `Chain`. What was added is on stable storage when the block has ended."""
         done: list[Turn[S]] = []
         # what the file has shown for good is known from then on: it cannot be put back unseen
-        with self._file.transaction(write, then=lambda: self._keep(done[0])) as connection:
-            done.append(self._catch_up(connection, pages=self.form.whole))
+        with self.file.transaction(write, then=lambda: self._keep(done[0])) as connection:
+            done.append(self.catch_up(connection, pages=self.form.whole))
             yield done[0]
-
-    def upgrade(self) -> bool:
-        """Write a file of format 1 in this format, with the same hashes, in one transaction; False if it was done."""
-        with self._file.transaction(write=True) as connection:
-            found = self._catch_up(connection, pages=True)
-            older = self.form.older
-            if not found.old or older is None:
-                return False
-            rows = older.read(connection)
-            for name, text in older.schema.items():
-                if text.startswith("CREATE TABLE"):
-                    connection.execute(f"DROP TABLE {name}")  # and its triggers
-            _make(connection, self.form, rows)
-        return True
 
     def _keep(self, turn: Turn[S]) -> None:
         self._known = turn.state, turn.hashes
 
-    def _catch_up(self, connection: Connection, pages: bool) -> Turn[S]:
+    def catch_up(self, connection: Connection, pages: bool) -> Turn[S]:
         """Read and check the lines since the last reading (or all), and that the last one read is still there."""
         old = _check_header(connection, self.form)
         if pages:
@@ -320,20 +310,10 @@ class FileChain(Chain[S]):
         )
 
 
-def says_it_is(path: Path, form: Format) -> bool:
-    """Whether a file says of itself that it is of a kind; nothing else is checked."""
-    try:
-        # by SQLite: to open and close it would give up the locks that this process has on it
-        with FileStore(path, form.words).transaction(write=False) as connection:
-            return connection.execute("PRAGMA application_id").fetchone()[0] == form.application_id
-    except LedgerError:
-        return False
-
-
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def _make(connection: Connection, form: Format, rows: Sequence[Row]) -> None:
+def make(connection: Connection, form: Format, rows: Sequence[Row]) -> None:
     """Write header, schema and first lines."""
     connection.execute(f"PRAGMA application_id={form.application_id}")
     connection.execute(f"PRAGMA user_version={VERSION}")

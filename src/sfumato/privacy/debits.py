@@ -23,20 +23,7 @@ __all__ = ["Debits", "Receipt", "check_hash", "checked_table", "spelt"]
 
 _HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
 _MAX_NAME = 128  # far longer than a name that people read
-_FILES = (
-    ".csv",
-    ".tsv",
-    ".txt",
-    ".parquet",
-    ".json",
-    ".ndjson",
-    ".jsonl",
-    ".arrow",
-    ".feather",
-    ".db",
-    ".duckdb",
-    ".gz",
-)
+_FILE = re.compile(r".*\.(csv|tsv|txt|parquet|json|ndjson|jsonl|arrow|feather|db|duckdb|gz)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +172,7 @@ def checked_table(table: str | None) -> str | None:
             f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
         )
     table = "".join((table,))  # a text of a class that derives from str may compare as it likes
-    if table != table.strip() or any(part in table for part in "/\\") or table.lower().endswith(_FILES):
+    if table != table.strip() or any(part in table for part in "/\\") or _FILE.fullmatch(table.lower()):
         raise InvalidInput(
             f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
         )

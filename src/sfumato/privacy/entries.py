@@ -19,7 +19,7 @@ from sfumato.privacy.accountant import Event, PureEvent, delta_of, event_from_te
 from sfumato.privacy.amounts import Currency, exact
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["Entry", "State", "advance", "line_of", "named_line", "now", "released_line", "spend_line"]
+__all__ = ["Entry", "State", "advance", "line_of", "next_of", "now", "spend_line"]
 
 _RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
 _MAX_BITS = 8192  # twice what one amount may have, so that any two prices add up
@@ -76,10 +76,6 @@ class State:
     def remaining(self) -> Fraction:
         return self.total - self.spent
 
-    @property
-    def spends(self) -> tuple[Entry, ...]:
-        return tuple(entry for entry in self.entries if entry.kind == "spend")
-
     def find(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.kind == "spend" and entry.name == name), None)
 
@@ -94,19 +90,8 @@ def spend_line(
     cumulative = state.spent + price
     if max(cumulative.numerator.bit_length(), cumulative.denominator.bit_length()) > _MAX_BITS:
         raise BudgetError("the sum of all prices has thousands of digits; round this price up to a decimal")
-    facts = (_next(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, now(), 0, "")
+    facts = (next_of(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, now(), 0, "")
     return line_of(*facts, _unit_to_text(unit), table or "")
-
-
-def released_line(state: State, spend: Entry, result: str) -> bytes:
-    """The line that says that what a spend paid for is stored, and its hash."""
-    paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
-    return line_of(_next(state), "released", *paid, now(), spend.sequence, result)
-
-
-def named_line(state: State, table: str) -> bytes:
-    """The line that names the table of all that was spent so far."""
-    return line_of(_next(state), "named", table, now())
 
 
 def line_of(*facts: object) -> bytes:
@@ -114,7 +99,7 @@ def line_of(*facts: object) -> bytes:
     return "\n".join(map(str, facts)).encode()
 
 
-def _next(state: State) -> int:
+def next_of(state: State) -> int:
     return len(state.entries) + 1
 
 

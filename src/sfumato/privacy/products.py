@@ -15,15 +15,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.maps.linear import Numbers
 from sfumato.privacy.sums import Sum, products
 
-__all__ = ["SLICES", "Products", "elementary", "least_combination", "least_symmetric", "scaled_ends"]
+__all__ = ["Products", "elementary", "extremes", "least_symmetric", "scaled_ends"]
 
-SLICES = 200  # of the range of p_1: twice as many tighten the bound by less than 1 %
+_SLICES = 200  # of the range of p_1: twice as many tighten the bound by less than 1 %
 _BREAKS = 64  # slopes that are tried: all of them for few attributes
 
 Interval = tuple[Numbers, Numbers]
@@ -72,16 +73,26 @@ def least_symmetric(total: Sum, given: Products) -> int:
         weights = -negative * products(scale, sets)
         if (weights < 0).any():
             raise PlanError("weights of one sign alone are bounded by products")
-        norms, unit, least = (products(v, sets).astype(object) for v in (high, units, low))
-        # a change shrinks the product; one that makes it negative is best alone, and otherwise all are
-        for i in range(order):
-            least = np.minimum(least, products(high, np.delete(sets, i, axis=1)) * low[sets[:, i]])
+        norms, least = extremes(low, high, sets)
+        unit = products(units, sets).astype(object)
         rest = weights * 2**given.shift - given.costs[order] * unit
-        paid += int(np.maximum(-rest * least, -rest * norms).sum())
+        paid -= int((rest * np.where(rest > 0, least, norms)).sum())
         used[order] += int((unit * norms).sum())
     # the products also stand for sets that the sum lacks
     paid += sum(c * (w - u) for c, w, u in zip(given.costs[1:], whole[1:], used[1:], strict=True))
-    return -((paid - least_combination(units * low, units * high, given.costs)) >> given.shift)
+    return -((paid - _least_combination(units * low, units * high, given.costs)) >> given.shift)
+
+
+def extremes(low: Numbers, high: Numbers, sets: NDArray[np.integer]) -> tuple[Numbers, Numbers]:
+    """(largest, least) product of every set, of numbers low or high, |low| <= high.
+
+    A change shrinks the product; one that makes it negative is best alone, and otherwise all are.
+    """
+    ends, most = np.concatenate([high, low]), products(high, sets)
+    least = np.minimum(most, products(low, sets))
+    for i in range(sets.shape[1]):
+        least = np.minimum(least, products(ends, sets + len(high) * (np.arange(sets.shape[1]) == i)))
+    return most, least
 
 
 def elementary(values: Numbers, top: int) -> list[int]:
@@ -93,12 +104,12 @@ def elementary(values: Numbers, top: int) -> list[int]:
     return out
 
 
-def least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> int:
+def _least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> int:
     """A lower bound of sum_k costs_k e_k(y) over y_i = low_i or high_i, for costs of at least 0."""
     least, most = int(low.sum()), int(high.sum())
     near = min(most, -2 * least)
-    steps = range(SLICES + 1)
-    edges = {start + (stop - start) * i // SLICES for start, stop in ((least, most), (least, near)) for i in steps}
+    steps = range(_SLICES + 1)
+    edges = {start + (stop - start) * i // _SLICES for start, stop in ((least, most), (least, near)) for i in steps}
     ends = np.array(sorted(edges), dtype=object)
     first = (ends[:-1], ends[1:])
     sums = [first, *(_power_sums(low, high, j, first) for j in range(2, len(costs)))]

@@ -46,7 +46,9 @@ from sfumato.privacy.certified import ball, ceiling, exact, floor
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = ["BitSource", "IntegerLaw", "Sampler", "SystemBits", "sampler"]
+    from sfumato.privacy.noise import NoiseLaw
+
+__all__ = ["BitSource", "Sampler", "SystemBits", "sampler"]
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
@@ -88,23 +90,6 @@ class SystemBits:
         return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
 
 
-class IntegerLaw(Protocol):
-    """A symmetric log-concave law on the integers, hashable."""
-
-    @property
-    def octave(self) -> int:
-        """floor(log2(scale)), at least 0."""
-        ...
-
-    def weight(self, k: int) -> arb:
-        """f(k) up to a constant, as a ball at the current precision."""
-        ...
-
-    def reach(self, bits: int) -> int:
-        """About where the mass beyond is 2^-bits; exactness does not depend on it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampler:
     """The blocks of a law and how to draw from them; made by `sampler`.
@@ -114,7 +99,7 @@ class Sampler:
     (else) the block. `lines` has rows (lower, lower slope, upper, upper slope), see `_lines`.
     """
 
-    law: IntegerLaw
+    law: NoiseLaw
     bits: int
     shift: int
     half: int
@@ -245,7 +230,7 @@ class Sampler:
 
 
 @lru_cache(maxsize=16)
-def sampler(law: IntegerLaw, bits: int = 64, guard: int = 0) -> Sampler:
+def sampler(law: NoiseLaw, bits: int = 64, guard: int = 0) -> Sampler:
     """The sampler of a law, built once.
 
     `bits` is the size of the words that choose a block, 64 in every release. `guard` <= 2^60 widens what is
@@ -294,7 +279,7 @@ def sampler(law: IntegerLaw, bits: int = 64, guard: int = 0) -> Sampler:
     )
 
 
-def _halving(law: IntegerLaw, start: int, weight: arb) -> int:
+def _halving(law: NoiseLaw, start: int, weight: arb) -> int:
     """The least s such that f(start + 2^s) <= f(start) / 2 is certain."""
     step = 0
     while not 2 * law.weight(start + (1 << step)) <= weight:

@@ -15,26 +15,28 @@ does what it says, in integers. A wrong certificate is refused or proves less; n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import AlikeMap, BlockMap, CombinationMap, FamilyMap, KroneckerMap, MergedMap
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap
 from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
-from sfumato.privacy.columns import of_columns
+from sfumato.privacy.columns import distinct_columns, of_columns
 from sfumato.privacy.products import Products, least_symmetric
-from sfumato.privacy.sums import Bundle, Clique, Feature, Sum, products
+from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Sum, products
 from sfumato.privacy.terms import Inside, Terms, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Certificate", "Changes", "Sensitivity", "certified", "changes", "largest_column", "largest_distance"]
+__all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "priced"]
 
 Sizes = Mapping[str, int]
+Blocks = BlockMap | FamilyMap | CombinationMap
 Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
 
 # What is looked at where all pairs of cells are: cells of one group, of several, with Python integers; all entries.
@@ -76,76 +78,102 @@ class Certificate:
 
 
 def certified(
-    blocks: Sequence[BlockMap | FamilyMap | CombinationMap],
-    sizes: Sizes,
-    unit: PrivacyUnit,
-    power: int,
-    certificate: Certificate | None = None,
+    blocks: Sequence[Blocks], sizes: Sizes, unit: PrivacyUnit, power: int, certificate: Certificate | None = None
 ) -> int:
     """An upper bound of max ||B(x - x')||_p^p over neighbouring tables x, x', for all blocks together.
 
     power 1 or 2. For replace-one without a certificate all pairs of few cells are looked at; of many, what every
     block has at most is added up. It is never above the largest column twice, or 2^power times with negative entries.
-    Combinations are priced from their distinct columns, each by itself, and added; the certificate is of the rest.
-    Raises PlanError for another power or a certificate that does not fit, WorkloadError for factors that do not.
+    Raises what `priced` raises, and PlanError for a certificate that does not fit.
+    """
+    if certificate is None:
+        return priced(blocks, sizes, unit, power, _unasked)[0].value
+    return priced(blocks, sizes, unit, power, lambda _: (certificate,), ())[0].value
+
+
+def priced(
+    blocks: Sequence[Blocks],
+    sizes: Sizes,
+    unit: PrivacyUnit,
+    power: int,
+    propose: Callable[[Pairs], Iterable[Certificate]],
+    passed_over: tuple[type[Exception], ...] = (PlanError, WorkloadError),
+) -> tuple[Sensitivity, Certificate | None]:
+    """The least that proposals prove, up to the first that is reached, and which it was: none for the simple bound.
+
+    For replace-one; where a row may come or go, the largest column is it. Proposals that raise what is passed over
+    are. Combinations are priced from their distinct columns, each by itself, and added; proposals are for the rest.
+    Raises PlanError for another power, WorkloadError for factors that do not fit.
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    combined = [b for b in blocks if isinstance(b, CombinationMap)]
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
-    if combined:
+    if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst
-        rest = certified(plain, sizes, unit, power, certificate) if plain else 0
-        return rest + sum(_of_combination(b, sizes, unit, power) for b in combined)
+        rest, best = priced(plain, sizes, unit, power, propose, passed_over) if plain else (None, None)
+        parts = [_of_combination(b, sizes, unit, power) for b in blocks if isinstance(b, CombinationMap)]
+        parts += [rest] if rest else []
+        return Sensitivity(power, sum(p.value for p in parts), len(parts) == 1 and parts[0].exact), best
     terms = Terms.of(plain, sizes, power)
-    found = column = largest_column(terms, sizes)
+    column = largest_column(terms, sizes)
+    bound, best = column, None
     if unit.neighbours is Neighbours.REPLACE_ONE:
+        pairs = Pairs(terms, sizes, column[0])
         # |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for entries that are not negative
-        found = (2 if terms.nonnegative else 2**power) * column
-        usual = ("cells", "pairs", "apart") if math.prod(terms.cells) <= _FEW_CELLS else ("apart",)
-        for proposed in (certificate,) if certificate else map(Certificate, usual):
-            with suppress(*() if certificate else (PlanError, WorkloadError)):
-                found = min(found, largest_distance(terms, sizes, column, proposed))
+        bound = (2 if terms.nonnegative else 2**power) * column[0], False
+        for proposed in propose(pairs):
+            with suppress(*passed_over):
+                found = pairs.bound(proposed)
+                if (found[0], not found[1]) < (bound[0], not bound[1]):
+                    bound, best = found, proposed
+            if bound[1]:
+                break
         if not unit.total_is_public:
             # a row may vanish without another taking its place: a zero column joins the pairs
-            found = max(found, column)
-    return found * unit.rows_per_person**power
+            bound = max(bound, column)
+    return Sensitivity(power, bound[0] * unit.rows_per_person**power, bound[1]), best
 
 
-def _of_combination(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> int:
+def _unasked(pairs: Pairs) -> Iterable[Certificate]:
+    few = math.prod(pairs.terms.cells) <= _FEW_CELLS
+    return map(Certificate, ("cells", "pairs", "apart") if few else ("apart",))
+
+
+def _of_combination(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> Sensitivity:
     """That of one matrix whose cells are the distinct columns, all pairs of which are looked at where they can be."""
     over = of_columns(combined, sizes)
     alone, cells = [BlockMap((("column",),), (over,))], {"column": over.shape[1]}
-    with suppress(PlanError):
-        return certified(alone, cells, unit, power, Certificate("cells"))
-    return certified(alone, cells, unit, power)
+    return priced(alone, cells, unit, power, lambda pairs: (Certificate("cells"), *_unasked(pairs)))[0]
 
 
-def largest_distance(terms: Terms, sizes: Sizes, column: int, certificate: Certificate) -> int:
-    """What a certificate proves of the largest distance; `column` bounds one column.
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs of columns of a measurement; `column` bounds one column."""
 
-    Raises PlanError where it does not fit.
-    """
-    # between entries 0 and a, |difference| = difference^2 / a, so power 1 has the scale of power 1
-    squared = terms.power == 2 or terms.binary
-    match certificate.method:
-        case "cells":
-            return _one_group(terms, sizes) if squared else _whole_matrix(terms, sizes)
-        case "pairs" if squared:
-            return _combined(
-                terms, [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))], (1, 1, -2)
-            ).largest()
-        case "apart":
-            return changes(terms, sizes, column).bound(Sum.apart)
-        case "classes":
-            return changes(terms, sizes, column).bound(lambda s: s.in_classes(certificate.classes).largest())
-        case "cliques":
-            return changes(terms, sizes, column).bound(lambda s: s.eliminated(certificate.cliques))
-        case "products" if squared and certificate.products is not None:
-            given = certificate.products
-            return changes(terms, sizes, column).bound(lambda s: -least_symmetric(s, given))
-        case _:
-            raise PlanError(f"a certificate's method is not {certificate.method!r} for this measurement")
+    terms: Terms
+    sizes: Sizes
+    column: int
+
+    @property
+    def squared(self) -> bool:
+        """Whether distances are squares: between entries 0 and a, |difference| = difference^2 / a, so power 1 has the
+        scale of power 1."""
+        return self.terms.power == 2 or self.terms.binary
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The distance where all cells of every group are alike, otherwise a bound of it."""
+        return _squared(self.terms, self.sizes, self.column) if self.squared else _absolute(self.terms)
+
+    def bound(self, certificate: Certificate) -> Bound:
+        """What a certificate proves of the largest distance. Raises PlanError where it does not fit."""
+        terms, sizes = self.terms, self.sizes
+        if certificate.method == "cells":
+            return (_one_group if self.squared else _whole_matrix)(terms, sizes), True
+        if certificate.method == "pairs" and self.squared:
+            tables = [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))]
+            return _combined(terms, tables, (1, 1, -2)).largest()
+        return self.changes.bound(certificate)
 
 
 # ---- all cells, or all pairs of cells, of every group ----------------------------------------------------
@@ -165,7 +193,7 @@ def _combined(terms: Terms, tables: Sequence[Numbers], signs: Sequence[int]) -> 
     return Sum.of([len(t) for t in tables], parts, terms.bundles)
 
 
-def largest_column(terms: Terms, sizes: Sizes) -> int:
+def largest_column(terms: Terms, sizes: Sizes) -> Bound:
     """The largest sum of |entries|^power of a column, or a bound of it where there are too many combinations."""
     total = _combined(terms, [_column_patterns(terms, g, sizes) for g in range(len(terms.groups))], (1,))
     with suppress(PlanError):
@@ -262,25 +290,19 @@ def _one_group(terms: Terms, sizes: Sizes) -> int:
 
 def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
     """The largest L1 distance from the whole matrix. Raises PlanError where that is too large."""
-    names = tuple(a for g in terms.groups for a in g)
-    shape = tuple(sizes[a] for a in names)
-    cells = math.prod(shape)
+    cells = math.prod(terms.cells)
     heights = [math.prod(f.shape[0] for _, f in s.inside) for s in terms.slots]
-    rows = sum(int(products(heights, b.sets).sum()) for b in terms.bundles)
+    height = sum(int(products(heights, b.sets).sum()) for b in terms.bundles)
     # a weight may be large where a block is 0
     top = max(2 * terms.dot([s.top(1) for s in terms.slots]), *(int(b.weights.max()) for b in terms.bundles), 0)
-    if cells * cells * rows > (_MOST_PAIRED if top < INT64 else _MOST_PAIRED >> 8) or cells * rows > DENSE_LIMIT:
+    if cells * cells * height > (_MOST_PAIRED if top < INT64 else _MOST_PAIRED >> 8) or cells * height > DENSE_LIMIT:
         raise PlanError("there are too many entries to compare all pairs of columns")
-    parts: list[Numbers] = []
-    for sets, weights in terms.bundles:
-        for row, weight in zip(sets.tolist(), weights.tolist(), strict=True):
-            inside = [pair for i in row for pair in terms.slots[i].inside]
-            block = KroneckerMap((AlikeMap(1), *(f for _, f in inside)))
-            codes = on_axes(np.arange(block.shape[1]), tuple(a for own, _ in inside for a in own), names, sizes)
-            merged = MergedMap(block, np.broadcast_to(codes, shape).reshape(-1).astype(np.int64))
-            parts.append(merged.columns().astype(np.int64 if top < INT64 else object) * weight)
-    matrix = np.vstack(parts)
-    return max(int(np.abs(matrix - matrix[:, [j]]).sum(axis=0).max()) for j in range(cells))
+    rows = [row for sets, weights in terms.bundles for row in zip(sets.tolist(), weights.tolist(), strict=True)]
+    insides = [[pair for i in own for pair in terms.slots[i].inside] for own, _ in rows]
+    blocks = [BlockMap(tuple(g for g, _ in inside), tuple(f for _, f in inside)) for inside in insides]
+    weights = np.repeat(np.array([w for _, w in rows], dtype=object), [b.rows for b in blocks])
+    matrix = distinct_columns(blocks, sizes) * weights.astype(np.int64 if top < INT64 else object)[:, None]
+    return max(int(np.abs(matrix - matrix[:, [j]]).sum(axis=0).max()) for j in range(matrix.shape[1]))
 
 
 # ---- which attributes change -----------------------------------------------------------------------------
@@ -288,20 +310,30 @@ def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A distance as times (constant + sum), by which attributes change: state 0 agrees, state 1 does not."""
+    """A distance as times (constant + sum), by which attributes change: state 0 agrees, state 1 does not.
+
+    exact: whether some pair of cells is that far in every state.
+    """
 
     times: int
     constant: int
     sum: Sum
+    exact: bool
 
-    def bound(self, largest: Callable[[Sum], int]) -> int:
+    def bound(self, certificate: Certificate) -> Bound:
         """The distance at most, by a bound of the sum."""
-        return self.times * (self.constant + largest(self.sum))
-
-
-def changes(terms: Terms, sizes: Sizes, column: int) -> Changes:
-    """The distance where all cells of every group are alike, otherwise a bound of it."""
-    return _squared(terms, sizes, column) if terms.power == 2 or terms.binary else _absolute(terms)
+        match certificate:
+            case Certificate("apart"):
+                value, reached = self.sum.apart()
+            case Certificate("classes", classes):
+                value, reached = self.sum.in_classes(classes).largest()
+            case Certificate("cliques", _, cliques):
+                value, reached = self.sum.eliminated(cliques)
+            case Certificate("products", products=Products() as given):
+                value, reached = -least_symmetric(self.sum, given), False
+            case _:
+                raise PlanError(f"a certificate's method is not {certificate.method!r} for this measurement")
+        return self.times * (self.constant + value), reached and self.exact
 
 
 def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
@@ -321,7 +353,8 @@ def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
         if top != other:
             features[i] = (slot.group if slot.alike else len(terms.groups) + i, np.array([top, other], dtype=object))
     states = [2] * (len(terms.groups) + len(terms.slots))
-    return Changes(2, column, Sum.of(states, [(features, same, -1)], terms.bundles))
+    total = Sum.of(states, [(features, same, -1)], terms.bundles)
+    return Changes(2, column, total, all(s.alike for s in terms.slots))
 
 
 def _ends(alike: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
@@ -359,7 +392,7 @@ def _absolute(terms: Terms) -> Changes:
     count = len(terms.groups)
     either = [np.array(e, dtype=object) for e in ([1, 0], [0, 1])]
     features = {2 * g + k: (g, either[k]) for g in range(count) for k in (0, 1)}
-    return Changes(1, constant, Sum.of([2] * count, [(features, [1] * (2 * count), 1)], parts))
+    return Changes(1, constant, Sum.of([2] * count, [(features, [1] * (2 * count), 1)], parts), constant == 0)
 
 
 def _absolute_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Numbers:

@@ -13,7 +13,12 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversions import epsilon_of_mu, epsilon_of_rho
 from sfumato.privacy.rounding import round_down, sqrt_down, sqrt_up
 
-__all__ = ["epsilon_left", "events_export"]
+__all__ = ["compose", "epsilon_left", "events_export"]
+
+
+def compose(events: Iterable[Event], currency: Currency) -> Fraction:
+    """The price of all events together, also when each is chosen after seeing the earlier results."""
+    return sum((price(event, currency) for event in events), start=Fraction(0))
 
 
 def epsilon_left(

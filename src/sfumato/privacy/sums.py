@@ -26,12 +26,14 @@ from sfumato.errors import PlanError
 from sfumato.ground.rows import distinct
 from sfumato.maps.linear import INT64, Numbers
 
-__all__ = ["Bundle", "Clique", "Feature", "Sum", "products"]
+__all__ = ["Bound", "Bundle", "Clique", "Feature", "Sum", "products"]
 
 Feature = tuple[int, Numbers]
 """A variable, and the value at each of its states: int64 or Python integers."""
 Clique = tuple[tuple[int, ...], tuple[int, ...]]
 Row = tuple[tuple[int, ...], int]
+Bound = tuple[int, bool]
+"""An upper bound, and whether it is known to be reached."""
 
 _CHUNK = 2**21  # states looked at together: 16 MB for each table
 _MOST_WORK = 10**9  # numbers multiplied and added over all states: some seconds
@@ -89,8 +91,10 @@ class Sum:
                 on = place[sets] >= 0
                 for shape in on[distinct(on.astype(np.int64), 2)[0]]:
                     rows = np.flatnonzero((on == shape).all(axis=1))
-                    fixed = products(constants, sets[rows][:, ~shape])
-                    out.append(Bundle(place[sets[rows][:, shape]], scale * weights[rows] * fixed))
+                    # below 2^62 where they are not Python integers; a scale is at most 2
+                    fixed = scale * products(constants, sets[rows][:, ~shape])
+                    own = weights[rows] if (fixed == 1).all() else weights[rows] * fixed
+                    out.append(Bundle(place[sets[rows][:, shape]], own))
         return cls(tuple(states), tuple(found), tuple(_merged(out, len(found))))
 
     def _rows(self) -> Iterator[Row]:
@@ -99,37 +103,50 @@ class Sum:
             for row, weight in zip(sets.tolist(), weights.tolist(), strict=True):
                 yield tuple(sorted(row, key=lambda f: self.features[f][0])), weight
 
-    def apart(self) -> int:
-        """The sum of what every product has at most: a bound that needs no proposal."""
+    def scope(self) -> list[int]:
+        """The variables that some product holds, ascending."""
+        held = (np.flatnonzero(np.bincount(sets.reshape(-1))).tolist() for sets, _ in self.bundles)
+        return sorted({self.features[f][0] for features in held for f in features})
+
+    def apart(self) -> Bound:
+        """The sum of what every product has at most, reached where the last states of all are best for all.
+
+        It needs no proposal.
+        """
         ends = [[int(best(values)) for _, values in self.features] for best in (np.max, np.min)]
+        last = [int(values[-1]) for _, values in self.features]
         top = max((abs(v) for e in ends for v in e), default=1)
-        total = 0
+        total, exact = 0, True
         for sets, weights in self.bundles:
             dtype = np.int64 if top ** sets.shape[1] < INT64 else object
             high = low = np.ones(len(sets), dtype=dtype)
             for column in sets.T:
                 corners = [a * np.array(e, dtype=dtype)[column] for a in (high, low) for e in ends]
                 high, low = reduce(np.maximum, corners), reduce(np.minimum, corners)
-            total += int((weights * np.where(weights > 0, high, low)).sum())
-        return total
+            most = np.where(weights > 0, high, low)
+            total += int((weights * most).sum())
+            exact = exact and bool((most == products(last, sets)).all())
+        return total, exact
 
     # ---- all states --------------------------------------------------------------------------------------
 
-    def largest(self) -> int:
-        """The maximum over all states; a hair above it where too many states are nearly the largest.
+    def largest(self) -> Bound:
+        """The maximum over all states, reached; a hair above it where too many states are nearly the largest.
 
         A pass in float64 leaves the states within its own error of the largest; these are compared exactly. A product
         errs by less than its size times 2^-53 for each of its factors, numbers rounded to doubles, and additions: the
         slack is more than twice what all can come to. Raises PlanError for too many states.
         """
+        scope = self.scope()
+        if math.prod(self.states[v] for v in scope) > _MOST_WORK:
+            raise PlanError("there are too many combinations to look at")
         rows = list(self._rows())
         tops = [max(1, int(np.abs(values).max())) for _, values in self.features]
         size = sum(abs(w) * math.prod(tops[f] for f in s) for s, w in rows)
-        scope = sorted({self.features[f][0] for s, _ in rows for f in s})
         if self._work(scope, rows) > _MOST_WORK or size.bit_length() > 900:
             raise PlanError("there are too many combinations to look at, or their entries are too large")
         if not scope:
-            return sum(w for _, w in rows)
+            return sum(w for _, w in rows), True
         # where all sums are below 2^53, doubles are exact
         slack = 0.0 if size < 2**53 else float(size) * (len(rows) + 2 * len(scope) + 8) * 2.0**-52
         top, crowded = -math.inf, False
@@ -144,13 +161,13 @@ class Sum:
                 near, states = np.append(near, values[places]), np.append(states, found.reshape(-1, len(scope)), axis=0)
                 near, states = near[kept := near >= top - 2 * slack], states[kept]
         if not slack:
-            return int(top)
+            return int(top), True
         if crowded:
-            return math.ceil(top + slack) + 1
+            return math.ceil(top + slack) + 1, False
         at = dict(zip(scope, states.T, strict=True))
         own = [values.astype(object)[at[v]] if v in at else values for v, values in self.features]
         exact = (reduce(np.multiply, (own[f] for f in s), w) for s, w in rows)
-        return int(reduce(np.add, exact, np.zeros(len(near), dtype=object)).max())
+        return int(reduce(np.add, exact, np.zeros(len(near), dtype=object)).max()), True
 
     def _work(self, scope: Sequence[int], rows: Sequence[Row]) -> int:
         """How many numbers are multiplied where sums are formed one variable at a time."""
@@ -178,18 +195,21 @@ class Sum:
             for v in scope[cut:]:
                 after: dict[tuple[int, ...], Numbers] = {}
                 for key, values in sums.items():
-                    ours = bool(key) and self.features[key[0]][0] == v
-                    own, rest = (real[key[0]], key[1:]) if ours else (np.ones(self.states[v]), key)
-                    after[rest] = np.multiply.outer(values, own).reshape(-1) + after.get(rest, 0.0)
+                    if key and self.features[key[0]][0] == v:
+                        grown, rest = np.multiply.outer(values, real[key[0]]).reshape(-1), key[1:]
+                    else:
+                        grown, rest = np.repeat(values, self.states[v]), key
+                    after[rest] = grown + after[rest] if rest in after else grown
                 sums = after
             yield head, sums.get((), np.zeros(1))
 
     # ---- cliques, one after the other --------------------------------------------------------------------
 
-    def eliminated(self, cliques: Sequence[Clique]) -> int:
+    def eliminated(self, cliques: Sequence[Clique]) -> Bound:
         """The bound that cliques give, in int64: tables are rounded up to units of a power of two where they must.
 
-        Raises PlanError where what is proposed does not fit.
+        It is reached where none is rounded, and every variable leaves with all tables that hold it. Raises PlanError
+        where what is proposed does not fit.
         """
         tables: dict[tuple[int, ...], Numbers] = {}
         for features, weight in self._rows():
@@ -206,7 +226,7 @@ class Sum:
         top = sum(int(np.abs(t).max()) for _, t in rest) + len(rest)
         shift = max(0, top.bit_length() - INT64.bit_length() + 2)
         waiting = [(s, (-(-t >> shift)).astype(np.int64)) for s, t in rest]
-        total = 0
+        total, exact = 0, shift == 0
         for scope, kept in cliques:
             inside, gone = set(scope), set(scope).difference(kept)
             if len(inside) != len(scope) or not inside.issuperset(kept) or not inside <= set(range(len(self.states))):
@@ -216,16 +236,18 @@ class Sum:
             mine = [t for t, ours in zip(waiting, taken, strict=True) if ours]
             waiting = [t for t, ours in zip(waiting, taken, strict=True) if not ours]
             order = sorted(inside)
-            wide = (t.reshape([self.states[v] if v in s else 1 for v in order]) for s, t in mine)
-            joint = reduce(np.add, wide, np.zeros([self.states[v] for v in order], dtype=np.int64))
+            joint = np.zeros([self.states[v] for v in order], dtype=np.int64)
+            for s, t in mine:
+                joint += t.reshape([self.states[v] if v in s else 1 for v in order])
             found = joint.max(axis=tuple(i for i, v in enumerate(order) if v in gone))
+            exact = exact and all(gone.isdisjoint(s) for s, _ in waiting)
             if mine and kept:
                 waiting.append((tuple(sorted(kept)), found))
             elif mine:
                 total += int(found)
         if waiting:
             raise PlanError("a certificate's cliques leave one out; what is there is not bounded")
-        return constant + (total << shift)
+        return constant + (total << shift), exact
 
     def _check_states(self, scope: Sequence[int]) -> None:
         if math.prod(self.states[v] for v in scope) > _MOST_STATES:

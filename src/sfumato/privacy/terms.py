@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
-from sfumato.maps.linear import Linear, Numbers
+from sfumato.maps.linear import INT64, Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
 
 __all__ = ["Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
@@ -125,7 +125,7 @@ class _Builder:
             self._single.setdefault(len(slots), []).append((slots, weight))
 
     def add_family(self, family: FamilyMap) -> None:
-        used = np.unique(family.sets).tolist()
+        used = family.used.tolist()
         slots, group = (np.zeros(len(family.names), dtype=np.intp) for _ in range(2))
         times = [1] * len(family.names)
         for i in used:
@@ -142,8 +142,10 @@ class _Builder:
                 self.add([(family.names[a],) for a in own], [family.factors[a] for a in own], int(multiples[i]))
         if kept.any():
             sets = family.sets[kept]
-            multiples = multiples[kept].astype(object) * products(times, sets)
-            self._bundles.append(Bundle(slots[sets], multiples**self._power))
+            scale = products(times, sets)
+            fits = (int(multiples.max()) * int(scale.max())) ** self._power < INT64
+            own, scale = (v.astype(np.int64 if fits else object) for v in (multiples[kept], scale))
+            self._bundles.append(Bundle(slots[sets], ((own * scale) ** self._power).astype(object)))
 
     def bundles(self) -> tuple[Bundle, ...]:
         single = (Bundle.of([s for s, _ in b], [w for _, w in b]) for b in self._single.values())

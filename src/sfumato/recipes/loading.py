@@ -14,7 +14,7 @@ from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.chain import says_it_is
+from sfumato.privacy.kinds import says_it_is
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
 from sfumato.releases.accounts import opened

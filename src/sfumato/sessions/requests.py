@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.privacy.ledger import Ledger, Receipt
 
-__all__ = ["Opening", "begun"]
+__all__ = ["Opening", "begun", "tell"]
 
 T = TypeVar("T")
 
@@ -43,15 +43,19 @@ def begun(asked: Opening, account: Ledger, door: Callable[..., tuple[T, Receipt]
     made, receipt = door(
         what, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
     )
+    if asked.store is not None:
+        tell(account, receipt, plan.fingerprint, f"the session is paid for and kept in {asked.store}")
+    return made
+
+
+def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None:
+    """Have the ledger say that what a receipt paid for is kept. Raises NotWritten where it could not."""
     try:
-        if asked.store is not None:
-            account.mark_released(receipt, plan.fingerprint)
+        account.mark_released(receipt, fingerprint)
     except SfumatoError as error:
         raise NotWritten(
-            f"the session is paid for and kept in {asked.store}, but the ledger could not be told so ({error}); the "
-            "same call of sf.open goes on with it"
+            f"{kept}, but the ledger could not be told so ({error}); the same call of sf.open goes on with it"
         ) from error
-    return made
 
 
 def _text(place: Any) -> str | None:

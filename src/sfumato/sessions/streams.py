@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InvalidInput, NotWritten, PlanError, SfumatoError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
@@ -15,6 +15,7 @@ from sfumato.releases.accounts import one_shot
 from sfumato.releases.provenance import Provenance, Versions, provenance, versions
 from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
+from sfumato.sessions.requests import tell
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, stream
 from sfumato.wall.streams.stored import StoredStream, read_stream
@@ -143,14 +144,8 @@ def open_stream(
     public, receipt = stream(
         curator, plan.terms, plan.price, name=name, plan_hash=plan.fingerprint, store=store, about=about
     )
-    try:
-        if store is not None:
-            paying.mark_released(receipt, plan.fingerprint)
-    except SfumatoError as error:
-        raise NotWritten(
-            f"the stream is paid for and kept in {store}, but the ledger could not be told so ({error}); the same call "
-            "of sf.open goes on with it"
-        ) from error
+    if store is not None:
+        tell(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
     return Stream(plan, public, _provenance(about, receipt, paying))
 
 

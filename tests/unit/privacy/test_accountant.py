@@ -27,7 +27,6 @@ from sfumato.privacy.accountant import (
     GaussianEvent,
     PureEvent,
     ZcdpEvent,
-    compose,
     event_from_text,
     event_to_text,
     price,
@@ -35,7 +34,7 @@ from sfumato.privacy.accountant import (
 )
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.statements import epsilon_left, events_export
+from sfumato.privacy.statements import compose, epsilon_left, events_export
 
 EVENTS: list[Callable[[object], Event]] = [GaussianEvent, PureEvent, ZcdpEvent, BoundedRangeEvent]  # type: ignore[list-item]
 amounts = st.fractions(min_value=0, max_value=50, max_denominator=10**9)

@@ -275,7 +275,7 @@ def test_a_debit_is_committed_and_synced_before_it_returns(path: Path, monkeypat
     with closing(genuine(path)) as other:
         assert other.execute("SELECT count(*) FROM lines").fetchone() == (2,)
         assert other.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    with ledger._chain._file.transaction(write=True) as connection:  # type: ignore[attr-defined]
+    with ledger._chain.file.transaction(write=True) as connection:  # type: ignore[attr-defined]
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
@@ -290,7 +290,7 @@ def test_reading_never_writes(path: Path) -> None:
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     with (
-        ledger._chain._file.transaction(write=False) as connection,  # type: ignore[attr-defined]
+        ledger._chain.file.transaction(write=False) as connection,  # type: ignore[attr-defined]
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
         connection.execute("DELETE FROM lines")

@@ -26,7 +26,7 @@ from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Solution", "cold_start", "pair_bound", "relative_gap", "solve", "titled", "warm_start"]
+__all__ = ["Bounded", "Solution", "cold_start", "pair_bound", "relative_gap", "solve", "titled", "warm_start"]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -37,6 +37,19 @@ _PATIENCE = 15  # iterations without progress after which the search ends
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _OPTIMAL = 1e-3  # gap up to which what was found is called the optimum
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
+
+
+class Bounded:
+    """A strategy between two bounds."""
+
+    __slots__ = ()
+    lower_bound: float
+    upper_bound: float
+
+    @property
+    def gap(self) -> float:
+        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
+        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def relative_gap(lower: float, upper: float) -> float:

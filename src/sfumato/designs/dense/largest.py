@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.designs.dense.dual import relative_gap
+from sfumato.designs.dense.dual import Bounded
 from sfumato.designs.dense.reductions import Problem
 from sfumato.errors import WorkloadError
 from sfumato.ground.progress import Progress
@@ -46,7 +46,7 @@ _IDLE = 1e-3  # share of a row, relative to the mean share, below which it bends
 
 
 @dataclass(frozen=True, slots=True)
-class Largest:
+class Largest(Bounded):
     """A strategy A and a proof of how close its largest error is to the least.
 
     The largest weighted standard error of the queries F x answered by least squares from A x + z, z of standard
@@ -68,11 +68,6 @@ class Largest:
     lower_bound: float
     upper_bound: float
     iterations: int
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize_largest(

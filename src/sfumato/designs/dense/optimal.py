@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.designs.dense.blocks import IntArray
-from sfumato.designs.dense.dual import cold_start, relative_gap, solve, warm_start
+from sfumato.designs.dense.dual import Bounded, cold_start, solve, warm_start
 from sfumato.designs.dense.reductions import Columns, Problem, distinct_columns, read_problem
 from sfumato.errors import WorkloadError
 from sfumato.ground.progress import Progress
@@ -19,7 +19,7 @@ __all__ = ["Optimum", "optimize"]
 
 
 @dataclass(frozen=True, slots=True)
-class Optimum:
+class Optimum(Bounded):
     """A strategy A and a proof of how close to the best it is.
 
     The factorization norm of a workload F, unnormalised, is the least ||R||_F ||A||_{1->2} over R A = F: the
@@ -39,11 +39,6 @@ class Optimum:
     lower_bound: float
     upper_bound: float
     iterations: int
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize(

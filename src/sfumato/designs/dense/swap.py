@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.designs.dense.blocks import Block, IntArray, Spectrum, squared, units
-from sfumato.designs.dense.dual import cold_start, relative_gap, solve
+from sfumato.designs.dense.dual import Bounded, cold_start, solve
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.reductions import Problem, read_problem
 from sfumato.errors import WorkloadError
@@ -42,7 +42,7 @@ _ONCE = 1_024  # cells beyond which one has to do: the way to the second takes t
 
 
 @dataclass(frozen=True, slots=True)
-class SwapOptimum:
+class SwapOptimum(Bounded):
     """A strategy M for replace-one and a proof of how close to the best it is.
 
     With z of standard deviation diam(M), the answers R (M x + z) - b n have, summed over the queries, the variance
@@ -62,11 +62,6 @@ class SwapOptimum:
     lower_bound: float
     upper_bound: float
     iterations: int
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1: how far from optimal the strategy can be at most."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,11 @@ from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, selections_
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.iterative import IterativePlan, Look
-from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
+from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.misses import Misses
 from sfumato.privacy.selection import below, score_sensitivity
+from sfumato.privacy.statements import compose
 from sfumato.releases.modelled import Findings
 from sfumato.wall import Curator
 from sfumato.wall.selecting import select

@@ -17,13 +17,14 @@ from fractions import Fraction
 from typing import Protocol
 
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-from sfumato.privacy.accountant import Event, delta_of, price
+from sfumato.privacy.accountant import Event, delta_of, event_to_text, price
 from sfumato.privacy.amounts import Currency, Number, readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
 from sfumato.privacy.debits import Debits, Receipt, check_hash, checked_table
-from sfumato.privacy.entries import Entry, State, advance, line_of, named_line, now, released_line
+from sfumato.privacy.entries import Entry, State, advance, line_of, next_of, now
 from sfumato.privacy.files import Wording
+from sfumato.privacy.kinds import upgrade
 from sfumato.privacy.ledger import words
 from sfumato.privacy.ledger.old import OLD
 from sfumato.privacy.statements import epsilon_left, events_export
@@ -139,7 +140,7 @@ class Ledger(Debits):
         Entries and anchors stay as they are. The first spend afterwards fixes privacy unit and table. sfumato 0.1 can
         read the ledger no more, nor can this version go on with a session that 0.1 keeps in a file.
         """
-        FileChain(path, FORMAT, _advance).upgrade()
+        upgrade(FileChain(path, FORMAT, _advance))
         return cls(path)
 
     @property
@@ -178,7 +179,7 @@ class Ledger(Debits):
 
     def unreleased(self) -> tuple[Entry, ...]:
         """Spends without a stored release: paid for, and not to be refunded since noise may have been drawn."""
-        return tuple(entry for entry in self._read().spends if not entry.released)
+        return tuple(entry for entry in words.spends(self._read()) if not entry.released)
 
     def state(self) -> State:
         """All that it says, at one moment."""
@@ -190,7 +191,7 @@ class Ledger(Debits):
         `unit` is in words, "" where 0.1 wrote the line; `table` is "" where none was named. `price` is exact, in
         `currency`; `paid` is what the spend allows by itself, in words. Every row has the same fields.
         """
-        return tuple(map(self._exported, self._read().spends))
+        return tuple(map(self._exported, words.spends(self._read())))
 
     def _exported(self, e: Entry) -> dict[str, str]:
         (event,) = events_export((e.event,))
@@ -218,7 +219,7 @@ class Ledger(Debits):
         """
         found = self._chain.read() if anchor is None else self._chain.check(anchor)
         state = found.state
-        unreleased = tuple(entry.name for entry in state.spends if not entry.released)
+        unreleased = tuple(entry.name for entry in words.spends(state) if not entry.released)
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, found.anchor)
 
     def name(self, table: str) -> None:
@@ -233,7 +234,7 @@ class Ledger(Debits):
             if turn.state.table not in (None, given):
                 raise LedgerMismatch(f"this ledger is of the table {turn.state.table!r}, and a name stays for good")
             if turn.state.table is None:
-                turn.append(named_line(turn.state, given))
+                turn.append(line_of(next_of(turn.state), "named", given, now()))
 
     def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
         return words.overspent(event, cost, state)
@@ -252,7 +253,8 @@ class Ledger(Debits):
             turn.check(receipt.anchor)
             if spend.released:
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
-            turn.append(released_line(state, spend, result_hash))
+            paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
+            turn.append(line_of(next_of(state), "released", *paid, now(), spend.sequence, result_hash))
 
     def __repr__(self) -> str:
         where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"
@@ -260,9 +262,9 @@ class Ledger(Debits):
             state = self._read()
         except LedgerError as error:
             return f"<Ledger {where}: {error}>"
-        waiting = sum(not entry.released for entry in state.spends)
+        waiting = sum(not entry.released for entry in words.spends(state))
         left = f"{readable(state.remaining)} of {readable(state.total)} {self.currency} left"
-        return f"<Ledger {where}: {self.total}; {left}; {len(state.spends)} spends, {waiting} unreleased>"
+        return f"<Ledger {where}: {self.total}; {left}; {len(words.spends(state))} spends, {waiting} unreleased>"
 
 
 def _advance(state: State | None, bodies: Sequence[bytes]) -> State:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from sfumato.errors import BudgetError, BudgetExceeded
 from sfumato.privacy import conversions
-from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, PureEvent, compose
+from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, PureEvent, price
 from sfumato.privacy.amounts import Currency, readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.debits import spelt
@@ -68,6 +68,11 @@ def unit(entry: Entry) -> str:
     return "" if entry.unit is None else entry.unit.describe()
 
 
+def spends(state: State) -> tuple[Entry, ...]:
+    """The lines that spend."""
+    return tuple(entry for entry in state.entries if entry.kind == "spend")
+
+
 def whom(state: State) -> tuple[str, str]:
     """Whose privacy all spends protect, and of which table, in words."""
     if state.unit is not None:
@@ -124,9 +129,9 @@ def _epsilon_left(budget: Budget, amount: Fraction, delta: Fraction, currency: C
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho_or_mu(event: Event, delta: Fraction) -> Fraction:
     try:
-        return conversions.epsilon_of_mu(sqrt_up(compose([event], Currency.MU_SQUARED)), delta)
+        return conversions.epsilon_of_mu(sqrt_up(price(event, Currency.MU_SQUARED)), delta)
     except BudgetError:  # known to be zCDP and nothing more
-        return conversions.epsilon_of_rho(compose([event], Currency.RHO), delta)
+        return conversions.epsilon_of_rho(price(event, Currency.RHO), delta)
 
 
 def _near(value: Fraction) -> str:

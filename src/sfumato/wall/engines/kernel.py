@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.cells import Grid
 from sfumato.wall.rows.clusters import Cluster
 from sfumato.wall.rows.counting import tally
-from sfumato.wall.rows.encoding import Column, Statement, placing, truncation
+from sfumato.wall.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
 from sfumato.wall.rows.readers import SETTINGS, Session, own_texts
 from sfumato.wall.rows.summing import sum_down
 
@@ -31,7 +31,7 @@ Words = NDArray[np.int64]
 
 # Of a chunk: its cells stay in a core's caches while several blocks are counted, and it is a message of 2 MB.
 _ROWS = 2**18
-_BITS = 63
+_BITS = 63  # of a word: its sign stays free
 # What a partition may hold in memory beside its chunk; more is spilt. One thread: an engine has a task for each core.
 _DATABASE = SETTINGS | {"memory_limit": "192MiB", "threads": "1"}
 SLICE = 2**20
@@ -116,11 +116,12 @@ class Encoding:
         for i, (word, shift, _) in enumerate(self.places()):
             if i in self.raw:
                 rule = self.grid.rules[i]
-                before, value, cell = placing(rule, columns[f"r{i}"], f"f{i}", i)
-                first += before
-                raw.append(f"{columns[f'r{i}'].sql} AS f{i}")
-                fields.append(f"{value} AS v{i}")
-                words[word].append(f"CAST(coalesce({cell}, {rule.size}) AS BIGINT) * {2**shift}")
+                column = columns[f"r{i}"]
+                check_type(f"r{i}", rule, column)
+                first += prepared(rule, i)
+                raw.append(f"{column.sql} AS f{i}")
+                fields.append(f"{field_of(rule, column, f'f{i}')} AS v{i}")
+                words[word].append(f"CAST(coalesce({cell_of(rule, i)}, {rule.size}) AS BIGINT) * {2**shift}")
         kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
         if self.person is not None:
             who = own_texts({"r": Column("r", self.person)})["r"]

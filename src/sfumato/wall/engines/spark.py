@@ -41,7 +41,7 @@ _CHUNKS = 16
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS = 2**16  # of a batch of records; with a sixth of that, batches cost more than rows
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_FAILED, _OTHER, _LACKING = 1, 2, 3
+_FAILED, _OTHER, _LACKING = 1, 2, 3  # statuses that a partition may give, told apart by number: no text travels
 _STATES = {
     _FAILED: "a partition could not be read or counted",
     _OTHER: "its executors run another Python, numpy, duckdb or sfumato than this program",

@@ -17,7 +17,7 @@ from sfumato.sketches.field import Words
 from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
 from sfumato.wall.rows.elements import texts
 from sfumato.wall.rows.encoding import Column, check_type, truncation
-from sfumato.wall.rows.readers import Opened, attempt, open_arrays, open_table
+from sfumato.wall.rows.readers import Opened, Session, attempt, keep, open_table, register
 
 __all__ = ["KeyCounts", "KeyTable", "open_keys"]
 
@@ -148,7 +148,9 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         if keys.kind == "integer" and source.keys.dtype.kind != "O":
             elements, found = keys.elements(source.keys)
             return KeyTable.of(elements, source.counts[found])
-        opened, records = open_arrays("the list of keys", {keys.column: source.keys, _COUNTS: source.counts}), _COUNTS
+        held = {keys.column: (source.keys, None), _COUNTS: (source.counts, None)}
+        opened = keep(Session(), lambda s: Opened(s, "the list of keys", "source", register(s, held)))
+        records = _COUNTS
     else:
         opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
         records = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.privacy.chain import says_it_is
+from sfumato.privacy.kinds import says_it_is
 from sfumato.wall.keys.lazy import NoisyCounts
 from sfumato.wall.keys.store import FORMAT, KeyStore
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,23 +36,6 @@ _CHUNK_ROWS = 2**16
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
-
-
-class Counts(Protocol):
-    """What the curator asks of an opened source; `rows` (the number of records) may be private."""
-
-    @property
-    def rows(self) -> int:
-        """Number of encoded records."""
-        ...
-
-    def count(self, sets: Sequence[AttributeSet]) -> dict[AttributeSet, Table]:
-        """Exact marginal counts, each array shaped by its attributes in the order given; () is the total."""
-        ...
-
-    def stream(self, sets: Sets) -> Iterator[Batch]:
-        """Exact marginal counts of every set, a batch at a time: family, positions in it, stacked tables."""
-        ...
 
 
 def check_countable(grid: Grid, sets: Sets) -> None:
@@ -79,8 +62,11 @@ def _listed(grid: Grid, axes: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Counted(ABC):
-    """The part that all sources share: the check against `rows`, summing down, and handing out in batches."""
+class Counts(ABC):
+    """What the curator asks of an opened source; `rows`, the number of encoded records, may be private.
+
+    All sources share the check against it, summing down, and handing out in batches.
+    """
 
     grid: Grid
     rows: int = field(repr=False)
@@ -135,7 +121,7 @@ class _Counted(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PackedCounts(_Counted):
+class PackedCounts(Counts):
     """Sources that hold records; as many blocks are counted in one pass over them as memory may hold.
 
     `packing` proposes which blocks. It is not trusted, so it is asked for the same few numbers of records whatever
@@ -201,7 +187,7 @@ class TableCounts(PackedCounts):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorCounts(_Counted):
+class TensorCounts(Counts):
     """Counts already tabulated over the whole domain, shaped by it."""
 
     tensor: Table = field(repr=False)

@@ -33,13 +33,15 @@ __all__ = [
     "UNREADABLE",
     "Column",
     "Statement",
+    "cell_of",
     "check_declared",
     "check_type",
     "double_at_least",
     "encode",
+    "field_of",
     "identifier",
     "literal",
-    "placing",
+    "prepared",
     "record_bytes",
     "truncation",
 ]
@@ -160,10 +162,10 @@ def encode(
     for i, (name, rule) in enumerate(zip(grid.names, grid.rules, strict=True)):
         column = columns[name]
         check_type(name, rule, column)
-        statements += _prepare(rule, i)
+        statements += prepared(rule, i)
         raw.append(f"{column.sql} AS r{i}")
-        fields.append(f"{_field(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({_cell(rule, i)} AS {_storage(rule.size)}) AS a{i}")
+        fields.append(f"{field_of(rule, column, f'r{i}')} AS v{i}")
+        cells.append(f"CAST({cell_of(rule, i)} AS {_storage(rule.size)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
@@ -198,7 +200,7 @@ def truncation(kept: str, rows_per_person: int) -> str:
     )
 
 
-def _prepare(rule: Rule, i: int) -> list[Statement]:
+def prepared(rule: Rule, i: int) -> list[Statement]:
     """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
     if isinstance(rule, Edges):
         return [(f"SET VARIABLE edges{i} = ?", ([double_at_least(e) for e in rule.edges[1:-1]],))]
@@ -209,7 +211,7 @@ def _prepare(rule: Rule, i: int) -> list[Statement]:
     return []
 
 
-def _field(rule: Rule, column: Column, raw: str) -> str:
+def field_of(rule: Rule, column: Column, raw: str) -> str:
     if rule.numeric:
         return column.number(raw)
     if isinstance(rule, Truths):
@@ -217,7 +219,7 @@ def _field(rule: Rule, column: Column, raw: str) -> str:
     return column.text(raw)
 
 
-def _cell(rule: Rule, i: int) -> str:
+def cell_of(rule: Rule, i: int) -> str:
     """The cell number of field v{i}, NULL where the row is to be dropped."""
     v = f"v{i}"
     extra = {"other": str(rule.size - 1), "drop": "NULL"}
@@ -282,12 +284,3 @@ def literal(text: str) -> str:
 def identifier(name: str) -> str:
     """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def placing(rule: Rule, column: Column, raw: str, i: int) -> tuple[list[Statement], str, str]:
-    """(statements to run first, SQL of field v{i} from a raw field, SQL of its cell, NULL where it is dropped).
-
-    By the rules that encode a table, for a public sample whose values may be shown.
-    """
-    check_type(raw, rule, column)
-    return _prepare(rule, i), _field(rule, column, raw), _cell(rule, i)

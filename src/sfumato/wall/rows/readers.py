@@ -31,7 +31,7 @@ from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "open_arrays", "open_table", "own_texts"]
+__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "keep", "open_table", "own_texts", "register"]
 
 T = TypeVar("T")
 
@@ -151,9 +151,9 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
         opener = _OPENERS[Path(source).suffix.lower()]
         opened = _open_file(str(source), lambda s, p: opener(s, p, needed))
     elif _is_pandas(source):
-        opened = _keep(Session(), lambda s: _open_pandas(s, source, needed))
+        opened = keep(Session(), lambda s: _open_pandas(s, source, needed))
     elif hasattr(source, "__arrow_c_stream__"):
-        opened = _keep(Session(), lambda s: _open_stream(s, source))
+        opened = keep(Session(), lambda s: _open_stream(s, source))
     else:
         # of an address its beginning: it may hold a password
         shown = repr(str(source).split("://")[0]) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
@@ -179,10 +179,10 @@ def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequ
         raise SourceError(f"{path!r} is empty; a table without rows still has a header")
     _check_extent(path, status.st_size, 0)
     whole = os.path.abspath(path)
-    return _keep(Session([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
+    return keep(Session([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
 
 
-def _keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
+def keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
     """Open something in a session, which is closed where that fails."""
     try:
         return opener(session)
@@ -287,16 +287,10 @@ def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened
             raise _lacks(label, name)
         message = f"{label} cannot be read for its column {name!r}"
         held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)]))
-    return Opened(session, label, "source", columns | _register(session, held))
+    return Opened(session, label, "source", columns | register(session, held))
 
 
-def open_arrays(label: str, columns: Mapping[str, NDArray[Any]]) -> Opened:
-    """A table of arrays of numbers, or of objects that are texts or None."""
-    held = {name: (values, None) for name, values in columns.items()}
-    return _keep(Session(), lambda s: Opened(s, label, "source", _register(s, held)))
-
-
-def _register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]) -> dict[str, Column]:
+def register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]) -> dict[str, Column]:
     """Columns of numbers or texts, the latter of objects, and which of them are missing besides."""
     arrays: dict[str, NDArray[Any]] = {}
     columns: dict[str, Column] = {}

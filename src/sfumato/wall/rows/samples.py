@@ -15,7 +15,7 @@ from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput
 from sfumato.ground.elsewhere import engine
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.rows.encoding import check_declared, placing
+from sfumato.wall.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
 from sfumato.wall.rows.readers import Opened, attempt, open_table
 from sfumato.wall.rows.sources import open_source
 
@@ -121,8 +121,10 @@ def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sampl
 def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     every = replace(attribute, outside="other", missing="other")
     column = opened.columns[name]
-    statements, field, cell = placing(every.rule, column, f"r{i}", i)
-    for statement in statements:
+    # by the rules that encode a table
+    check_type(f"r{i}", every.rule, column)
+    field, cell = field_of(every.rule, column, f"r{i}"), cell_of(every.rule, i)
+    for statement in prepared(every.rule, i):
         opened.session.connection.execute(*statement)
     inner = f"SELECT {column.sql} AS r{i} FROM {opened.sql}"
     inner = f"SELECT {column.text(f'r{i}')} AS text, {field} AS v{i} FROM ({inner})"

@@ -30,11 +30,6 @@ _NOTICE = (
 )
 
 
-def _key(opening: bytes) -> bytes:
-    """The key of all hashes: the second row of text of line 0."""
-    return bytes.fromhex(opening.split(b"\n", 2)[1].decode())
-
-
 FORMAT = Format(
     words=Wording(
         noun="stream",
@@ -46,7 +41,7 @@ FORMAT = Format(
     application_id=0x53464D53,
     label="sfumato stream",
     earlier="no earlier version of sfumato wrote streams; this is another file",
-    key=_key,
+    keyed=True,
 )
 
 
@@ -115,7 +110,7 @@ def _published(size: bytes, rest: bytes, ends: NDArray[np.int64]) -> Published:
 def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
     """What some more lines say after those before; ValueError where they do not follow."""
     if standing is None:
-        standing = Standing(_key(bodies[0]), _read(bodies[0].split(b"\n", 2)[2], StreamOpening))
+        standing = Standing(FORMAT.key(bodies[0]), _read(bodies[0].split(b"\n", 2)[2], StreamOpening))
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
     terms = standing.opening.terms

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.privacy.chain import FileChain, says_it_is
+from sfumato.privacy.chain import FileChain
 from sfumato.privacy.continual import Published
+from sfumato.privacy.kinds import says_it_is
 from sfumato.wall.streams.store import FORMAT, advance
 
 __all__ = ["StoredStream", "is_stream", "read_stream"]

@@ -36,11 +36,6 @@ _WIDTH = 24  # a sign, 22 digits and one to spare: a line is as long for any num
 _NUMBER = re.compile(r"[+-]\d{1,22} *", re.ASCII)
 
 
-def _key(opening: bytes) -> bytes:
-    """The key of all hashes: the second row of text of line 0."""
-    return bytes.fromhex(opening.split(b"\n", 3)[1].decode())
-
-
 FORMAT = Format(
     words=Wording(
         noun="conversation",
@@ -53,7 +48,7 @@ FORMAT = Format(
     label="sfumato conversation",
     earlier="this conversation was begun by sfumato 0.1, and only 0.1 can read it or go on with it (with a ledger that "
     "was not upgraded). What it answered stays valid; with this version, open another one",
-    key=_key,
+    keyed=True,
 )
 
 
@@ -191,7 +186,7 @@ def _line(kind: str, body: bytes, answer: int | None, threshold: int) -> bytes:
 def _advance(said: _Said | None, bodies: Sequence[bytes]) -> _Said:
     """What some more lines say after those before; ValueError where they do not follow."""
     if said is None:
-        said = _Said(_key(bodies[0]), _read(bodies[0].split(b"\n", 3)[3], Opening))
+        said = _Said(FORMAT.key(bodies[0]), _read(bodies[0].split(b"\n", 3)[3], Opening))
         bodies = bodies[1:]
     paid, standing, steps = said.paid, said.standing, list[Step]()
     for line in bodies:

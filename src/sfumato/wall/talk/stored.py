@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.privacy.chain import says_it_is
 from sfumato.privacy.conversing import Step, Terms
+from sfumato.privacy.kinds import says_it_is
 from sfumato.wall.talk.filed import FORMAT, FileTranscript
 
 __all__ = ["StoredTranscript", "is_conversation", "read_transcript"]
