@@ -15,7 +15,7 @@ NUMERICAL := tests/unit/test_kernels.py tests/unit/estimate/test_tilted.py tests
 # without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best
 KERNELS := Prescott Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo setup test kernels check lint style types contracts changelog format clean
+.PHONY: demo setup test kernels check lint style types contracts changelog wheel format clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -35,8 +35,9 @@ demo: $(STAMP)  ## set up, then release the bundled table and write its report i
 
 setup: $(DEV)  ## .venv with all that tests, lint and benches need
 
+# loadgroup: the tests of Spark go to one process, which starts one Java
 test: $(DEV)  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
 
 kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has for this processor
 	@own=$$($(BIN)/python tests/support/kernels.py); for kernel in $(KERNELS); do \
@@ -65,6 +66,9 @@ check: lint test
 
 changelog: $(STAMP)  ## CHANGELOG.md from the fragments of changelog.d
 	$(BIN)/python scripts/changelog.py
+
+wheel:  ## dist/: the sdist, and the wheel from it, of what is committed; then the tests against that wheel (TESTS=...)
+	$(PYTHON) scripts/wheel.py $(TESTS)
 
 format: $(LINT)
 	$(BIN)/ruff check --fix src tests bench scripts

@@ -11,8 +11,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support import postgres as of_postgres
+from support import spark as of_spark
 from support.patching import armed
-from support.postgres import Server, missing, server
+from support.postgres import Server
+from support.spark import Running
 
 # no test asserts a speed, on a busy machine least of all
 settings.register_profile("sfumato", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,11 +27,23 @@ def pytest_configure() -> None:
     pytest.MonkeyPatch.setattr = armed(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
 
 
+def _need(lacking: str | None) -> None:
+    """Skip what lacks its engine; CI, which installs them, fails instead."""
+    if lacking is not None:
+        (pytest.fail if os.environ.get("SFUMATO_TESTS_NEED_ENGINES") else pytest.skip)(lacking)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A Postgres server of this process's tests."""
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
-    with server() as running:
+    _need(of_postgres.missing())
+    with of_postgres.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Running]:
+    """A Spark of this process's tests; those that use it are of one group, so that one is started."""
+    _need(of_spark.missing())
+    with of_spark.spark() as running:
         yield running

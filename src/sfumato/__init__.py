@@ -58,7 +58,7 @@ approx = Budget.approx
 zcdp = Budget.zcdp
 gdp = Budget.gdp
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer",
@@ -152,7 +152,7 @@ _LATE = {
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 
 codec.absent.append(fetch)
-elsewhere.engines.append(lambda source: import_module("sfumato.wall.engines.registry").stream(source))
+elsewhere.engines.append(lambda source: import_module("sfumato.wall.engines.registry").engine(source))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,20 +1,23 @@
 """A stranger's check of a release: what its noise costs, derived anew from its own files and the ledger that paid.
 
-    python check_release.py DIR --ledger LEDGER [--anchor ANCHOR] [--json]
+    python check_release.py DIR --ledger LEDGER [--anchor ANCHOR] [--earlier RELEASE] [--json]
 
-It imports numpy and the standard library, nothing of sfumato. DIR is a release's folder, or the file of a sketch.
-Exit code 0: accepted. 2: rejected, with every reason; or not checked, with what this file has no way to check.
-PROVED, if the values are B x + z, x the counts, B the stored integer maps, z independent draws of the stored law: the
-release keeps the guarantee that its ledger line states. By the names of the checks:
+It imports numpy and the standard library, and of sfumato its other half alone, `check_maps.py` beside it: what was
+measured, and how far one record moves it. DIR is a release's folder, or the file of a sketch or of a stream.
+Exit code 0: accepted. 2: rejected, with every reason; or not checked, with what these files have no way to check.
+PROVED, if the values are B x + z, x the counts (of a stream what its filter makes of them), B the stored maps, z draws
+of the stored law, independent: the release keeps the guarantee of its ledger line. By the names of the checks:
   maps   those of the plan's strategy are those of the values     total  a number of records is public only where it may
   price  this noise costs, at the sensitivity found here in integers, at most the price, and that keeps the budget
   looks  no more was chosen or measured than was paid for         files  release.json says what the release holds
   chain  the ledger's lines hash on from each other, add up, and each costs at least what its event does (and anchor)
   entry  the ledger's line is of this plan, price and name, and its result is these values and no others
   unit   neighbours, person, rows and table are those of the ledger's line
+  earlier  a stream goes on from the periods of a release that was made before
 TRUSTED, as no file shows it: that samplers draw the law; that rows were counted under the declared domain and limits;
 that what is called public is; that choices among candidates were made at their price; that answers, models and pages
-follow from the values alone. A ledger made anew as a whole is found by an anchor kept elsewhere, or not at all.
+follow from the values alone; of a stream what is printed as believed. A ledger made anew as a whole is found by an
+anchor kept elsewhere, or not at all.
 """
 
 import argparse
@@ -23,251 +26,32 @@ import math
 import sqlite3
 import sys
 import zipfile
-from collections.abc import Callable
 from contextlib import closing
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-MOST = 2**22  # entries of a matrix or table that is written out; of what is larger a bound is taken, or nothing said
-ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
+if __package__:
+    from sfumato import check_maps as maps
+else:  # by itself, with its other half beside it
+    import check_maps as maps  # pyright: ignore[reportMissingImports]
+
+Cannot, number, fingerprint = maps.Cannot, maps.number, maps.fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
-HASHED = "workload keys budget unit mechanism strategy map noise price stability course body"  # of plans
+HASHED = "workload keys budget unit mechanism strategy map noise terms price stability course body periods"  # of plans
 BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
-Cannot = NotImplementedError  # what this file has no way to check
-
-
-class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None
-    def __getattr__(self, name: str) -> Any:
-        return self.get("~class" if name == "kind" else name)
-
-
-def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
-    with zipfile.ZipFile(path) as bundle:
-        text, names = bundle.read("document.json"), [n for n in bundle.namelist() if n.endswith(".npy")]
-        arrays = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
-    for key, name in json.loads(text).get("~outside", {}).items():  # values too many for memory lie beside
-        arrays[key] = np.load(path.parent / Path(name).name, mmap_mode="r", allow_pickle=False)
-    found = json.loads(text, object_hook=lambda d: arrays[d["~array"]] if "~array" in d else Doc(d))
-    return found["value"] if "~outside" in found else found
-
-
-def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by it ledgers know plans and results
-    arrays = list[Array]()
-    text = json.dumps(value, default=lambda a: arrays.append(a) or {"~array": f"a{len(arrays) - 1}"})
-    digest = sha256(json.dumps(json.loads(text), sort_keys=True).encode())
-    for i, array in enumerate(arrays):
-        digest.update(f"a{i}:{array.dtype.str}:{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def number(value: Any) -> Fraction:  # an exact number; a float is none
-    if not isinstance(value, dict):
-        return Fraction(value.__index__())
-    return Fraction(int(value["~integer"], 16)) if "~integer" in value else Fraction(*map(number, value["~fraction"]))
 
 
 def event_of(doc: Any) -> str:  # a stored event as ledgers write it
     kind = "bounded-range" if doc.kind == "BoundedRangeEvent" else doc.kind.removesuffix("Event").lower()
     return " ".join([kind, *(str(number(v)) for k, v in doc.items() if k != "~class")])
-
-
-def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
-    widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
-    kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
-    cells = np.arange(o.n)
-    return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
-
-
-def sparse(o: Any) -> Array:
-    out = np.zeros((len(o.indptr) - 1, o.columns), dtype=o.data.dtype)
-    out[np.repeat(np.arange(len(out)), np.diff(o.indptr)), o.indices] = o.data
-    return out
-
-
-def toeplitz(o: Any) -> Array:  # entry (i, j) is multiples_i coefficients_(i - j), and 0 above the diagonal
-    i = np.arange(len(o.multiples))
-    return np.tril(o.coefficients.astype(object)[abs(i[:, None] - i)]) * o.multiples[:, None]
-
-
-ROWS: dict[str, Callable[[Any], Array]] = {  # the matrix that an operator is, by its name. A later kind adds a line
-    "Identity": lambda o: np.eye(o.n, dtype=int),
-    "Total": lambda o: np.ones((1, o.n), int),
-    "Residual": lambda o: o.n * np.eye(o.n, dtype=int) - 1,
-    "Prefix": lambda o: np.tri(o.n, dtype=int),
-    "Window": lambda o: (np.tri(o.n, k=o.width - 1) - np.tri(o.n, k=-1))[: o.n - o.width + 1].astype(int),
-    "AllRange": lambda o: np.vstack([np.tri(o.n, dtype=int)[s:] * (np.arange(o.n) >= s) for s in range(o.n)]),
-    "Tree": tree,
-    "Dense": lambda o: o.matrix,
-    "Sparse": sparse,
-    "Grouping": lambda o: np.array(o.codes == np.arange(o.groups)[:, None], dtype=int),
-    "Toeplitz": toeplitz,
-    "Stack": lambda o: np.concatenate(list(map(matrix, o.parts))),
-    "Kronecker": lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors])),
-    "Compose": lambda o: matrix(o.left).astype(object) @ matrix(o.right),
-    "Padded": lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra))),
-    "Scaled": lambda o: matrix(o.operator).astype(object) * int(number(o.factor)),
-}
-
-
-def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
-    if op.kind not in ROWS or (op.n or 0) > 2 * MOST**0.5:
-        raise Cannot(f"maps made with {op.kind}, or so large ones")
-    out = ROWS[op.kind](op)
-    if out.dtype.kind not in "iO" or out.ndim != 2 or out.min() == -(2**63):
-        raise ValueError("a map that was measured has entries that are no integers below 2^63")
-    return out
-
-
-def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
-    if op.kind in ALIKE:
-        return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
-    a = abs(matrix(op))
-    return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
-
-
-def composed(rows: Array, maps: list[Any]) -> Any:  # a matrix after the product of some maps
-    left, right = Doc({"~class": "Dense", "matrix": rows}), Doc({"~class": "Kronecker", "factors": maps})
-    return Doc({"~class": "Compose", "left": left, "right": maps[0] if len(maps) == 1 else right}) if maps else left
-
-
-def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1), and contrasts inside others
-    for piece in group.pieces:
-        joint, maps, out = list[str](), list[Any](), list[Any]()
-        for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
-            codes = axis.orbits if kind < 0 else axis.contrasts[kind].children
-            sums = Doc({"~class": "Grouping", "codes": codes[axis.cells], "groups": int(codes.max()) + 1})
-            if kind >= 0:
-                same = axis.contrasts[kind].parents
-                between = axis.contrasts[kind].count * np.eye(len(same), dtype=int) - (same[:, None] == same)
-                out.append(([name], composed(between, [sums])))
-            elif sums.groups > 1:
-                joint, maps = [*joint, name], [*maps, sums]
-        yield [(joint, composed(piece.matrix, maps)), *out]
-
-
-def combined(s: Any) -> Any:  # sums of rows of blocks, over the cells that their factors tell apart by attribute
-    each = [{g[0]: matrix(f) for g, f in zip(b.groups, b.factors, strict=True) if len(g) == 1} for b in s.blocks]
-    seen = {a: np.vstack([e[a] for e in each if a in e]) for a in sorted({a for e in each for a in e})}
-    kept = {a: np.unique(m, axis=1, return_index=True)[1] for a, m in seen.items()}
-    joint = math.prod(map(len, kept.values()))
-    if joint * s.matrix.size > 8 * MOST or any(len(e) < len(b.groups) for e, b in zip(each, s.blocks, strict=True)):
-        raise Cannot("combined queries that join attributes, or tell very many cells apart")
-    place = dict(zip(kept, np.indices([len(k) for k in kept.values()]).reshape(len(kept), joint), strict=True))
-    held = [[e[a][:, kept[a][place[a]]] for a in e] for e in each]
-    rows = [reduce(lambda x, m: (x[:, None] * m).reshape(-1, joint), h, np.ones((1, joint), int)) for h in held]
-    return Doc({"~class": "Dense", "matrix": np.array((s.matrix.astype(object) @ np.vstack(rows)).tolist())})
-
-
-def blocks(s: Any, ops: dict[str, Any]) -> list[Any]:
-    """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
-    if s.kind in ("Stacked", "Biased", "Merged"):
-        return [b for part in s.pieces or [s.measured] for b in blocks(part, ops)]
-    simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
-    own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
-    plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
-    contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
-
-    def family(maps: Any, sets: Any, multiples: Any) -> Any:  # a block for every set of attributes
-        each = [([name], op) for name, op in zip(s.names, maps, strict=True)]
-        multiples = [1] * len(sets) if multiples is None else multiples
-        return [(m, [each[i] for i in some]) for some, m in zip(sets, multiples, strict=True)]
-
-    cases: dict[str, Any] = {  # a later kind adds a case
-        "Block": lambda: [(1, zip(s.groups, s.factors, strict=True))],
-        "Family": lambda: family(s.factors, s.sets, s.multiples),
-        "Product": lambda: [(s.multiple, zip(s.groups, own, strict=True))],
-        "Canonical": lambda: [(s.multiple, [([s.attribute], s.tree)])],
-        "WeightedTables": lambda: family(own, s.sets, s.multiples),
-        "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
-        "Combination": lambda: [(1, [(["combined " + fingerprint(s.matrix)], combined(s))])],
-        "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
-    }
-    if s.kind.removeprefix("Pair") not in cases:
-        raise Cannot(f"strategies of the kind {s.kind}")
-    out = list[Any]()
-    for multiple, factors in cases[s.kind.removeprefix("Pair")]():
-        times, kept = int(multiple), list[Any]()
-        for names, op in factors:
-            while op.kind == "Scaled":
-                times, op = times * int(number(op.factor)), op.operator
-            if names or op.kind != "Identity":
-                kept.append((tuple(names), fingerprint(op)))
-                ops[kept[-1][1]] = op
-        out += [(times, tuple(sorted(kept)))] if multiple else []  # 0: what is known, and so not measured
-    return out
-
-
-def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool) -> tuple[int, bool]:
-    """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
-
-    What a record does to a block is told by its cells of the block's attributes, or by those it leaves and takes:
-    a table, found column by column. The tables of all blocks are added up, and the largest entry is taken.
-    """
-    ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
-    held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
-    alike = {f for f in ops if ops[f].kind in ALIKE}
-    simple = {f for f in alike if all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
-    columns = {f: column(ops[f], p) for f in ops}
-    top = {f: int(max(columns[f])) for f in ops}
-
-    def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> Any:  # None: there are too many
-        weights = dict[Any, int]()  # of blocks that differ in those factors alone that are at their largest anyway
-        for m, fs in blocks:
-            rest = tuple(f for f in fs if f not in fixed)
-            weights[rest] = weights.get(rest, 0) + abs(m) ** p * math.prod(top[f] for f in fs if f in fixed)
-        if len(axes) > 30 or math.prod(axes.values()) * len(weights) > 8 * MOST:
-            return None
-        total: Any = 0
-        for rest, weight in weights.items():
-            keys, values = table(rest)
-            if values is None:
-                return None
-            found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
-            found = found.transpose([keys.index(k) for k in axes if k in keys])
-            total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
-        return int(np.max(total))
-
-    def cells(rest: Any) -> Any:
-        return [a for f in rest for a in f[0]], reduce(np.kron, [columns[f] for f in rest], np.ones(1, int))
-
-    def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
-        each = [np.ones((1, 2), int)]
-        for f in rest:
-            a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
-            two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
-            each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
-        times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
-        place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
-        left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
-        keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
-        keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
-        few = m.size * len(left) <= 16 * MOST
-        return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
-
-    fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
-    one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells), True
-    one = (largest(set(ops), {}, cells), False) if one[0] is None else one
-    if not replace:
-        return one
-    fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
-    axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
-    axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
-    far = largest(fixed, axes, changes)
-    if far is not None:  # a record may also vanish, where the number of records is not public
-        return (far, True) if public else max((far, True), one)
-    # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
-    return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
 def real(x: Fraction) -> Decimal:
@@ -310,12 +94,26 @@ def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whe
     return tail(eps / mu - mu / 2) + SLACK - eps.exp() * (tail(eps / mu + mu / 2) - SLACK) <= real(delta)
 
 
+def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
+    found = dict[str, int]()
+    for name, a in plan.workload.domain.attributes["~map"]:
+        many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two
+        many = len(many) if a.low is None else -((a.low - a.high - 1) // a.width)
+        found[name] = many + ("other" in (a.outside, a.missing))
+    return found
+
+
+def counted(plan: Any, unit: Any) -> bool:  # whether neighbours have as many records, none of which may be dropped
+    drops = any("drop" in (a.outside, a.missing) for _, a in plan.workload.domain.attributes["~map"])
+    return unit[0] == "replace-one" and unit[1] is None and not drops
+
+
 class Check:  # of one release: what is wrong, by the name of the check, and what this file has no way to check
-    def __init__(self, release: Path, ledger: Path, anchor: str | None = None) -> None:
-        self.wrong, self.unknown = list[tuple[str, str]](), list[str]()
+    def __init__(self, release: Path, ledger: Path, anchor: str | None = None, earlier: Path | None = None) -> None:
+        self.wrong, self.unknown, self.believed = list[tuple[str, str]](), list[str](), list[str]()
         try:
             with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
-                self.release(release, ledger, anchor)
+                self.release(release, ledger, anchor, earlier)
         except Cannot as error:
             self.unknown.append(str(error))
         except BROKEN as error:
@@ -362,7 +160,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 (unit, table), seen[line[2]] = whom, line
         return lines, hashes[1:]
 
-    def paid(self, value: int, exact: bool, noise: Any, event: str) -> None:
+    def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
         given, price = event.split()
         covered = times * number(noise["scale" if p == 1 else "sigma"]) ** p * Fraction(price) if given == kind else -1
@@ -371,34 +169,34 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         else:
             self.must("price", f"noise at sensitivity {value} costs more than was paid", value <= covered)
 
-    def measured(self, m: Any, event: str, plan: Any, unit: Any) -> Any:  # its blocks, and the sensitivity if exact
-        sizes, ops, public = dict[str, int](), dict[str, Any](), unit[0] == "replace-one" and unit[1] is None
-        for name, a in plan.workload.domain.attributes["~map"]:
-            many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two cells
-            many = len(many) if a.low is None else -((a.low - a.high - 1) // a.width)
-            sizes[name] = many + ("other" in (a.outside, a.missing))
-            public = public and "drop" not in (a.outside, a.missing)
-        self.must("total", "the number of records is not public, and stands there", public or m.total is None)
-        entries = [blocks(entry, ops) for entry in m.blocks]
-        shapes = {k: matrix(op).shape for k, op in ops.items() if op.kind not in ALIKE}
-        shapes |= {k: (1 if op.kind == "Total" else op.n, op.n) for k, op in ops.items() if op.kind in ALIKE}
-        own = {a: k for e in entries for _, fs in e for some, k in fs for a in some if a.startswith("combined ")}
-        sizes |= {a: shapes[k][1] for a, k in own.items() if a not in sizes}
-        for entry, values in zip(entries, m["values"], strict=True):
-            rows = sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry)
-            fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for _, fs in entry for some, k in fs)
+    def fit(self, entries: Any, ops: Any, sizes: dict[str, int]) -> list[int]:  # rows of each entry
+        shapes = {k: maps.shape(op) for k, op in ops.items()}
+        sizes |= {a: shapes[k][1] for e in entries for _, fs in e for s, k in fs for a in s if a[:9] == maps.COMBINED}
+        for _, fs in [b for entry in entries for b in entry]:
+            fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for some, k in fs)
             self.must("maps", "maps do not fit the cells of their attributes", fits)
-            named = [[a for some, _ in fs for a in some] for _, fs in entry]
-            self.must("maps", "a block names an attribute twice", all(len({*some}) == len(some) for some in named))
-            self.must("maps", "values do not fit their maps", values.dtype == np.int64 and values.shape == (rows,))
-        maps, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        value, exact = sensitivity(maps, ops, sizes, p, unit[0] == "replace-one", public)
+            named = [a for some, _ in fs for a in some]
+            self.must("maps", "a block names an attribute twice", len({*named}) == len(named))
+        return [sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry) for entry in entries]
+
+    def numbers(self, values: Any, rows: list[int]) -> None:
+        fits = [(v.dtype, v.shape) for v in values] == [(np.dtype(np.int64), (n,)) for n in rows]
+        self.must("maps", "values do not fit their maps", fits)
+
+    def measured(self, m: Any, event: str, plan: Any, unit: Any) -> Any:  # its blocks, and the sensitivity if exact
+        sizes, ops, public = cells(plan), dict[str, Any](), counted(plan, unit)
+        self.must("total", "the number of records is not public, and stands there", public or m.total is None)
+        entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
+        self.numbers(m["values"], self.fit(entries, ops, sizes))
+        found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
+        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public)
         self.paid(value * unit[2] ** p, exact, m.noise, event)
-        return maps, value * unit[2] ** p if exact else 0
+        return found, value * unit[2] ** p if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
-        maps, value = self.measured(m, event_of(plan.price), plan, unit)
-        self.must("maps", "other maps were measured than the plan describes", blocks(plan.strategy, {}) == maps)
+        found, value = self.measured(m, event_of(plan.price), plan, unit)
+        told = maps.blocks(plan.strategy, cells(plan), {})
+        self.must("maps", "other maps were measured than the plan describes", told == found)
         self.must("price", "other noise was drawn than the plan says", plan.noise == m.noise)
         self.must("price", "the sensitivity is larger than the plan says", number(plan.sensitivity.value) >= value)
 
@@ -406,7 +204,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
         if course.kind not in draws:
-            raise Cannot(f"courses of the kind {course.kind}")
+            raise Cannot(f"looks of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
         kind, whole = event_of(plan.price).split()
         draw, most = number(course.selection.epsilon), rounds + (not free)
@@ -419,6 +217,46 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("looks", "more was chosen than was paid for", chosen <= sum(n for n, _ in draws[course.kind]))
         for m in looks:
             self.measured(m, one, plan, unit)
+
+    def stream(self, plan: Any, published: Any, unit: Any) -> None:  # filtered tables, period after period
+        sizes, terms, ops, public = cells(plan), plan.terms, dict[str, Any](), counted(plan, unit)
+        families = [maps.blocks(family, sizes, ops) for family in terms.families]
+        found, rows = [b for family in families for b in family], self.fit(families, ops, sizes)
+        same = maps.blocks(plan.strategy, sizes, {}) == found
+        self.must("maps", "other maps were measured than the plan describes", same)
+        count, times, apart = (plan.periods[k] for k in ("count", "per_person", "apart"))
+        right = [int(terms.filter.runs.sum()), terms.participations, terms.apart] == [count, times, apart]
+        self.must("price", "the plan states other periods than are paid for", right)
+        right = 1 <= times <= count and apart >= 1 and (times - 1) * apart < count and (times == 1 or unit[1])
+        self.must("price", "nobody is in so many periods", right)
+        labels = [p.label for p in published]
+        right = len(labels) <= count and len({*labels}) == len(labels)
+        self.must("looks", "more periods were measured than were paid for, or one twice", right)
+        for period in published:
+            self.numbers(period["values"], rows)
+            right = period.total is None or (public and 0 <= period.total <= terms.most)
+            self.must("total", "the number of records is not public, or above the most, and stands there", right)
+        replace = unit[0] == "replace-one"
+        value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
+        value *= 4 if replace and not public else 1  # counts may be cut: one person goes, and then another comes
+        response, rounding = maps.over_time(terms.filter, times, apart)
+        response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
+        largest = {k: int(max(maps.column(op, 2))) for k, op in ops.items()}
+        rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
+            math.prod(largest[k] for _, k in fs) for _, fs in found
+        )
+        shift = (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
+        self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, event_of(plan.price))
+        if unit[1]:
+            many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"
+            self.believed.append(f"that nobody is in more than {many}")
+
+    def earlier(self, it: Any, before: Any) -> None:  # no ledger holds the periods of a stream: those who read them do
+        same = [it.plan, it.provenance.ledger_id, it.provenance.sequence]
+        same = fingerprint(same) == fingerprint([before.plan, before.provenance.ledger_id, before.provenance.sequence])
+        self.must("earlier", "it is of another stream", same)
+        begun = fingerprint(it.published[: len(before.published)]) == fingerprint(before.published)
+        self.must("earlier", "other periods, or in another order, were published before", begun)
 
     def keys(self, plan: Any, m: Any, unit: Any) -> None:  # maps of keys have bounded columns whatever their hash is
         o, event, p, replace = plan.map, event_of(plan.price), LAWS[m.noise.kind][1], unit[0] == "replace-one"
@@ -437,10 +275,10 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             event = f"pure {Fraction(e) - (1 + replace) / scale}"
         self.paid(change * unit[2] ** p, True, m.noise, event)
 
-    def release(self, path: Path, ledger: Path, anchor: str | None) -> None:
-        it = read(path / "release.sfumato" if path.is_dir() else path)
+    def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
+        it = maps.read(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
-        checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys}
+        checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys, "StreamPlan": self.stream}
         if plan.kind not in checks:
             raise Cannot(f"plans of the kind {plan.kind}")
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
@@ -448,20 +286,28 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("price", "there is no such unit", known)
         kept = keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
         self.must("price", "the price is above the budget that is stated", kept)
-        checks[plan.kind](plan, it.measurement, unit)
+        stream = plan.kind == "StreamPlan"
+        checks[plan.kind](plan, it.published if stream else it.measurement, unit)
+        if earlier is not None:
+            self.earlier(it, maps.read(earlier))
+        elif stream:
+            self.believed.append("that these values came out, in this order: an --earlier release shows it of its own")
         lines, hashes = self.ledger(ledger)
         n, told = proof.sequence, fingerprint([plan[k] for k in HASHED.split() if k in plan])
         line, places = lines[n] if n < len(lines) else [""] * 12, [f"{i}:{digest}" for i, digest in enumerate(hashes)]
         self.must("anchor", "the ledger does not go on from it", anchor in (None, *places))
         right = lines[0][0] == proof.ledger_id and proof.anchor in places[n : n + 1]
         self.must("entry", "it was paid from another ledger, or by another line", right)
-        right = line[1:5] == ["spend", proof.name, told, event] and line[9] == fingerprint(it.measurement)
+        result, paid = [fingerprint(it.measurement)], line[3]
+        if stream:  # paid with the first hash of its secret store, and for all that will come out
+            result, paid = [told, ""], line[3].partition(":")[0]
+        right = [*line[1:3], paid, line[4]] == ["spend", proof.name, told, event] and line[9] in result
         self.must("entry", "the line that paid has another name, plan, price or result", right)
         whom = [json.dumps(unit), proof.table or ""]
         self.must("unit", "the line that paid is of another unit or table", line[10:] in ([], whom))
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
-            facts = json.loads((path / "release.json").read_text(encoding="utf-8"), object_hook=Doc)
+            facts = json.loads((path / "release.json").read_text(encoding="utf-8"), object_hook=maps.Doc)
             named = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[b["kind"]]
             budget = {named: str(number(b.parameter))} | ({} if b.delta is None else {"delta": str(number(b.delta))})
             said = [facts.name, facts.table, facts.hashes.plan, facts.privacy.budget, *list(facts.ledger.values())[1:]]
@@ -477,11 +323,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("release", type=Path)
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--anchor")
+    parser.add_argument("--earlier", type=Path)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
-    found = Check(asked.release, asked.ledger, asked.anchor)
+    found = Check(asked.release, asked.ledger, asked.anchor, asked.earlier)
     facts = {"verdict": found.verdict, "wrong": found.wrong, "cannot_check": found.unknown}
+    facts |= {"believed": found.believed} if found.believed else {}
     said = [found.verdict, *map(": ".join, found.wrong), *(f"cannot check {what}" for what in found.unknown)]
+    said += [f"believed {what}" for what in found.believed]
     sys.stdout.write((json.dumps(facts) if asked.json else "\n".join(said)) + "\n")
     return 0 if found.verdict == "accepted" else 2
 

@@ -19,7 +19,7 @@ from sfumato.mechanisms import sketched
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.registry import made, planned
 from sfumato.mechanisms.run import carry_out
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
@@ -42,7 +42,7 @@ _OPTIONS = {"noise": None, "lattice": "fine", "rounds": None}
 
 _MOVED = {
     "Comparison": "sfumato.releases",
-    "CoursePlan": "sfumato.plans.courses",
+    "CoursePlan": "sfumato.plans.iterative:IterativePlan",
     "Intervals": "sfumato.releases",
     "KeyPlan": "sfumato.plans.keys",
     "KeySession": "sfumato.sessions",
@@ -64,9 +64,11 @@ def old(name: str) -> Any:
     place = "sfumato.errors" if name in errors.__all__ else _MOVED.get(name)
     if place is None:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
-    words = f"sf.errors.{name}" if place == "sfumato.errors" else f"from {place} import {name}"
+    place, _, renamed = place.partition(":")
+    now = renamed or name
+    words = f"sf.errors.{name}" if place == "sfumato.errors" else f"from {place} import {now}"
     warnings.warn(f"sf.{name} is no longer on the public page: {words}", DeprecationWarning, stacklevel=3)
-    return getattr(import_module(place), name)
+    return getattr(import_module(place), now)
 
 
 def accepting(function: Callable[P, R]) -> Callable[P, R]:
@@ -222,7 +224,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "load_key_plan": (_loads(KeyPlan), "sf.load(path)"),
     "load_local_plan": (_loads(LocalPlan), "sf.load(path)"),
     "load_local_release": (_loads(LocalRelease), "sf.load(path)"),
-    "load_plan": (_loads(Plan, CoursePlan), "sf.load(path)"),
+    "load_plan": (_loads(Plan, IterativePlan), "sf.load(path)"),
     "load_release": (_loads(Release, ModelRelease), "sf.load(folder)"),
     "load_sketch": (_loads(SketchRelease), "sf.load(path)"),
     "plan_for": (accepting(inverse.plan_for), "from sfumato.recipes.inverse import plan_for"),

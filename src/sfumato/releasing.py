@@ -18,9 +18,10 @@ from sfumato.errors import InvalidInput
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import run
 from sfumato.mechanisms.registry import made
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes import choose
@@ -68,11 +69,11 @@ class _Terms(TypedDict, total=False):
 @overload
 def release(plan: Plan, source: Any, **terms: Unpack[_Terms]) -> Release: ...
 @overload
-def release(plan: CoursePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
+def release(plan: IterativePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
 @overload
 def release(plan: KeyPlan, source: Any, **terms: Unpack[_Terms]) -> SketchRelease: ...
 def release(
-    plan: Plan | CoursePlan | KeyPlan,
+    plan: Plan | IterativePlan | KeyPlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
@@ -87,7 +88,7 @@ def release(
     A plan of several looks debits its whole price before the first, and its release answers from a model. One of keys
     answers later queries about them, and `out` is one file. Plans for questions to come are opened (`sf.open`), those
     of the local model collect reports (`plan.collect`).
-    `source` is a path, a DuckDB or Postgres URL, a DuckDB relation, a pandas, polars or arrow frame,
+    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     sf.Histogram or sf.KeyCounts.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
@@ -137,17 +138,25 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(spec: Spec, progress: Progress | None = None, *, compare: bool = False) -> Plan | CoursePlan:
+def plan_of(
+    spec: Spec, progress: Progress | None = None, *, compare: bool = False
+) -> Plan | IterativePlan | StreamPlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
 
     No data are read. Raises PlanError or BudgetError.
     """
+    if spec.periods is not None:
+        if compare:
+            raise _of_one_look(spec, "plans are compared")
+        return choose.plan(spec.workload, spec.budget, progress=progress, periods=spec.periods, **_options(spec))
     make = choose.compared if compare else choose.plan
     return make(spec.workload, spec.budget, progress=progress, **_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
     """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
+    if spec.periods is not None:
+        raise _of_one_look(spec, "the budget of a margin is found")
     kind, delta = spec.budget.kind, spec.budget.delta
     return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
 
@@ -169,6 +178,13 @@ def plan_of_margins(spec: Spec) -> Plan:
     return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)
 
 
+def _of_one_look(spec: Spec, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{spec.path} declares a stream, and {what} for tables that are released once; the errors of a stream are "
+        "proportional to 1/mu: plan it with the budget you have in mind, without this option"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A spec with some settings changed, and what each was changed to, as given."""
@@ -188,6 +204,8 @@ def variants(spec: Spec, changes: Sequence[str]) -> list[Variant]:
     A change names a number of the spec's budget, `weight.PART`, `mechanism` or `objective`. At most 24 combinations.
     Raises InvalidInput for what is none, and as a spec would for values that are not allowed.
     """
+    if spec.periods is not None:
+        raise _of_one_look(spec, "plans stand side by side")
     lists: dict[str, list[str]] = {}
     for change in changes:
         key, equal, values = (t.strip() for t in change.partition("="))
@@ -225,16 +243,29 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: Progress | None = None
-) -> tuple[Plan | CoursePlan, str | None, str | None]:
+) -> tuple[Plan | IterativePlan, str | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        return read(path, Plan, CoursePlan), None, None
+        found = read(path, Plan, IterativePlan, StreamPlan)
+        if isinstance(found, StreamPlan):
+            raise InvalidInput(
+                f"{path} plans a stream, whose tables come one by one. Open it with: sfumato stream open {path} "
+                "--ledger L --name N --store F"
+            )
+        return found, None, None
     spec = read_spec(path)
+    if spec.periods is not None:
+        raise InvalidInput(
+            f"{path} declares a stream, whose tables come one by one. Open it with: sfumato stream open {path} "
+            "--ledger L --name N --store F; or take [stream] out"
+        )
     if spec.margins:
         raise InvalidInput(
             f"{path} states margins, which a release from its budget would ignore. Make the plan that keeps to them "
             f"with: sfumato plan {path} --margins -o PLAN, and release PLAN; or take the margins out"
         )
-    return plan_of(spec, progress), spec.source, spec.table
+    made = plan_of(spec, progress)
+    assert not isinstance(made, StreamPlan)
+    return made, spec.source, spec.table

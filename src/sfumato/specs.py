@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sfumato.designs.continual.periods import Periods, periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
@@ -56,7 +57,8 @@ class Spec:
     public name for the ledger, or None.
     `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism` is a value, with the options that
     stand beside it; `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
-    are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`.
+    are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`. `periods` are those of
+    a stream, or None: the tables come once.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -83,6 +85,7 @@ class Spec:
     path: Path
     public: Mapping[tuple[str, ...], Any]
     margins: Mapping[str, float]
+    periods: Periods | None = None
 
     @property
     def rounds(self) -> int | None:
@@ -106,7 +109,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     """
     place = Path(path)
     root = read_toml(place)
-    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan", "public")
+    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan", "public", "stream")
     if blanks := root.blanks():
         listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
         raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])
@@ -121,6 +124,11 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
     workload, margins = _workload(root, domain)
+    over = _periods(root, unit)
+    if over is not None and margins:
+        raise root.section("stream").refuse(
+            "margins are of tables that are released once; take them out of [[queries]]"
+        )
     return Spec(
         domain=domain,
         workload=workload,
@@ -136,7 +144,27 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         path=place,
         public=_public(root, domain),
         margins=margins,
+        periods=over,
     )
+
+
+def _periods(root: Section, unit: PrivacyUnit) -> Periods | None:
+    """The periods of a stream, if the file declares one."""
+    if "stream" not in root:
+        return None
+    given = root.section("stream")
+    given.allow("periods", "periods_per_person", "apart", "promised")
+    given.need("periods", "it is the number of periods that are paid for, such as 104 for two years of weeks")
+    count, each, apart = (given.whole(key) for key in ("periods", "periods_per_person", "apart"))
+    if each is not None and each > 1 and unit.person is None:
+        raise given.refuse(
+            "whoever is in several periods is a person: name the column that says whose record a row is, as person "
+            "under [privacy]",
+            "periods_per_person",
+        )
+    with given.guard(*[key for key in ("apart", "periods_per_person", "periods") if key in given][:1]):
+        options: dict[str, Any] = {"per_person": each, "apart": apart, "promised": given.raw("promised")}
+        return periods(count or 0, **{name: value for name, value in options.items() if value is not None})
 
 
 def _mechanism(plan: Section) -> Mechanism[Any]:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sfumato import check_release
+import sfumato as sf
+from sfumato import check_maps, check_release
 from sfumato.privacy.ledger import Ledger
 from support.typed import Run, release
 
@@ -35,13 +36,31 @@ def test_a_release_is_checked_and_a_changed_one_is_not_accepted(run: Run) -> Non
     assert changed.out == "rejected\nfiles: measurements.npz was changed\n"
 
 
-def test_the_file_beside_a_release_runs_alone(run: Run) -> None:
-    """Mutant: an import of sfumato in the file, which nobody who reads a release needs to have."""
+def test_the_files_beside_a_release_run_alone(run: Run) -> None:
+    """Mutant: an import of sfumato in one of them, which nobody who reads a release needs to have."""
     assert release(run, "first", "spec.toml", "--with-checker").code == 0
     beside = Path("out/first/check_release.py")
     assert beside.read_bytes() == Path(check_release.__file__).read_bytes()
+    assert beside.with_name("check_maps.py").read_bytes() == Path(check_maps.__file__).read_bytes()
     blocked = "import sys; sys.modules['sfumato'] = None; sys.argv = sys.argv[1:]; import runpy; "
+    blocked += "sys.path.insert(0, 'out/first'); "
     blocked += "runpy.run_path(sys.argv[0], run_name='__main__')"
     asked = [sys.executable, "-I", "-c", blocked, str(beside), "out/first", "--ledger", "budget.db"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "accepted\n", "")
+
+
+def test_a_stream_is_checked_and_held_against_what_it_published_before(run: Run) -> None:
+    plan = sf.plan(sf.marginals(sf.Domain({"a": 3}), upto=1), sf.gdp(1), neighbours="add-remove", periods=4)
+    stream = sf.open(plan, ledger=sf.Ledger.create("paid.db", total=sf.gdp(1)), name="it", store="it.stream")
+    for day in ("1", "2", "3"):
+        stream.append(sf.Histogram([1, 2, 3]), day)
+        stream.release().save(f"{day}.sfumato")
+    command = ("check-release", "3.sfumato", "--ledger", "paid.db")
+    alone = run(*command)
+    assert (alone.code, alone.out.splitlines()[0]) == (0, "accepted")
+    assert "believed that these values came out, in this order" in alone.out
+    assert run(*command, "--earlier", "2.sfumato").out == "accepted\n"
+    back = run("check-release", "2.sfumato", "--ledger", "paid.db", "--earlier", "3.sfumato")
+    assert back.code == 2
+    assert back.out == "rejected\nearlier: other periods, or in another order, were published before\n"

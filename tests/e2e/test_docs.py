@@ -122,7 +122,13 @@ def test_blocks_that_are_not_run_are_there() -> None:
         assert any(b.page.name == page and b.text.startswith(start) for p in PAGES for b in blocks(p)), (page, start)
 
 
-@pytest.mark.parametrize("page", written("python", "toml"), ids=names)
+def grouped(pages: list[Path]) -> list[Any]:
+    """Those of Spark run where its other tests do: one Java serves them all."""
+    marks = {"spark.md": [pytest.mark.xdist_group("spark")]}
+    return [pytest.param(page, marks=marks.get(page.name, [])) for page in pages]
+
+
+@pytest.mark.parametrize("page", grouped(written("python", "toml")), ids=names)
 def test_code_and_specs_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -140,6 +146,8 @@ def test_code_and_specs_run_in_order(
 
 def serve(page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Where a page speaks of a server there is one, with the database that it names: the client finds it by itself."""
+    if page.name == "spark.md":
+        request.getfixturevalue("spark")
     if page.name != "engines.md":
         return
     running = request.getfixturevalue("postgres")
@@ -184,6 +192,12 @@ def test_command_lines_run_in_order(
     serve(page, monkeypatch, request)
     shell = tmp_path / "work"
     prepare(shell, " ".join(b.text for b in blocks(page)))
+    if page.name == "streams.md":
+        for week in range(1, 4):
+            rows = "".join(f"{i},{20 + (i * week) % 70},{'north' if i % 3 else 'east'}\n" for i in range(50))
+            (shell / f"week-{week:02}.csv").write_text("id,age,region\n" + rows, encoding="utf-8")
+        (spec,) = (b.text for b in blocks(page) if b.language == "toml")
+        (shell / "deaths.toml").write_text(spec, encoding="utf-8")
     ran = 0
     for block in blocks(page):
         if block.language != "sh" or is_left_out(block):

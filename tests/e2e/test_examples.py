@@ -45,7 +45,7 @@ def test_what_an_example_prints_is_what_comes(name: str, tmp_path: Path, monkeyp
     """In a folder of its own, where what it writes ends. A warning fails it, as it would surprise a reader."""
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    doctest.DocTestRunner(optionflags=STYLE).run(EXAMPLES[name], out=said.append, clear_globs=False)
+    doctest.DocTestRunner(verbose=False, optionflags=STYLE).run(EXAMPLES[name], out=said.append, clear_globs=False)
     assert not said, "".join(said)
 
 

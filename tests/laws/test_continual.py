@@ -25,7 +25,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.counting import TensorCounts
 from sfumato.wall.streams.measuring import cells_of, measure
 from support.insecure_bits import InsecureTestBits
-from support.streams import drawn, filtered
+from support.streams import drawn, drawn_window, filtered
 
 PAIRS = 1_000
 """Of streams under every setting. Neighbours by adding: 12 settings, 12,000 pairs; by replacing: 10, 10,000."""
@@ -45,7 +45,13 @@ def families(rng: np.random.Generator, grain: int, first: Any = None) -> tuple[F
 
 def terms_of(rng: np.random.Generator, k: int, b: int, *, bits: int, most: int = 100, first: Any = None) -> StreamTerms:
     grain = int(rng.integers(0, 4))
-    while (used := drawn(rng, alike=k > 1, bits=bits)).periods <= (k - 1) * b:
+
+    def tried() -> Any:
+        if rng.integers(3):
+            return drawn(rng, alike=k > 1, bits=bits)
+        return drawn_window(rng, most=b if k > 1 else 8, bits=bits)
+
+    while (used := tried()).periods <= (k - 1) * b:
         pass
     return StreamTerms(used, families(rng, grain, first), grain, ONE, k, b, most)
 
@@ -200,7 +206,7 @@ def test_every_value_has_noise_of_its_own() -> None:
 def periods(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> Iterator[np.ndarray]:
     """What the wall measures in every period."""
     grid, starts = sf.Domain(SIZES).grid, cells_of(terms, SHAPE)
-    states = np.zeros((2, len(terms.filter.decays), int(starts[-1][-1])), dtype=np.int64)
+    states = np.zeros((*terms.filter.kept, int(starts[-1][-1])), dtype=np.int64)
     for t, (table,) in enumerate(tables):
         counts = TensorCounts(grid, int(table.sum()), table)
         yield np.concatenate(measure(terms, t, counts, starts, states, cut=cut, bits=InsecureTestBits(t)))

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.continual.bounds import dense_bound
 from sfumato.designs.continual.decoding import Decoder
-from sfumato.designs.continual.errors import TimeErrors
+from sfumato.designs.continual.errors import errors_of
+from sfumato.designs.continual.fitted import listed
+from sfumato.designs.continual.fitting import Goal, begun, fit
 from sfumato.designs.continual.integers import filter_of
+from sfumato.designs.continual.questions import question
 from sfumato.designs.continual.shapes import TimeShape, shape_for
 from sfumato.designs.ordered.buffers import residues
+from sfumato.designs.ordered.fitting import Parameters
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
 from sfumato.privacy.continual import StreamTerms, multiples_of
@@ -39,9 +44,9 @@ def dense(used: IntegerFilter) -> np.ndarray:
 @pytest.mark.parametrize(("n", "k", "b"), CASES)
 def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int) -> None:
     """Mutants: a pole of the filter for one of its inverse, rows left out, a sum begun a period late."""
-    used = filter_of(shape_for(n, k, b))
+    used = filter_of(shape_for(sf.periods(n, per_person=k, apart=b)))
     inverse = np.linalg.inv(dense(used))
-    found = TimeErrors(used)
+    found = errors_of(used)
     np.testing.assert_allclose(found.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(found.increments, (inverse**2).sum(axis=1), rtol=1e-5)
     rng = np.random.default_rng(n)
@@ -52,10 +57,10 @@ def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int)
 
 def test_scales_of_rows_count_in_errors_and_on_the_way_back() -> None:
     """Of rows that fall to two fifths. Mutants: the first row for all, the row of another period."""
-    n, found = 90, shape_for(90)
-    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n), found.columns))
+    n, found = 90, shape_for(sf.periods(90))
+    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n)))
     inverse = np.linalg.inv(dense(used))
-    over = TimeErrors(used)
+    over = errors_of(used)
     np.testing.assert_allclose(over.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     assert np.isclose(over.variance(np.ones(50)), over.totals[49], rtol=1e-9)
     total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3])).lowered()
@@ -133,11 +138,11 @@ def test_prediction_is_observation(n: int, k: int, b: int) -> None:
             ("increments", steps[period - 1]),
             ("last 2", sums[period - 1] - (sums[period - 3] if period > 2 else 0)),
         )
-        for question, values in observed:
-            if question == "last 2" and period < 2:
+        for words, values in observed:
+            if words == "last 2" and period < 2:
                 continue
-            predicted = float(plan.standard_errors(question, period)[-1])
-            assert 0.930 < values.var() / predicted**2 < 1.073, (question, period)
+            predicted = float(plan.standard_errors(words, period)[-1])
+            assert 0.930 < values.var() / predicted**2 < 1.073, (words, period)
 
 
 def test_a_plan_pays_exactly_its_price() -> None:
@@ -153,30 +158,127 @@ def test_a_plan_pays_exactly_its_price() -> None:
 
 def test_how_near_the_totals_are_to_the_best() -> None:
     """Of 2^10 and 2^16 periods, beside the bound of singular values: 2.910 and 4.232, and the tree as it is taught."""
-    for n, bound, mean, worst in ((2**10, 2.910, 1.0195, 1.024), (2**16, 4.232, 1.011, 1.0135)):
+    for n, bound, mean, worst in ((2**10, 2.9095, 1.0184, 1.0210), (2**16, 4.2320, 1.0090, 1.0121)):
         plan = _plan(n, shape=(2,))
         scale = plan.terms.filter.response() ** 0.5 / 2.0**plan.terms.filter.shift
         found = plan.over_time.totals**0.5 * scale
         assert bound < np.sqrt((found**2).mean()) < bound * mean
         assert found.max() < bound * worst
         assert plan.lower_bound is not None
-        assert plan.lower_bound < np.sqrt((plan.curve() ** 2).mean()) < plan.lower_bound * mean
+        assert plan.lower_bound < np.sqrt((plan.curve() ** 2).mean()) < plan.lower_bound * mean * 1.0001
     tree = _plan(2**10, shape=(2,))
     ours = (tree.over_time.totals.max() * tree.terms.filter.response()) ** 0.5 / 2.0**tree.terms.filter.shift
     assert np.isclose(tree.tree_error / tree.objective_value * ours, 10.488, atol=1e-3)
 
 
+def test_poles_that_integers_cannot_tell_apart_become_one() -> None:
+    """Two near ones and the zero between; a pole that rounding takes to its zero. Mutants: both kept, none kept."""
+    near = TimeShape(np.array([0.1, 0.10001, 0.2]), np.array([0.100005, 0.15, 0.3]), np.ones(4))
+    apart = TimeShape(np.array([0.1, 0.2]), np.array([0.15, 0.3]), np.ones(4))
+    one, other = filter_of(near), filter_of(apart)
+    assert one.decays.tolist() == other.decays.tolist()
+    assert one.carried.tolist() == other.carried.tolist()
+    none = filter_of(TimeShape(np.array([0.3]), np.array([0.3 + 1e-9]), np.ones(4)))
+    np.testing.assert_allclose(dense(none), np.diag(np.diagonal(dense(none))))
+
+
 def test_integers_refuse_what_they_cannot_hold() -> None:
-    near = TimeShape(np.array([0.1, 0.10001, 0.2]), np.array([0.100005, 0.15, 0.3]), np.ones(4), np.ones(4))
-    with pytest.raises(PlanError, match="too near"):
-        filter_of(near)
     with pytest.raises(PlanError, match="finer integers"):
-        filter_of(shape_for(100), 1e12)
+        filter_of(shape_for(sf.periods(100)), 1e12)
 
 
 def test_responses_below_the_diagonal_are_positive_and_columns_of_one_length() -> None:
     for n in (5, 50, 255, 256, 700):
-        shape = shape_for(n)
+        shape = shape_for(sf.periods(n))
         assert (residues(shape.poles, shape.zeros) > 0).all()
         lengths = (dense(filter_of(shape)) ** 2).sum(axis=0)
         assert lengths.max() / lengths.min() < 1.01
+
+
+@pytest.mark.parametrize("ask", ["ranges", "decayed 0.99", ["totals", "ranges"]])
+def test_what_is_asked_is_near_the_best(ask: str | list[str]) -> None:
+    """Bars of 1,024 periods, here at 256: within a thousandth of a bound that is proved."""
+    given = sf.periods(256, ask=ask, objective="mean")
+    used = filter_of(shape_for(given))
+    found = np.sqrt(errors_of(used).mean(given.questions) * used.response()) / 2.0**used.shift
+    bound = dense_bound(given.questions, 256)
+    assert bound < found < 1.001 * bound
+
+
+def test_questions_have_the_errors_of_the_dense_inverse() -> None:
+    """Mutants: a sum of the last k + 1, a rate for its square, ranges without their first period."""
+    used = filter_of(shape_for(sf.periods(60)))
+    inverse = np.linalg.inv(dense(used))
+    over = errors_of(used)
+    for text in ("last 1", "last 7", "last 60", "decayed 0.6", "decayed 0.999"):
+        asked = question(text, 60)
+        wanted = [((asked.weights(t + 1) @ inverse[: t + 1]) ** 2).sum() for t in range(60)]
+        np.testing.assert_allclose(over.of(asked), wanted, rtol=1e-5)
+    every = [np.mean([(inverse[s : t + 1].sum(axis=0) ** 2).sum() for s in range(t + 1)]) for t in range(60)]
+    np.testing.assert_allclose(over.of(question("ranges", 60)), every, rtol=1e-5)
+    for text in ("totals", "increments", "ranges", "last 7", "decayed 0.6"):
+        asked = question(text, 60)
+        assert np.isclose(over.mean([(asked, 2.0)]), 2 * np.trace(inverse.T @ asked.gram(60) @ inverse), rtol=1e-5)
+
+
+def test_blocks_tell_what_periods_tell() -> None:
+    """Errors on blocks, by which parameters are searched, are within a percent: of 3,000 periods, in all questions."""
+    given = sf.periods(3_000)
+    shape = shape_for(given)
+    parameters = Parameters.of(listed(3_000, "worst totals").vector[None])
+    for text in ("totals", "ranges", "last 50", "decayed 0.99"):
+        goal = Goal(3_000, ((question(text, 3_000), 1.0),), worst=False)
+        used = filter_of(shape)
+        exact = errors_of(used).mean(goal.asked) * used.response() / 4.0**used.shift
+        assert np.isclose(goal.value(parameters)[0], np.log(exact) / 2, atol=0.01)
+    several = Goal(365, ((question("totals", 365), 1.0),), False, 12, 30, alike=True)
+    poles, zeros = begun(365, 4).decays
+    used = filter_of(TimeShape(poles, zeros, np.ones(365), alike=True))
+    price = used.response(12, 30) / (4.0**used.shift * float(dense(used)[0, 0]) ** 2)
+    assert np.isclose(several.price(Parameters.of(begun(365, 4).vector[None]))[0], price, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("name", "k"), [("worst totals", 9), ("mean totals", 10), ("mean ranges", 8)])
+def test_shipped_parameters_are_found_again(name: str, k: int) -> None:
+    """A search from elsewhere finds none that err less by more than a thousandth."""
+    n = 2**k
+    worst, asked = name.split()
+    goal = Goal(n, ((question(asked, n), 1.0),), worst == "worst")
+    shipped = listed(n, name)
+    assert shipped is not None
+    again = goal.value(Parameters.of(fit(goal, begun(n, 6), 120).vector[None]))[0]
+    assert goal.value(Parameters.of(shipped.vector[None]))[0] < again + 1e-3
+    assert listed(100, name) is None
+    assert listed(n, "worst decayed 0.9") is None
+
+
+def test_a_stream_that_may_end_at_any_time_errs_little_at_all_times() -> None:
+    """No scheme is below 1.2437 at every period to 512; doubling is at 2 or more."""
+    used = filter_of(shape_for(sf.periods(None)))
+    found = np.sqrt(errors_of(used).totals * used.response()) / 2.0**used.shift
+    for n in (1, 2, 3, 8, 64, 2**10, 2**16, 2**20):
+        known = filter_of(shape_for(sf.periods(n)))
+        best = np.sqrt(errors_of(known).totals.max() * known.response()) / 2.0**known.shift
+        assert found[n - 1] < 1.27 * best
+    with pytest.raises(PlanError, match="give a number"):
+        sf.periods(None, ask="ranges")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ask": "last 41"}, "up to 40 periods"),
+        ({"ask": "decayed 1"}, "a question over time is"),
+        ({"ask": "decayed x"}, "a question over time is"),
+        ({"ask": []}, "one question over time or several"),
+        ({"ask": 3}, "one question over time or several"),
+        ({"ask": ["totals", "totals"]}, "each once"),
+        ({"ask": {"totals": 0}}, "weight"),
+        ({"ask": {"totals": True}}, "weight"),
+        ({"ask": {"totals": float("nan")}}, "weight"),
+        ({"objective": "max"}, "'worst' .period. or 'mean'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options: dict, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        sf.periods(40, **options)

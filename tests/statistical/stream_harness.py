@@ -42,15 +42,45 @@ from support.patching import put
 
 Figures = dict[str, Any]
 PERIODS = 8
-DOMAIN = sf.Domain({"a": 2, "b": 3})
+DOMAIN = sf.Domain(
+    {
+        "a": sf.Categories(["0", "1"], outside="drop", missing="drop"),
+        "b": sf.Categories(["0", "1", "2"], outside="drop", missing="drop"),
+    }
+)
 RESIDUALS = (Residual(2), Residual(3))
 TABLES = np.random.default_rng(1).integers(0, 50, size=(PERIODS, 2, 3))
-UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
+ALONE, PERSON = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.ADD_REMOVE, "id")
 PRICE = GaussianEvent(Fraction(1))
 HASH = "0" * 64
+# of streams that see to it that nobody is in more than three periods, each two after the one before
+TIMES, APART, NAMES = 3, 2, 20
+GOING = np.random.default_rng(2).random((PERIODS, NAMES)) < 0.7
+CELLS = np.random.default_rng(3).integers(0, 6, size=(PERIODS, NAMES))
 
 
-def terms(periods: int = PERIODS) -> StreamTerms:
+def of_people(folder: Path) -> bool:
+    """Whether the stream of a folder is of records of people: these lie there."""
+    return (folder / "p0.csv").exists()
+
+
+def source(folder: Path, t: int) -> Any:
+    """The table of a period."""
+    return str(folder / f"p{t}.csv") if of_people(folder) else sf.Histogram(TABLES[t])
+
+
+def counted() -> tuple[np.ndarray, np.ndarray]:
+    """What is counted of people, and of each in how many periods, and the last; in Python."""
+    tables, known = np.zeros((PERIODS, 2, 3), dtype=np.int64), np.zeros((NAMES, 2), dtype=np.int64)
+    for t, i in zip(*np.nonzero(GOING), strict=True):
+        times, last = known[i]
+        if not times or (times < TIMES and last + APART <= t):
+            known[i] = times + 1, t
+            tables[t].reshape(-1)[CELLS[t, i]] += 1
+    return tables, known[known[:, 0] > 0]
+
+
+def terms(periods: int = PERIODS, *, people: bool = False) -> StreamTerms:
     used = IntegerFilter([[3000, 13], [2500, 16]], 10, [periods], [2000], [2**30], [[2**27, 2**24]])
     sets = ([[]], [[0], [1]], [[0, 1]])
     families = tuple(
@@ -59,24 +89,29 @@ def terms(periods: int = PERIODS) -> StreamTerms:
         ).lowered()
         for k, s in enumerate(sets)
     )
-    return StreamTerms(used, families, 3, RoundedGaussian(Fraction(2**40)), 1, 1, 1000)
+    times = (TIMES, APART) if people else (1, 1)
+    return StreamTerms(used, families, 3, RoundedGaussian(Fraction(2**40)), *times, 1000, enforced=people)
 
 
 def curator(folder: Path) -> Curator:
-    return Curator(None, DOMAIN, UNIT, sf.Ledger(folder / "l.db"))
+    return Curator(None, DOMAIN, PERSON if of_people(folder) else ALONE, sf.Ledger(folder / "l.db"))
 
 
-def opened(folder: Path, periods: int = PERIODS) -> None:
-    """A ledger and a stream in a new folder."""
+def opened(folder: Path, periods: int = PERIODS, *, people: bool = False) -> None:
+    """A ledger and a stream in a new folder, with its tables where they are of people."""
     folder.mkdir()
+    for t in range(PERIODS if people else 0):
+        rows = [f"name {i},{CELLS[t, i] // 3},{CELLS[t, i] % 3}\n" for i in np.flatnonzero(GOING[t])]
+        (folder / f"p{t}.csv").write_text("id,a,b\n" + "".join(rows))
     sf.Ledger.create(folder / "l.db", total=sf.gdp(10))
-    stream(curator(folder), terms(periods), PRICE, name="s", plan_hash=HASH, store=folder / "s.db")
+    given = terms(periods, people=people)
+    stream(curator(folder), given, PRICE, name="s", plan_hash=HASH, store=folder / "s.db")
 
 
-def reference() -> np.ndarray:
+def reference(all_: np.ndarray = TABLES) -> np.ndarray:
     """The state after all periods, from the tables alone."""
     found = terms()
-    tables = (TABLES.sum(axis=(1, 2))[:, None], TABLES.sum(axis=2), TABLES.sum(axis=1), TABLES.reshape(PERIODS, -1))
+    tables = (all_.sum(axis=(1, 2))[:, None], all_.sum(axis=2), all_.sum(axis=1), all_.reshape(PERIODS, -1))
     multiples = (1, 2, 2, 4)
     parts = []
     for table, multiple in zip(tables, multiples, strict=True):
@@ -93,14 +128,14 @@ def text(period: Published) -> str:
     return f"{period.label} {hashlib.sha256(np.concatenate(period.values).tobytes()).hexdigest()}\n"
 
 
-def go_on(appended: PublicStream, log: Path, most: int = PERIODS, beat: int | None = None) -> None:
+def go_on(appended: PublicStream, place: Path, most: int = PERIODS, beat: int | None = None) -> None:
     """Append, tell the world, and again, until the last period; each is a beat. What was published is asked again."""
-    told = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    told = os.open(place / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     before = appended.published
     for period in before[-1:]:
         os.write(told, text(appended.append("gone", period.label)).encode())
     for t in range(len(before), min(len(before) + most, PERIODS)):
-        os.write(told, text(appended.append(sf.Histogram(TABLES[t]), f"p{t}")).encode())
+        os.write(told, text(appended.append(source(place, t), f"p{t}")).encode())
         if beat is not None:
             os.write(beat, b"1")
 
@@ -119,27 +154,32 @@ def judge(folder: Path) -> Figures:
         "out_of_order": int([line.split()[0] for line in kept] != [f"p{t}" for t in range(len(kept))]),
         "debits": len(ledger.entries()) - 1,
         "readable": sum((folder / n).exists() and bool((folder / n).stat().st_mode & 0o077) for n in private),
-        "other_state": int(len(kept) == PERIODS and not (_state(folder, kept_stream) == reference()).all()),
+        "other_state": int(len(kept) == PERIODS and not _as_it_should_be(folder, kept_stream)),
     }
 
 
-def _state(folder: Path, found: PublicStream) -> np.ndarray:
+def _as_it_should_be(folder: Path, found: PublicStream) -> bool:
+    """Whether the state is that of a stream that was never killed; digests of people are of a key of its own."""
     name = "s.db.odd" if len(found.published) % 2 else "s.db.even"
-    return np.fromfile(folder / name, dtype="<i8").reshape(2, 2, -1)
+    tables, known = counted() if of_people(folder) else (TABLES, np.zeros((0, 2), dtype=np.int64))
+    wanted = reference(tables)
+    state = np.fromfile(folder / name, dtype="<i8")
+    sums, people = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(-1, 4)
+    return bool((sums == wanted).all()) and sorted(people[:, 2:].tolist()) == sorted(known.tolist())
 
 
-def kills(folder: Path, kills: int) -> Figures:
+def kills(folder: Path, kills: int, *, people: bool = False) -> Figures:
     """kill -9 of a child that resumes and goes on, at a random moment after none, one or two periods in turn."""
     figures: Figures = {"kills": 0, "streams": 0, "unfinished": 0}
     while figures["kills"] < kills:
         place, done, found = folder / str(figures["streams"]), False, Figures()
-        opened(place)
+        opened(place, people=people)
         while not done:
 
             def worker(beat: int, place: Path = place) -> None:
                 appended = resume_stream(curator(place), place / "s.db")
                 os.write(beat, b"1")
-                go_on(appended, place / "log", beat=beat)
+                go_on(appended, place, beat=beat)
 
             done = struck(worker, 1 + figures["kills"] % 3 if figures["kills"] < kills else None)
             figures["kills"] += not done
@@ -171,14 +211,14 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
                 if opening:
                     stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
                 else:
-                    go_on(resume_stream(made, place / "s.db"), place / "log", 2)
+                    go_on(resume_stream(made, place / "s.db"), place, 2)
 
             ended = statuses([child(worker)]) == [0]
             if opening and not ended:
                 add(figures, _left(place))
             if not opening:
                 try:
-                    go_on(resume_stream(curator(place), place / "s.db"), place / "log")
+                    go_on(resume_stream(curator(place), place / "s.db"), place)
                     found = judge(place)
                     add(figures, found | {"unfinished": int(found["periods"] != PERIODS)})
                 except sf.errors.LedgerError:

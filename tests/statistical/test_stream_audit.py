@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from sfumato.designs.continual.integers import filter_of
+from sfumato.designs.continual.periods import Periods
 from sfumato.designs.continual.shapes import shape_for
 from sfumato.operators import Family, Identity
 from sfumato.privacy.continual import StreamTerms
@@ -68,7 +69,7 @@ def betrays(used: IntegerFilter, sigma: Fraction) -> float:
 def test_an_adversary_who_chooses_the_tables_learns_no_more_than_is_paid_for(coarse: bool) -> None:
     """At mu = 1, with fine integers, and with coarse ones where rounding counts. The control: 5 % less noise.
     Mutants: a response without its diagonal, noise of the variance in place of the deviation."""
-    used = filter_of(shape_for(PERIODS), 1e-3 if coarse else 1.0)
+    used = filter_of(shape_for(Periods(PERIODS)), 1e-3 if coarse else 1.0)
     terms = StreamTerms(used, TOTAL, 0, RoundedGaussian(Fraction(1)), 1, 1, 100)
     sigma = sqrt_up(terms.squared_shift({"a": 2}, PrivacyUnit("add-remove")))
     assert betrays(used, sigma) <= 1

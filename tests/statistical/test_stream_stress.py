@@ -25,6 +25,13 @@ def test_200_kills_draw_no_period_twice_and_lose_none() -> None:
     assert found["streams"] >= 2
 
 
+def test_kills_count_nobody_more_often_than_is_priced() -> None:
+    """Mutants: people kept apart from the sums, in a file or a transaction of their own."""
+    found = experiment("kills", kills=30, people=True)
+    assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
+    assert (found["kills"], found["unfinished"]) == (30, 0)
+
+
 def test_a_kill_at_every_boundary_of_a_period_loses_nothing() -> None:
     """Mutants: as above, at every statement that reaches SQLite or a file of state; the stream goes on to its end."""
     found = experiment("boundaries", opening=False)
@@ -50,6 +57,18 @@ def test_a_kill_at_every_boundary_of_an_opening_leaves_it_unpaid_or_spent() -> N
     assert found["wrong"] == 0
     assert min(found["unpaid"], found["spent"]) > 10
     assert found["usable"] >= 1
+
+
+def test_a_stream_that_was_killed_is_one_that_never_was_in_all_but_its_noise() -> None:
+    """Through the command line. Mutants: a period counted twice; a state of before the kill; noise of a seed."""
+    found = experiment_of(
+        Path(__file__).with_name("stream_long_harness.py"), "long", weeks=10, side=5, rows=200, share=0.5
+    )
+    wanted = ("other_labels", "other_plan", "other_values", "other_state", "same_noise")
+    assert {k: found[k] for k in wanted} == dict.fromkeys(wanted, 0)
+    assert (found["periods"], found["debits"]) == (10, 2)
+    assert found["kills"] >= 3
+    assert found["worst"] < 8
 
 
 @pytest.mark.parametrize("processes", [2, 5])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato import check_release
+from sfumato import check_maps, check_release
 
 
 class Forged:
@@ -28,7 +28,7 @@ class Forged:
         (shutil.copytree if release.is_dir() else shutil.copy)(release, self.release)
         shutil.copy(ledger, self.ledger)
         self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
-        self.doc = check_release.read(self.bundle)
+        self.doc = check_maps.read(self.bundle)
         self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
         with closing(sqlite3.connect(self.ledger)) as file:
             rows = file.execute("SELECT body FROM lines ORDER BY sequence").fetchall()
@@ -39,8 +39,14 @@ class Forged:
         return self.doc["plan"]
 
     @property
+    def streamed(self) -> bool:
+        return self.plan["~class"] == "StreamPlan"
+
+    @property
     def measured(self) -> Any:
-        """The measurement, or of several looks the last one."""
+        """The measurement, of several looks the last one, of a stream what is measured in every period."""
+        if self.streamed:
+            return self.plan["terms"]
         found = self.doc["measurement"]
         return found if isinstance(found, dict) else next(m for m in found[::-1] if m["~class"] == "Measurement")
 
@@ -57,13 +63,14 @@ class Forged:
         plan, unit = self.plan, self.plan["unit"]
         event = check_release.event_of(plan["price"])
         whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"]])
-        told = check_release.fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
+        told = check_maps.fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
         before = [Fraction(line[6]) for line in self.lines[1 : int(self.spend[0])] if line[1] == "spend"]
         price = check_release.cost(event, self.lines[0][2])
-        self.spend[3:7] = [told, event, str(price), str((before or [Fraction(0)])[-1] + price)]
+        paid = told + self.spend[3][len(told) :]  # of a stream with the first hash of its store
+        self.spend[3:7] = [paid, event, str(price), str((before or [Fraction(0)])[-1] + price)]
         self.spend[10] = whom
-        self.stored[3:5] = [told, event]
-        self.stored[9] = check_release.fingerprint(self.doc["measurement"])
+        self.stored[3:5] = [paid, event]
+        self.stored[9] = told if self.streamed else check_maps.fingerprint(self.doc["measurement"])
         self.add_up()
 
     def add_up(self) -> None:
@@ -97,7 +104,7 @@ class Forged:
             self.facts["privacy"] |= {k: unit[k] for k in ("person", "rows_per_person")}
             self.facts["privacy"]["neighbours"] = unit["neighbours"]["value"]
             self.facts["privacy"]["budget"] = _budget(self.plan["budget"])
-            self.facts["hashes"]["plan"] = check_release.fingerprint(told)
+            self.facts["hashes"]["plan"] = check_maps.fingerprint(told)
             self.facts["ledger"] |= {"id": proof["ledger_id"], "anchor": proof["anchor"]}
             self.facts["ledger"]["sequence"] = proof["sequence"]
             self.facts["files"]["release.sfumato"] = hashlib.sha256(self.bundle.read_bytes()).hexdigest()
@@ -128,11 +135,13 @@ class Forged:
 
 def _budget(doc: Any) -> dict[str, str]:
     name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
-    given = {name: str(check_release.number(doc["parameter"]))}
-    return given if doc["delta"] is None else given | {"delta": str(check_release.number(doc["delta"]))}
+    given = {name: str(check_maps.number(doc["parameter"]))}
+    return given if doc["delta"] is None else given | {"delta": str(check_maps.number(doc["delta"]))}
 
 
-def verdict(release: Path, ledger: Path, anchor: str | None = None) -> tuple[str, set[str], list[str]]:
+def verdict(
+    release: Path, ledger: Path, anchor: str | None = None, earlier: Path | None = None
+) -> tuple[str, set[str], list[str]]:
     """What the checker says: its verdict, the names of the checks that failed, and every reason."""
-    found = check_release.Check(release, ledger, anchor)
+    found = check_release.Check(release, ledger, anchor, earlier)
     return found.verdict, {name for name, _ in found.wrong}, [*map(": ".join, found.wrong), *found.unknown]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato import check_release
+from sfumato import check_maps, check_release
 from support.forging import Forged
 
 
@@ -25,6 +25,7 @@ class Lie(NamedTuple):
     follow: bool = True  # whether the ledger is made to say what the release says
     rehash: Callable[[Forged], set[int]] | None = None
     anchored: bool = False
+    earlier: bool = False  # whether the checker is handed an earlier release of the stream
 
 
 def _documents(item: Any, name: str) -> Iterator[Any]:
@@ -89,6 +90,24 @@ def _double_column(f: Forged) -> None:
             dense["matrix"] = matrix
 
 
+def _coefficients(*where: str) -> Callable[[Forged], None]:
+    """The coefficients of combined queries that some cell meets most of are twice as large."""
+
+    def tell(f: Forged) -> None:
+        for part in where:
+            for found in _documents({"plan": f.plan["strategy"], "values": f.measured}[part], "Combination"):
+                found["matrix"] = 2 * found["matrix"]
+
+    return tell
+
+
+def _columns_of_toeplitz(f: Forged) -> None:
+    """Columns have multiples of their own, in a field that no release had before."""
+    for where in (f.plan["strategy"], f.measured):
+        for found in _documents(where, "Toeplitz"):
+            found["columns"] = np.full(len(found["multiples"]), 2, dtype=np.int64)
+
+
 def _another_block(f: Forged) -> None:
     f.measured["blocks"].append(copy.deepcopy(f.measured["blocks"][-1]))
     f.measured["values"].append(f.measured["values"][-1])
@@ -141,7 +160,7 @@ def _another_look(kind: str) -> Callable[[Forged], None]:
 def _least(f: Forged) -> Fraction:
     """A scale that is one unit of 2^-20 below what the stated sensitivity needs at the price."""
     found, event = f.plan["sensitivity"], check_release.event_of(f.plan["price"])
-    needed = Fraction(check_release.number(found["value"])) / Fraction(event.split()[1])
+    needed = Fraction(check_maps.number(found["value"])) / Fraction(event.split()[1])
     if event.startswith("zcdp"):
         needed /= 2
     if found["power"] == 2:
@@ -161,7 +180,7 @@ def _less_noise(*where: str) -> Callable[[Forged], None]:
 def _half_noise(f: Forged) -> None:
     for noise in (f.plan.get("noise"), f.measured["noise"]):
         if noise is not None:
-            noise[_scale(noise)] = _fraction(check_release.number(noise[_scale(noise)]) / 2)
+            noise[_scale(noise)] = _fraction(check_maps.number(noise[_scale(noise)]) / 2)
 
 
 def _other_law(f: Forged) -> None:
@@ -173,8 +192,8 @@ def _other_law(f: Forged) -> None:
 
 def _cheaper(f: Forged) -> None:
     """The price that the ledger is told is a billionth below what the noise costs."""
-    found, noise = check_release.number(f.plan["sensitivity"]["value"]), f.plan["noise"]
-    scale = check_release.number(noise[_scale(noise)])
+    found, noise = check_maps.number(f.plan["sensitivity"]["value"]), f.plan["noise"]
+    scale = check_maps.number(noise[_scale(noise)])
     exact = found / scale ** f.plan["sensitivity"]["power"] / (2 if noise["~class"] == "DiscreteGaussian" else 1)
     name = next(k for k in f.plan["price"] if k != "~class")
     f.plan["price"][name] = _fraction(exact * Fraction(10**9 - 1, 10**9))
@@ -182,17 +201,17 @@ def _cheaper(f: Forged) -> None:
 
 def _half_price(f: Forged) -> None:
     name = next(k for k in f.plan["price"] if k != "~class")
-    f.plan["price"][name] = _fraction(check_release.number(f.plan["price"][name]) / 2)
+    f.plan["price"][name] = _fraction(check_maps.number(f.plan["price"][name]) / 2)
 
 
 def _smaller_budget(f: Forged) -> None:
     f.plan["budget"]["parameter"] = _fraction(
-        check_release.number(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
+        check_maps.number(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
     )
 
 
 def _smaller_sensitivity(f: Forged) -> None:
-    f.plan["sensitivity"]["value"] = int(check_release.number(f.plan["sensitivity"]["value"])) - 1
+    f.plan["sensitivity"]["value"] = int(check_maps.number(f.plan["sensitivity"]["value"])) - 1
 
 
 # ---- whose privacy ------------------------------------------------------------------------------------------------
@@ -320,9 +339,116 @@ def _spend_line(f: Forged) -> set[int]:
     return {int(f.spend[0])}
 
 
+# ---- streams ------------------------------------------------------------------------------------------------------
+
+
+def _tables_of_stream(*where: str) -> Callable[[Forged], None]:
+    """The multiples of the last family of tables: of its terms, or of the strategy that the plan describes."""
+
+    def tell(f: Forged) -> None:
+        if "terms" in where:
+            f.plan["terms"]["families"][-1]["multiples"] = 2 * f.plan["terms"]["families"][-1]["multiples"]
+        if "plan" in where:
+            f.plan["strategy"]["multiples"][-1] = 2 * f.plan["strategy"]["multiples"][-1]
+
+    return tell
+
+
+def _filter(name: str, change: Callable[[Any], Any]) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        found = f.plan["terms"]["filter"]
+        found[name] = change(found[name])
+
+    return tell
+
+
+def _first(amount: int) -> Callable[[Any], Any]:
+    """The first number of an array, so much larger."""
+
+    def change(array: Any) -> Any:
+        out = array.copy()
+        out.flat[0] += amount
+        return out
+
+    return change
+
+
+def _terms(name: str, change: Callable[[Any], Any], stated: str | None = None) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        f.plan["terms"][name] = change(f.plan["terms"][name])
+        if stated is not None:
+            f.plan["periods"][stated] = f.plan["terms"][name]
+
+    return tell
+
+
+def _sigma(f: Forged, factor: Fraction) -> None:
+    f.plan["terms"]["noise"]["sigma"] = _fraction(check_maps.number(f.plan["terms"]["noise"]["sigma"]) * factor)
+
+
+def _sigma_larger(f: Forged) -> None:
+    _sigma(f, Fraction(2))
+
+
+def _without_rounding(f: Forged) -> None:
+    """The noise covers what the filter responds, to one part in 10^9, and nothing of its floors."""
+    terms, sizes, ops = f.plan["terms"], check_release.cells(f.plan), dict[str, Any]()
+    blocks = [b for family in terms["families"] for b in check_maps.blocks(family, sizes, ops)]
+    value, _ = check_maps.sensitivity(blocks, ops, sizes, 2, replace=False, public=False)
+    rows = f.plan["unit"]["rows_per_person"]
+    response, _ = check_maps.over_time(terms["filter"], terms["participations"], terms["apart"])
+    response *= Fraction(value * rows**2, 4 ** (terms["grain"] + terms["filter"]["shift"]))
+    needed = response / check_maps.number(f.plan["price"]["mu_squared"])
+    terms["noise"]["sigma"] = _fraction(Fraction(math.isqrt(math.ceil(needed * 2**40)) + 1, 2**20))
+
+
+def _shorter(f: Forged) -> None:
+    """The stream is said to end before its last period that was published."""
+    used = f.plan["terms"]["filter"]
+    f.plan["periods"]["count"] = 3
+    for name in ("runs", "rows", "direct", "carried"):
+        used[name] = used[name][:3]
+
+
+def _published(f: Forged) -> Any:
+    return f.doc["published"]
+
+
+def _period(change: Callable[[Any], Any]) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        change(_published(f)[1])
+
+    return tell
+
+
+def _other_value(period: Any) -> None:
+    period["values"][0] = period["values"][0] + 1
+
+
+def _short_value(period: Any) -> None:
+    period["values"][0] = period["values"][0][:-1]
+
+
+def _real_value(period: Any) -> None:
+    period["values"][0] = period["values"][0].astype(float)
+
+
+_STREAMS = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
-_ALL = (*_RESIDUALS, "direct", "tree", "discrete Gaussian", "dense, replaced", "union", "product")
+_COMBINED = ("combined", "combined, pure and replaced")
+_ALL = (
+    *_RESIDUALS,
+    "combined",
+    "square root",
+    "direct",
+    "tree",
+    "discrete Gaussian",
+    "dense, replaced",
+    "union",
+    "product",
+)
 _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
+_LINES = (*_SOME, "stream")
 
 LIES: dict[str, Lie] = {
     "all multiples are twice as large": Lie(_multiples, "price", (*_RESIDUALS, "direct", "tree", "product")),
@@ -332,6 +458,10 @@ LIES: dict[str, Lie] = {
     "a column of a factor is doubled": Lie(
         _double_column, "price", ("dense, replaced", "union", "dense, pure", "biased")
     ),
+    "coefficients are twice as large": Lie(_coefficients("plan", "values"), "price", ("combined",)),
+    "the plan's coefficients are": Lie(_coefficients("plan"), "maps", _COMBINED),
+    "the measured coefficients are": Lie(_coefficients("values"), "maps", _COMBINED),
+    "columns have multiples": Lie(_columns_of_toeplitz, "price", ("square root",)),
     "more was measured than planned": Lie(_another_block, "maps", ("residuals", "union", "direct", "public tables")),
     "less was measured than planned": Lie(_fewer_blocks, "maps", ("residuals", "union")),
     "a public table was measured": Lie(_known_measured, "maps", ("residuals", "public tables")),
@@ -370,25 +500,66 @@ LIES: dict[str, Lie] = {
     "a file was changed": Lie(_other_file, "files", ("residuals", "tree"), follow=False),
     "the line is missing": Lie(_missing, "entry", ("residuals",), follow=False),
     "the result is not in the ledger": Lie(_unreleased, "entry", _SOME, follow=False),
-    "lines were moved": Lie(_reordered, "chain", _SOME, follow=False, rehash=lambda _: set()),
-    "lines were moved and made anew": Lie(_swapped, "chain", _SOME, follow=False),
-    "the price was edited": Lie(_line(5, _tenth), "chain", _SOME, follow=False, rehash=lambda _: set()),
-    "the price was edited, with its hash": Lie(_line(5, _tenth), "chain", _SOME, follow=False, rehash=_spend_line),
-    "the price was edited, with all hashes": Lie(_line(5, _tenth), "chain", _SOME, follow=False),
-    "less was paid than it cost": Lie(_summed(_line(5, _tenth)), "chain", _SOME, follow=False),
+    "lines were moved": Lie(_reordered, "chain", _LINES, follow=False, rehash=lambda _: set()),
+    "lines were moved and made anew": Lie(_swapped, "chain", _LINES, follow=False),
+    "the price was edited": Lie(_line(5, _tenth), "chain", _LINES, follow=False, rehash=lambda _: set()),
+    "the price was edited, with its hash": Lie(_line(5, _tenth), "chain", _LINES, follow=False, rehash=_spend_line),
+    "the price was edited, with all hashes": Lie(_line(5, _tenth), "chain", _LINES, follow=False),
+    "less was paid than it cost": Lie(_summed(_line(5, _tenth)), "chain", _LINES, follow=False),
     "the sum is wrong": Lie(_line(6, "1/7"), "chain", ("residuals",), follow=False),
-    "the line is of another plan": Lie(_line(3, "0" * 64), "entry", _SOME, follow=False),
-    "the line is of another event": Lie(_line(4, "pure 1/100"), "entry", _SOME, follow=False),
-    "the line is of another table": Lie(_line(11, "others"), "unit", _SOME, follow=False),
-    "the line is of another unit": Lie(_line(10, '["add-remove", "x", 1]'), "unit", _SOME, follow=False),
+    "the line is of another plan": Lie(_line(3, "0" * 64), "entry", _LINES, follow=False),
+    "the line is of another event": Lie(_line(4, "pure 1/100"), "entry", _LINES, follow=False),
+    "the line is of another table": Lie(_line(11, "others"), "unit", _LINES, follow=False),
+    "the line is of another unit": Lie(_line(10, '["add-remove", "x", 1]'), "unit", _LINES, follow=False),
     "the line before is of another unit": Lie(_other_unit_before, "chain", ("residuals", "tree"), follow=False),
-    "the result is another": Lie(lambda f: f.stored.__setitem__(9, "0" * 64), "entry", _SOME, follow=False),
-    "it was paid in another ledger": Lie(_other_ledger, "entry", _SOME),
+    "the result is another": Lie(lambda f: f.stored.__setitem__(9, "0" * 64), "entry", _LINES, follow=False),
+    "it was paid in another ledger": Lie(_other_ledger, "entry", _LINES),
     "it was paid by another line": Lie(_other_line, "entry", ("residuals",), follow=False),
-    "a line pays twice": Lie(_twice, "chain", _SOME, follow=False),
+    "a line pays twice": Lie(_twice, "chain", _LINES, follow=False),
     "a result is stored twice": Lie(_stored_twice, "chain", ("residuals",), follow=False),
-    "the total is overspent": Lie(_smaller_total, "chain", _SOME, follow=False),
-    "the total is above its budget": Lie(_larger_total, "chain", _SOME, follow=False),
+    "the total is overspent": Lie(_smaller_total, "chain", _LINES, follow=False),
+    "the total is above its budget": Lie(_larger_total, "chain", _LINES, follow=False),
     "the ledger was made anew": Lie(_anew, "anchor", ("residuals", "mwem", "tree"), follow=False, anchored=True),
     "the ledger was put back": Lie(_unreleased, "anchor", ("residuals", "tree"), follow=False, anchored=True),
+    "a stream's multiples are twice as large": Lie(_tables_of_stream("plan", "terms"), "price", _STREAMS),
+    "the multiples of a stream's plan are": Lie(_tables_of_stream("plan"), "maps", _STREAMS),
+    "the multiples of a stream's terms are": Lie(_tables_of_stream("terms"), "maps", _STREAMS),
+    "a stream's noise is a ten-millionth too small": Lie(
+        lambda f: _sigma(f, 1 - Fraction(1, 10**7)), "price", _STREAMS
+    ),
+    "a stream's price is half": Lie(_half_price, "price", _STREAMS),
+    "a stream's noise covers no rounding": Lie(_without_rounding, "price", ("stream", "stream of persons")),
+    "a direct integer is larger": Lie(_filter("direct", _first(2**27)), "price", _STREAMS),
+    "a carried integer is larger": Lie(_filter("carried", _first(2**20)), "price", _STREAMS),
+    "a carried integer is negative": Lie(_filter("carried", _first(-(2**40))), "files", _STREAMS),
+    "a state decays more slowly": Lie(_filter("decays", _first(-1)), "price", _STREAMS),
+    "a state grows": Lie(_filter("decays", _first(2**40)), "files", ("stream",)),
+    "a row is larger": Lie(_filter("rows", _first(9)), "price", _STREAMS),
+    "less is shifted": Lie(_filter("shift", lambda s: s - 1), "price", _STREAMS),
+    "the grain is finer": Lie(_terms("grain", lambda g: g - 1), "price", _STREAMS),
+    "a person is in more periods": Lie(
+        _terms("participations", lambda k: k + 1, "per_person"), "price", ("stream of persons",)
+    ),
+    "the terms have more periods of a person": Lie(_terms("participations", lambda k: k + 1), "price", _STREAMS),
+    "periods of a person are nearer": Lie(_terms("apart", lambda _: 1, "apart"), "price", ("stream of persons",)),
+    "nobody can be in so many periods": Lie(_terms("apart", lambda _: 10, "apart"), "price", ("stream of persons",)),
+    "a stream's records are replaced": Lie(_replaced, "price", ("stream", "stream of persons")),
+    "a stream's persons have more rows": Lie(_more_rows, "price", ("stream of persons", "stream of replaced persons")),
+    "a period more than was paid for": Lie(_shorter, "looks", ("stream", "stream of replaced persons")),
+    "a period stands there twice": Lie(lambda f: _published(f).append(_published(f)[0]), "looks", _STREAMS),
+    "a period lacks a value": Lie(_period(_short_value), "maps", _STREAMS),
+    "a period's values are no integers": Lie(_period(_real_value), "maps", _STREAMS),
+    "a period's number of records is told": Lie(
+        _period(lambda p: p.update(total=7)), "total", ("stream", "stream of persons", "stream of replaced persons")
+    ),
+    "a period's number of records is above the most": Lie(
+        _period(lambda p: p.update(total=2**60)), "total", ("stream, replaced",)
+    ),
+    "periods changed places": Lie(lambda f: _published(f).reverse(), "earlier", _STREAMS, follow=False, earlier=True),
+    "a period was left out": Lie(lambda f: _published(f).pop(1), "earlier", _STREAMS, follow=False, earlier=True),
+    "a value is another": Lie(_period(_other_value), "earlier", _STREAMS, follow=False, earlier=True),
+    "a label is another": Lie(
+        _period(lambda p: p.update(label="May")), "earlier", ("stream",), follow=False, earlier=True
+    ),
+    "it is of another stream": Lie(_sigma_larger, "earlier", ("stream",), earlier=True),
 }

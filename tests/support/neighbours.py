@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -291,8 +292,12 @@ def to_database(folder: Path, table: pa.Table) -> str:
     return f"duckdb:///{path}?table=t"
 
 
+_OPEN: deque[duckdb.DuckDBPyConnection] = deque(maxlen=8)  # a relation of DuckDB 1.4 does not keep its connection
+
+
 def to_relation(_: Path, table: pa.Table) -> Any:
     connection = duckdb.connect()
+    _OPEN.append(connection)
     connection.register("given", table)
     return connection.sql("FROM given")
 

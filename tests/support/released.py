@@ -33,6 +33,15 @@ def _union() -> Any:
     return sf.stack(a=sf.prefix(_DOMAIN, "age", by=["sex"]), b=sf.marginals(_DOMAIN, sets=[("edu", "sex"), ("edu",)]))
 
 
+def _conditions(*more: str) -> Any:
+    some = ["age < 4", "age >= 6 and sex == 'f'", "age < 8 and sex == 'f'", "edu < 1", *more]
+    return sf.predicates(_DOMAIN, some)
+
+
+def _combined() -> Any:
+    return sf.stack(a=sf.marginals(_DOMAIN, upto=1), b=_conditions("sex == 'm' or edu >= 2", "age < 8 or sex == 'f'"))
+
+
 def _given() -> Any:
     return sf.queries(np.random.default_rng(SEED).integers(0, 3, (6, 16)), domain=_LINE)
 
@@ -62,6 +71,9 @@ PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "union": (_union, _APPROX, ADD, {"mechanism": "factorization"}),
     "union, replaced": (_union, _APPROX, REPLACE, {"mechanism": "factorization"}),
     "union, pure": (_union, sf.pure(1), ADD, {"mechanism": "factorization"}),
+    "combined": (_combined, _APPROX, ADD, {"mechanism": "factorization"}),
+    "combined, pure and replaced": (lambda: _conditions("sex == 'm' and edu >= 2"), sf.pure(1), REPLACE, {}),
+    "square root": (lambda: sf.prefix(_LINE, "age"), sf.gdp(1), ADD, {"strategy": "square-root"}),
     "projected": (_tables, _APPROX, ADD, {"mechanism": "projection", "records": 500}),
     "biased": (_given, _APPROX, REPLACE, {"mechanism": "approximate", "records": 50}),
     "largest error": (_tables, _APPROX, ADD, {"objective": "max"}),
@@ -76,6 +88,15 @@ SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "key histogram": (sf.pure(1), ADD, {"mechanism": "histogram"}),
 }
 
+_SEVERAL: dict[str, Any] = {"person": "who", "rows_per_person": 2}
+# name: (workload, budget, the neighbours, options of the plan)
+STREAMS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
+    "stream": (_tables, _APPROX, ADD, {"periods": 12}),
+    "stream, replaced": (_tables, sf.gdp(1), REPLACE, {"periods": 300}),
+    "stream of persons": (_tables, sf.zcdp("0.5"), ADD, {"periods": sf.periods(9, per_person=3, apart=2), **_SEVERAL}),
+    "stream of replaced persons": (_tables, _APPROX, REPLACE, {"periods": 7, **_SEVERAL}),
+}
+
 
 def plan_of(kind: str) -> Any:
     """The plan of a kind of release."""
@@ -88,6 +109,8 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
     """A release of a kind and the ledger that paid for it, after a cheaper release of another name."""
     ledger, out = folder / "budget.db", folder / "release"
     rng = np.random.default_rng(SEED)
+    if kind in STREAMS:
+        return _streamed(kind, folder), ledger
     if kind in SKETCHES:
         budget, neighbours, options = SKETCHES[kind]
         total = sf.approx(5, "1e-5") if kind == "hybrid" else sf.gdp(9) if budget.kind == "approx" else sf.pure(5)
@@ -120,3 +143,30 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
     sf.release(first, table, ledger=account, name="before")
     sf.release(plan_of(kind), table, ledger=account, name="it", out=out)
     return out, ledger
+
+
+def _streamed(kind: str, folder: Path) -> Path:
+    """The release of a stream after four periods; that after two of them lies beside it, as "earlier.sfumato"."""
+    make, budget, neighbours, options = STREAMS[kind]
+    account = sf.Ledger.create(folder / "budget.db", total=sf.gdp(9))
+    plan = sf.plan(make(), budget, neighbours=neighbours, **options)
+    rng, whom = np.random.default_rng(SEED), {k: v for k, v in options.items() if k in _SEVERAL}
+
+    def table(month: int) -> Any:
+        if not whom:
+            return sf.Histogram(rng.poisson(9, plan.workload.domain.shape))
+        import pandas as pd
+
+        rows = {"age": rng.integers(0, 20, 99), "sex": rng.choice(["f", "m"], 99), "edu": rng.integers(0, 5, 99)}
+        return pd.DataFrame(rows | {"who": rng.integers(99 * month, 99 * month + 70, 99)})
+
+    ages = sf.marginals(plan.workload.domain, sets=[("age",)])
+    first = sf.plan(ages, sf.gdp("0.1"), neighbours=neighbours, mechanism="gaussian", **whom)
+    sf.release(first, table(0), ledger=account, name="before")
+    stream = sf.open(plan, ledger=account, name="it", store=folder / "it.stream")
+    for month in range(1, 5):
+        stream.append(table(month), f"month {month}")
+        if month == 2:
+            stream.release().save(folder / "earlier.sfumato")
+    stream.release().save(folder / "stream.sfumato")
+    return folder / "stream.sfumato"

@@ -14,6 +14,8 @@ from types import ModuleType
 
 import pytest
 
+import sfumato as sf
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "sfumato"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -111,6 +113,7 @@ def test_hooks_run_what_ci_runs() -> None:
 def test_the_citation_names_the_version() -> None:
     said = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.*)$", said, re.MULTILINE) == [VERSION]
+    assert sf.__version__ == VERSION
     assert re.findall(r"^cff-version: (.*)$", said, re.MULTILINE) == ["1.2.0"]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import keys, ledgers, planning, releases, samples, sessions, statistics
+from sfumato.cli import keys, ledgers, planning, releases, samples, sessions, statistics, streams
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -60,4 +60,5 @@ app.add_typer(statistics.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
 app.add_typer(sessions.commands, name="session")
+app.add_typer(streams.commands, name="stream")
 app.add_typer(keys.commands, name="keys")

@@ -147,7 +147,10 @@ def plan(
         )
     typer.echo(str(found if every else replace(found, considered=())))
     if out is not None:
-        typer.echo(f"\nSaved to {out}. To release it: sfumato release {out} --source TABLE --ledger L --name N -o DIR")
+        how = f"release it: sfumato release {out} --source TABLE --ledger L --name N -o DIR"
+        if read.periods is not None:
+            how = f"open it: sfumato stream open {out} --ledger L --name N --store F"
+        typer.echo(f"\nSaved to {out}. To {how}")
 
 
 def _side_by_side(spec: Spec, changes: list[str], *, as_json: bool) -> None:

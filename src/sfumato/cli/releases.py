@@ -31,7 +31,7 @@ def release(
     table: Table = None,
     snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
     with_checker: Annotated[
-        bool, typer.Option("--with-checker", help="Put check_release.py beside the release, for whoever reads it.")
+        bool, typer.Option("--with-checker", help="Put the checker, two files, beside the release.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +59,8 @@ def release(
     if with_checker:
         from sfumato import check_release
 
-        shutil.copy(check_release.__file__, out / "check_release.py")
+        for half in ("check_release.py", "check_maps.py"):
+            shutil.copy(Path(check_release.__file__).with_name(half), out / half)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
@@ -76,14 +77,20 @@ def release(
 
 @commands.command(name="check-release")
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR|SKETCH", help="The folder of a release, or a sketch.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE", help="The folder of a release, or the file of a sketch or a stream.")
+    ],
     ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that paid.")],
     anchor: Annotated[
         str | None, typer.Option(help="A line of the ledger that was kept elsewhere, as 17:9f86d0…")
     ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(metavar="STREAM", help="An earlier release of the same stream, which it goes on from."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Derive what a release costs anew from its files and the ledger, as a stranger would: by check_release.py alone.
+    """Derive what a release costs anew from its files and the ledger, as a stranger would: by two files alone.
 
     Ends with 0 where it is accepted, else with 2 and every reason.
 
@@ -94,6 +101,7 @@ def check(
     from sfumato import check_release
 
     given = [] if anchor is None else ["--anchor", anchor]
+    given += [] if earlier is None else ["--earlier", str(earlier)]
     asked = [str(folder), "--ledger", str(ledger), *given, *(["--json"] if as_json else [])]
     raise typer.Exit(check_release.main(asked))
 

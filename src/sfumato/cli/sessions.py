@@ -49,6 +49,8 @@ def open_(
     from sfumato.specs import read_spec
 
     found = read_spec(spec)
+    if found.periods is not None:
+        raise InvalidInput(f"{spec} declares a stream; open it with: sfumato stream open {spec}, or take [stream] out")
     data = source or found.source
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")

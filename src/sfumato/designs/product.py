@@ -77,17 +77,22 @@ class Product(Strategy):
     # -- errors ----------------------------------------------------------------------------------
 
     def check(self, query: Block) -> None:
-        if self._is_raw(query):
-            return
+        if not self._is_raw(query):
+            self._answering(query)
+
+    def _answering(self, query: Block) -> list[_Component]:
+        """The components that answer a query. Raises NotAnswerable."""
         missing = [a for a in query.attributes if a not in self.attributes]
         if missing:
             raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
-        for part in self._components(query):
+        parts = self._components(query)
+        for part in parts:
             what = ", ".join(a for i in part.mine for a in self.groups[i])
             if len(part.mine) == 1:
                 self.factors[part.mine[0]].check(part.operator, what)
             else:
                 self._check_joint(part, what)
+        return parts
 
     def _check_joint(self, part: _Component, what: str) -> None:
         for a, b in part.operator.row_chunks():
@@ -106,11 +111,10 @@ class Product(Strategy):
             if self.reconstruction is None:
                 return np.full((1,) * len(query.factors), self.divisor ** (-power))
             return (self.reconstruction**power).sum(axis=1).reshape(row_shape(query)) * self.divisor ** (-power)
-        self.check(query)
-        shape = row_shape(query)
+        parts, shape = self._answering(query), row_shape(query)
         sums, lines = np.ones((1,) * len(shape)), np.ones((1,) * len(shape))
         ones = self._spread_ones() if power == 2 else None
-        for part in self._components(query):
+        for part in parts:
             if len(part.mine) == 1:
                 own = self.factors[part.mine[0]].row_powers(part.operator, power)
             else:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.designs.covariance import agreements, check_size
 from sfumato.designs.strategy import Estimate, Strategy
 from sfumato.errors import NotAnswerable
-from sfumato.ground.codec import storable
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.later import later
 from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
@@ -51,8 +51,22 @@ class Stacked(Strategy):
         """Per piece the attributes it holds."""
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
-    def _best(self, query: Block, power: int) -> tuple[int, FloatArray]:
-        """The piece of least variance for a query, and its row powers."""
+    @functools.cached_property
+    def _chosen(self) -> dict[str, int | str]:
+        """By fingerprint, the pieces of the queries asked about so far, or why none has them."""
+        return {}
+
+    def _best(self, query: Block) -> int:
+        """The number of the piece of least variance for a query, looked for once."""
+        key = fingerprint(query)
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._chosen.setdefault(key, self._compared(query))
+        if isinstance(found, str):
+            raise NotAnswerable(found)
+        return found
+
+    def _compared(self, query: Block) -> int | str:
         best: tuple[float, int] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
@@ -67,24 +81,24 @@ class Stacked(Strategy):
                 continue
             if best is None or value < best[0]:
                 best = (value, i)
-        if best is None:
-            names = ", ".join(query.attributes) or "the total"
-            raise NotAnswerable(
-                reasons[0]
-                if reasons
-                else f"nothing was measured that holds {names} together; "
-                "ask the release for what it holds, or plan a workload with this query in it"
-            )
-        return best[1], self.pieces[best[1]].row_powers(query, power)
+        if best is not None:
+            return best[1]
+        names = ", ".join(query.attributes) or "the total"
+        return (
+            reasons[0]
+            if reasons
+            else f"nothing was measured that holds {names} together; "
+            "ask the release for what it holds, or plan a workload with this query in it"
+        )
 
     def check(self, query: Block) -> None:
-        self._best(query, 2)
+        self._best(query)
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
-        return self._best(query, power)[1]
+        return self.pieces[self._best(query)].row_powers(query, power)
 
     def source(self, query: Block) -> Strategy:
-        return self.pieces[self._best(query, 2)[0]].source(query)
+        return self.pieces[self._best(query)].source(query)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
         check_size(first.rows, second.rows)
@@ -106,22 +120,39 @@ class Stacked(Strategy):
         return tuple(out)
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
-        chosen, _ = self._best(query, 2)
+        chosen = self._best(query)
         return self.pieces[chosen].answer(estimate[chosen], query)
 
     def _serving(self, family: Family) -> int | None:
-        """The piece that has all tables of a large family in closed form; None where tables are taken one by one.
+        """The piece that has all tables of a family in closed form; None where they are taken one by one.
 
-        By itself a table may be known better to another piece.
+        By itself a table may be known better to another piece: of large families that is not looked into.
         """
-        if len(family) <= _ONE_BY_ONE:
-            return None
+        key = fingerprint(family)
+        if key not in self._families:
+            self._families[key] = self._closed(family)
+        return self._families[key]
+
+    @functools.cached_property
+    def _families(self) -> dict[str, int | None]:
+        """By fingerprint, what serves the families asked about so far."""
+        return {}
+
+    def _closed(self, family: Family) -> int | None:
         asked, best = set(family.attributes), list[tuple[float, int]]()
         for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
             powers = piece.family_powers(family, 2) if asked <= held else None
             if powers is not None:
                 best.append((float(powers.mean()), i))
-        return min(best)[1] if best else None
+        if not best:
+            return None
+        serving = min(best)[1]
+        others = [held for i, held in enumerate(self._held) if i != serving]
+        for i in range(len(family) if len(family) <= _ONE_BY_ONE else 0):
+            names = set(family.set_names(i))
+            if any(names <= held for held in others) and self._best(family.block(i)) != serving:
+                return None
+        return serving
 
     def family_powers(self, family: Family, power: int) -> FloatArray | None:
         piece = self._serving(family)
@@ -134,7 +165,7 @@ class Stacked(Strategy):
         return self.pieces[piece].answer_family(estimate[piece], family)
 
     def bias_bound(self, query: Block) -> float:
-        return self.pieces[self._best(query, 2)[0]].bias_bound(query)
+        return self.pieces[self._best(query)].bias_bound(query)
 
 
 def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list[float]:

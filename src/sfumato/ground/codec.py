@@ -37,11 +37,11 @@ _HASHED = 2**23  # numbers hashed at once, so that no copy of a mapped array is 
 
 
 def storable(cls: T) -> T:
-    """Let a frozen dataclass or an enum of the library be stored under its class name.
+    """Let a frozen dataclass or an enum of the library be stored under its class name, or what it says in `stored_as`.
 
     The registry is closed: what a file may build, and what the curator measures, is the library's own.
     """
-    name = cls.__name__
+    name = vars(cls).get("stored_as", cls.__name__)
     if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
         raise TypeError(f"{cls.__module__}.{name} is none of the library's own classes; those alone are stored")
     known = _CLASSES.get(name, cls)
@@ -84,7 +84,7 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
         return {"~array": key}
     if isinstance(value, Mapping):
         return {"~map": [[_encode(k, arrays, depth + 1), _encode(v, arrays, depth + 1)] for k, v in value.items()]}
-    name = type(value).__name__
+    name = vars(type(value)).get("stored_as", type(value).__name__)
     if _CLASSES.get(name) is not type(value):
         raise InvalidInput(f"a {name} cannot be stored")
     if isinstance(value, Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,15 +27,18 @@ __all__ = ["Auto", "automatic"]
 _HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
-def automatic(problem: Problem, progress: Progress | None) -> Tried:
-    """The plans of all mechanisms that nobody has to ask for, and of parts each by the best of them."""
+def automatic(problem: Problem, progress: Progress | None, first: str = "") -> Tried:
+    """The plans of all mechanisms that nobody has to ask for, and of parts each by the best of them.
+
+    Where some mechanism is to be `first`, none is tried after a plan that is proved the best.
+    """
 
     def find(part: Problem, first: str = "") -> Tried:
         every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
         every.sort(key=lambda value: value.name != first)
         return tried(part, every, None if first else progress, auto=True, enough=bool(first))
 
-    found = find(problem)
+    found = find(problem, first)
     apart = parted(problem, found.plans, find)
     if apart is None:
         return found
@@ -73,6 +76,10 @@ class Auto(Tables):
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         found = automatic(problem, progress)
         return found._replace(refused=(*found.refused, *foreseen(problem)))
+
+    def least(self, problem: Problem) -> Sequence[Plan]:
+        marginal = all(i.is_marginal for i in problem.workload.items)
+        return automatic(problem, None, "marginals" if marginal else "factorization").plans
 
     def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
         """That Laplace noise on the queries, the cells or their trees, which take no search, errs less."""

@@ -17,8 +17,8 @@ from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, Sfuma
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.names import check_text
 from sfumato.ground.progress import Progress
-from sfumato.mechanisms.courses import check_course, run_course
-from sfumato.plans.courses import CoursePlan
+from sfumato.mechanisms.iterative import check_rounds, run_rounds
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
@@ -67,10 +67,10 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
     return receipt, lambda where: projected_release(Release(plan, measured, where), plan, at.progress)
 
 
-def _look_often(plan: CoursePlan, at: _Access) -> tuple[Receipt, Made]:
+def _look_often(plan: IterativePlan, at: _Access) -> tuple[Receipt, Made]:
     curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
     paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
-    return receipt, lambda where: run_course(plan, paid, where)
+    return receipt, lambda where: run_rounds(plan, paid, where)
 
 
 def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
@@ -99,7 +99,7 @@ class _Kind:
 
 _KINDS: dict[type[Planned], _Kind] = {
     Plan: _Kind(_look_once),
-    CoursePlan: _Kind(_look_often, check_course),
+    IterativePlan: _Kind(_look_often, check_rounds),
     KeyPlan: _Kind(
         _look_at_keys,
         what="sketch",
@@ -115,7 +115,7 @@ _KINDS: dict[type[Planned], _Kind] = {
 @overload
 def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
 @overload
-def carry_out(plan: CoursePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
+def carry_out(plan: IterativePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
 @overload
 def carry_out(plan: KeyPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> SketchRelease: ...
 def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
@@ -131,7 +131,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
 ) -> Any:
     """Pay for a plan, look, and return the release; with `out` it is on disk before the call returns.
 
-    `source` is a path, a DuckDB or Postgres URL, a DuckDB relation, a pandas, polars or arrow frame,
+    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     or sf.Histogram (sf.KeyCounts).
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
     with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public

@@ -26,11 +26,11 @@ from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.courses import Looks
+from sfumato.mechanisms.iterative import Iterative
 from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, noise_at, selections_at, spent_on
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.courses import AccuracyBound, CoursePlan, Knock
+from sfumato.plans.iterative import AccuracyBound, IterativePlan, Look
 from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.selection import Candidates, score_sensitivity
 from sfumato.releases.modelled import Findings
@@ -38,7 +38,7 @@ from sfumato.wall import Curator
 from sfumato.wall.selecting import select
 from sfumato.workloads import Workload
 
-__all__ = ["Mwem", "MwemCourse", "planned", "rounds_for", "run"]
+__all__ = ["Mwem", "MwemRounds", "planned", "rounds_for", "run"]
 
 _SHARE = Fraction(1, 4)  # of the budget, for choosing
 _PASSES = 50  # over all that was measured, as `sfumato.sessions.belief` has it: few models need as many
@@ -52,9 +52,11 @@ _NEVER = 2**60  # a penalty under which a query is not chosen again
 
 @storable
 @dataclass(frozen=True, slots=True)
-class MwemCourse:
+class MwemRounds:
     """rounds; whether the whole table of a chosen query is measured; the prices of a choice and of a measurement;
     whether the number of records is public, or measured first."""
+
+    stored_as = "MwemCourse"  # its name in files
 
     rounds: int
     whole: bool
@@ -64,20 +66,18 @@ class MwemCourse:
 
     def __post_init__(self) -> None:
         if type(self.rounds) is not int or self.rounds < 1 or not isinstance(self.selection, BoundedRangeEvent):
-            raise PlanError(
-                "the course of mwem has at least one round, and a BoundedRangeEvent as the price of a choice"
-            )
+            raise PlanError("mwem has at least one round, and a BoundedRangeEvent as the price of a choice")
         if not isinstance(self.measurement, (GaussianEvent, PureEvent)):
             raise PlanError("a measurement of mwem is priced as a GaussianEvent or a PureEvent")
 
     @property
-    def looks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Look, ...]:
         """All looks, with the price of each."""
-        chosen = Knock("a query selected by its error", self.rounds, self.selection)
+        chosen = Look("a query selected by its error", self.rounds, self.selection)
         if self.total_known:
-            total = Knock("the number of records, which is public", 1, free(self.measurement))
-            return total, chosen, Knock("a measurement", self.rounds, self.measurement)
-        return chosen, Knock("a measurement, the first of the total", self.rounds + 1, self.measurement)
+            total = Look("the number of records, which is public", 1, free(self.measurement))
+            return total, chosen, Look("a measurement", self.rounds, self.measurement)
+        return chosen, Look("a measurement, the first of the total", self.rounds + 1, self.measurement)
 
     @property
     def summary(self) -> str:
@@ -85,7 +85,7 @@ class MwemCourse:
         what = "it, with its table where that costs no more" if self.whole else "it alone"
         return f"{self.rounds:,} rounds: select a query that the model answers badly, measure {what}; mend the model"
 
-    def bound(self, plan: CoursePlan) -> AccuracyBound | None:
+    def bound(self, plan: IterativePlan) -> AccuracyBound | None:
         """See `_bound`; where the number of records is known and errors of all queries weigh alike."""
         work, unit, n = plan.workload, plan.unit, plan.records
         if n is None or not unit.total_is_public:
@@ -117,7 +117,7 @@ def rounds_for(problem: Problem) -> int:
     return max(1, min(_MOST_ROUNDS, round(wanted)))
 
 
-def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePlan:
+def planned(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None and (not isinstance(strategy, str) or strategy != "queries"):
         raise PlanError("mechanism='mwem' measures the tables of chosen queries; strategy='queries' the queries alone")
@@ -138,11 +138,11 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     selection = selections_at(price, _SHARE, count)
     looks = count + (not unit.total_is_public)
     measurement = measured_at(price, spent_on(price, selection, count), looks)
-    course = MwemCourse(count, strategy is None, selection, measurement, unit.total_is_public)
-    return CoursePlan(work, problem.budget, unit, "mwem", price, course, problem.records, notes=(UNPROMISED,))
+    course = MwemRounds(count, strategy is None, selection, measurement, unit.total_is_public)
+    return IterativePlan(work, problem.budget, unit, "mwem", price, course, problem.records, notes=(UNPROMISED,))
 
 
-def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> AccuracyBound:
+def _bound(plan: IterativePlan, n: int, cells: int, moves: int) -> AccuracyBound:
     """Of plain MWEM: one step p exp(4 d q) a round, d the noisy gap as a share of the records, whose number is known;
     any query may be selected again, all alike; answers are those of the average of the rounds' models.
 
@@ -151,7 +151,7 @@ def _bound(plan: CoursePlan, n: int, cells: int, moves: int) -> AccuracyBound:
     of a selected query is within the slack of the exponential mechanism of the largest. Slack and noise are bounded
     in all rounds together, each with probability 1 - failure/2. [HLM12, HR10]
     """
-    course: MwemCourse = plan.course
+    course: MwemRounds = plan.course
     rounds, k = course.rounds, len(plan.workload)
     operators = [q.block.operator for q in plan.workload.blocks]
     width = max(o.max_abs * (1 if o.nonnegative else 2) for o in operators)
@@ -217,9 +217,9 @@ class _Choices:
         return self._asked.rows([query])[0]
 
 
-def run(plan: CoursePlan, curator: Curator) -> Findings:
+def run(plan: IterativePlan, curator: Curator) -> Findings:
     """All rounds, through a curator that holds the plan's price and nothing else."""
-    course: MwemCourse = plan.course
+    course: MwemRounds = plan.course
     asked = Asked(plan.workload, plan.unit, course.measurement)
     choices = _Choices(plan.workload, asked, whole=course.whole)
     first, total = asked.total(curator, plan.fingerprint)
@@ -241,22 +241,22 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Mwem(Looks):
+class Mwem(Iterative):
     """MWEM. rounds: by default 2 sqrt(n sqrt(rho)) for n expected records. strategy="queries" of `sf.plan` measures
     the chosen queries alone, not their tables."""
 
     name: ClassVar[str] = "mwem"
-    kind: ClassVar[type] = MwemCourse
+    kind: ClassVar[type] = MwemRounds
     unknown: ClassVar[str] = (
         "its bound is of another model than it releases, and never less than .17 of the records at any size that was "
         "tried; a promise for the largest error has mechanism='pmw'"
     )
 
-    def course(self, problem: Problem, strategy: object) -> CoursePlan:
+    def planned(self, problem: Problem, strategy: object) -> IterativePlan:
         return planned(problem, self.rounds, strategy)
 
     @staticmethod
-    def run(plan: CoursePlan, curator: Curator) -> Findings:
+    def run(plan: IterativePlan, curator: Curator) -> Findings:
         return run(plan, curator)
 
 

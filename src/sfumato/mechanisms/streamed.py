@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato.designs.continual.banded import banded, dense, tree, width_for
+from sfumato.designs.continual.bounds import mean_bound
+from sfumato.designs.continual.errors import errors_of
 from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.continual.shapes import shape_for
@@ -25,7 +29,7 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.continual import StreamTerms
-from sfumato.privacy.filters import MOST_COUNT, IntegerFilter
+from sfumato.privacy.filters import MOST_COUNT, IntegerFilter, WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -38,18 +42,36 @@ _GRAIN = (
 _MOST_BITS = 30  # of counts in one cell and period unless `most` says so: a thousand million records
 _LEAST_BITS = 10  # where even a thousand records find no room the integers are too coarse to be of use
 _ROOM = 64  # standard deviations of noise above which no value is thought of
+_MOST_MEMORY = 2**28  # bytes of past counts: as much as a million cells of the widest buffers, two files of them
 _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
 _UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
+
+
+def _banded(given: Periods) -> WindowFilter:
+    width = width_for(given)
+    if width is None:
+        raise PlanError(
+            "strategy='banded' is for sums of the last periods, ask='last 12', and for people in several periods that "
+            "are apart; leave it out"
+        )
+    return banded(given, width)
+
+
+_LISTED: dict[str, Callable[[Periods], WindowFilter]] = {"banded": _banded, "tree": tree, "dense": dense}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Continual(Mechanism[StreamPlan]):
     """Residuals of marginal tables in every period, filtered over time in integers, with Gaussian noise.
 
-    most: the most records of one cell and period that are counted; by default up to 2^30.
+    most: the most records of one cell and period that are counted; by default up to 2^30. strategy: over time, by
+    default the best of "buffers" (a few decaying sums a cell) and, where memory allows, "banded" (the last counts of a
+    cell, which suits "last 12" and people in several periods that are apart); "tree" as it is taught and "dense", the
+    best of all in the mean, are for up to 1,024 periods, a count each.
     """
 
     most: int | None = None
+    strategy: str | None = None
 
     name: ClassVar[str] = "continual"
     serves: ClassVar[tuple[str, ...]] = (STREAMS,)
@@ -59,6 +81,8 @@ class Continual(Mechanism[StreamPlan]):
 
     def __post_init__(self) -> None:
         whole("most", self.most, 1, MOST_COUNT)
+        if self.strategy is not None and self.strategy not in ("buffers", *_LISTED):
+            raise PlanError(f"strategy is 'buffers', {', '.join(map(repr, _LISTED))}, not {self.strategy!r}")
 
     def plan(self, asked: Request) -> StreamPlan:
         try:
@@ -73,6 +97,11 @@ class Continual(Mechanism[StreamPlan]):
         assert given is not None
         if given.per_person > 1 and asked.unit.person is None:
             raise PlanError("per_person above 1 needs person=, the column that says whose record a row is")
+        if given.promised and asked.unit.person is None:
+            raise PlanError(
+                "promised= says who sees to it that a person is in few periods; without person= there is nothing to "
+                "see to: leave it out"
+            )
         problem = problem_of(asked, "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
@@ -82,18 +111,20 @@ class Continual(Mechanism[StreamPlan]):
         strategy = _scaled(fine, design)
         sizes = problem.sizes
         proof = certificate(strategy.blocks, sizes, asked.unit, sensitivity(strategy.blocks, sizes, asked.unit, 2))
-        shape = shape_for(given.count, given.per_person, given.apart)
-        # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
-        rough = self._terms(filter_of(shape), strategy, given, proof)
-        ratio = max(1.0, _rounding_ratio(rough, sizes, asked.unit))
-        terms = rough if ratio == 1.0 else self._terms(filter_of(shape, ratio), strategy, given, proof)
-        terms = replace(terms, noise=_noise(terms, price, sizes, asked.unit))
-        _check_values(terms, strategy)
+        enforced = asked.unit.person is not None and not given.promised
+        tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
+        names = (self.strategy,) if self.strategy is not None else tables.names()
+        tried = [(name, tables.priced(name)) for name in names]
+        found = sorted(
+            ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried), key=_first
+        )
+        terms = found[0][1]
         bound = None
         if design.bound is not None and asked.unit.neighbours is Neighbours.ADD_REMOVE and given.per_person == 1:
             mu = math.sqrt(float(price.mu_squared))
             over = math.sqrt(problem.total_weight) * mu / asked.unit.rows_per_person
-            bound = design.bound / over * _prefix_bound(given.count) * (1 - 1e-12)
+            time = mean_bound(given.questions, given.count)
+            bound = None if time is None else design.bound / over * time
         return StreamPlan(
             asked.what,
             asked.budget,
@@ -106,23 +137,80 @@ class Continual(Mechanism[StreamPlan]):
             given,
             bound if problem.objective != "max" else None,
             asked.records,
+            notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
         )
 
-    def _terms(
-        self, used: IntegerFilter, strategy: Residuals, given: Periods, proof: Certificate | None
-    ) -> StreamTerms:
+
+def _first(line: tuple[float, StreamTerms, str]) -> float:
+    return line[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What is measured in every period, to be filtered by one strategy over time or another."""
+
+    strategy: Residuals
+    proof: Certificate | None
+    sizes: dict[str, int]
+    unit: PrivacyUnit
+    price: Event
+    given: Periods
+    most: int | None
+    enforced: bool
+
+    def names(self) -> list[str]:
+        """Strategies that may be the best here."""
+        width = width_for(self.given)
+        if width is None or 8 * self._cells() * (width - 1) > _MOST_MEMORY:
+            return ["buffers"]
+        return ["buffers", "banded"]
+
+    def _cells(self) -> int:
+        sizes = list(self.sizes.values())
+        return sum(math.prod(sizes[a] for a in s) for b in self.strategy.blocks for s in b.sets.tolist())
+
+    def priced(self, name: str) -> StreamTerms:
+        """Raises PlanError."""
+        if name != "buffers":
+            terms = self._terms(_LISTED[name](self.given))
+        else:
+            # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
+            shape = shape_for(self.given)
+            terms = self._terms(filter_of(shape))
+            ratio = self._rounding_ratio(terms)
+            terms = terms if ratio <= 1.0 else self._terms(filter_of(shape, ratio))
+        noise = _noise(terms, self.price, self.sizes, self.unit)
+        terms = replace(terms, noise=noise, enforced=self.enforced)
+        _check_values(terms, self.strategy)
+        return terms
+
+    def error(self, terms: StreamTerms) -> float:
+        """What is asked over time, beside that of others."""
+        over, asked = errors_of(terms.filter), self.given.questions
+        worst = self.given.objective == "worst"
+        variance = float(over.together(asked).max()) if worst else over.mean(asked)
+        return math.sqrt(variance * float(terms.noise.variance))
+
+    def _terms(self, used: IntegerFilter | WindowFilter) -> StreamTerms:
         """With the largest counts that there is room for."""
-        maps = tuple(b.lowered() for b in strategy.blocks)
+        maps = tuple(b.lowered() for b in self.strategy.blocks)
         for bits in range(_MOST_BITS, _LEAST_BITS - 1, -1):
             most = 2**bits if self.most is None else self.most
             try:
-                found = StreamTerms(used, maps, _GRAIN, _UNIT, given.per_person, given.apart, most, proof)
-                _check_values(found, strategy)
+                found = StreamTerms(
+                    used, maps, _GRAIN, _UNIT, self.given.per_person, self.given.apart, most, self.proof
+                )
+                _check_values(found, self.strategy)
                 return found
             except PlanError:
                 if self.most is not None or bits == _LEAST_BITS:
                     raise
         raise AssertionError
+
+    def _rounding_ratio(self, terms: StreamTerms) -> float:
+        """How much more the rounding of the cells that a person changes counts than a response of length 1."""
+        change = math.sqrt(terms.change(self.sizes, self.unit)) / 2.0**terms.grain
+        return terms.cells(self.unit) * math.sqrt(terms.columns()) / change
 
 
 def _scaled(fine: Residuals, design: Design) -> Residuals:
@@ -133,23 +221,25 @@ def _scaled(fine: Residuals, design: Design) -> Residuals:
     return found
 
 
-def _rounding_ratio(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> float:
-    """How much more the rounding of the cells that a person changes counts than a response of length 1."""
-    change = math.sqrt(terms.change(sizes, unit)) / 2.0**terms.grain
-    return terms.cells(unit) * math.sqrt(terms.columns()) / change
-
-
 def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
     """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
     used = terms.filter
-    carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
-    filtered = (float(used.direct.max()) + carried) * terms.most * float(used.rows.max()) / 2.0**used.shift
+    if isinstance(used, WindowFilter):
+        filtered = float(abs(used.taps).sum(axis=1).max()) * terms.most
+    else:
+        filtered = _filtered(used) * terms.most
     spread = max(
         float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
         for family in strategy.blocks
     )
     if filtered * spread + _ROOM * float(terms.noise.sigma) >= 2.0**63:
         raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
+
+
+def _filtered(used: IntegerFilter) -> float:
+    """What a count of 1 for ever comes to."""
+    carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
+    return float((used.direct.max() + carried) * used.rows.max() / 2.0**used.shift)
 
 
 def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:
@@ -162,8 +252,3 @@ def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: Privac
         raise PlanError(
             f"the noise that this budget asks for is out of range ({error}); give a larger budget"
         ) from error
-
-
-def _prefix_bound(n: int) -> float:
-    """The sum of the singular values of the n x n matrix of prefix sums, over n: no mean error over time is less."""
-    return float((1 / (2 * np.sin((2 * np.arange(1, n + 1) - 1) * np.pi / (4 * n + 2)))).sum() / n)

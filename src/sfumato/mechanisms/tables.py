@@ -91,8 +91,12 @@ class Tables(Mechanism[Plan]):
         """The plans to choose among."""
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
+    def least(self, problem: Problem) -> Sequence[Plan]:
+        """The plans of which the least is that of `tried`: where one is proved the best no other need be among them."""
+        return self.tried(problem, None).plans
+
     def found(self, problem: Problem, progress: Progress | None) -> Tried:
-        """The same; raises PlanError, with every reason, where no plan applies."""
+        """What is tried; raises PlanError, with every reason, where no plan applies."""
         found = self.tried(problem, progress)
         if not found.plans:
             reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
@@ -223,7 +227,7 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
     notes = (*best.notes, *value.hints(problem, best))
-    alone = apart.alone(problem, lambda part: value.tried(part, None).plans)
+    alone = apart.alone(problem, value.least)
     bound = max(bounds) if bounds else None
     return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
 

@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sfumato.designs.continual.errors import TimeErrors
+from sfumato.designs.continual.errors import TimeErrors, errors_of
 from sfumato.designs.continual.periods import Periods
+from sfumato.designs.continual.questions import question as question_of
 from sfumato.designs.design import Candidate
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import PlanError
@@ -24,6 +25,7 @@ from sfumato.plans.planned import WorkloadPlan, price_text
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.filters import WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
@@ -39,8 +41,8 @@ class StreamPlan(WorkloadPlan):
 
     A question over time is "totals" (all periods up to one), "increments" (one period), or weights of periods. Errors
     are a product of two: what the tables of the workload err if they are measured once, and what time makes of it.
-    `bound` is proved of the root mean squared error over all periods' totals and all queries as the objective weighs
-    them, for any unbiased answers from Gaussian noise of any covariance. [LHR10, HUU23]
+    `bound` is proved of the root mean squared error of what is asked over time, in all periods together, and of all
+    queries as the objective weighs them, for any unbiased answers from Gaussian noise of any covariance. [LHR10, HUU23]
     """
 
     workload: Workload
@@ -56,6 +58,9 @@ class StreamPlan(WorkloadPlan):
     records: int | None = None
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
+
+    QUESTIONS: ClassVar[tuple[str, ...]] = ("totals", "increments")
+    """The questions over time whose errors are told by period; `errors` takes any."""
 
     decides = ("workload", "budget", "unit", "mechanism", "strategy", "terms", "price", "periods")
     holds = WorkloadPlan.holds | {
@@ -73,6 +78,8 @@ class StreamPlan(WorkloadPlan):
         paired = (self.terms.filter.periods, self.terms.participations, self.terms.apart)
         if paired != (self.periods.count, self.periods.per_person, self.periods.apart):
             raise PlanError("the plan's terms are of other periods than it states; plan again")
+        if self.terms.enforced != (self.unit.person is not None and not self.periods.promised):
+            raise PlanError("the plan's terms count people otherwise than it states; plan again")
         if not _alike(self.strategy, self.terms):
             raise PlanError("the plan's terms measure something else than its strategy; plan again")
         if not self.terms.fits(self.price, self._sizes, self.unit):
@@ -87,30 +94,18 @@ class StreamPlan(WorkloadPlan):
     @functools.cached_property
     def over_time(self) -> TimeErrors:
         """What time makes of the noise of one measured value, at unit variance."""
-        return TimeErrors(self.terms.filter)
+        return errors_of(self.terms.filter)
 
     def weights(self, question: str, period: int | None = None) -> FloatArray:
         """(m,) how a question over time counts the first m periods; by default at the last.
 
-        "totals", "increments", "last 12" (periods). Raises PlanError for others, and for periods there are not.
+        "totals", "increments", "last 12" (periods), "decayed 0.99". Raises PlanError for others, and for periods there
+        are not.
         """
         last = self.periods.count if period is None else period
         if type(last) is not int or not 1 <= last <= self.periods.count:
             raise PlanError(f"periods are numbered from 1 to {self.periods.count:,}, not {period!r}")
-        out = np.zeros(last)
-        match question.split() if isinstance(question, str) else []:
-            case ["totals"]:
-                out[:] = 1.0
-            case ["increments"]:
-                out[-1] = 1.0
-            case ["last", many] if many.isdecimal() and 1 <= int(many) <= self.periods.count:
-                out[-int(many) :] = 1.0
-            case _:
-                raise PlanError(
-                    f"a question over time is 'totals', 'increments' or 'last 12' (up to {self.periods.count:,} "
-                    f"periods), not {question!r}"
-                )
-        return out
+        return question_of(question, self.periods.count).weights(last)
 
     def between(self, first: int, last: int) -> FloatArray:
         """(last,) weights of the sum of the periods from `first` to `last`, counted from 1."""
@@ -135,13 +130,26 @@ class StreamPlan(WorkloadPlan):
         return self.at(question, period).standard_errors(part)
 
     def curve(self, question: str = "totals") -> FloatArray:
-        """(periods,) the root mean squared error of a question at every period, as the objective weighs queries."""
-        if question in ("totals", "increments"):
-            factors = getattr(self.over_time, question)
-        else:
-            many = range(1, self.periods.count + 1)
-            factors = np.array([self.over_time.variance(self.weights(question, t)) for t in many])
-        return np.sqrt(factors / self.over_time.totals[-1]) * self.at().mean_error
+        """(periods,) the root mean squared error of a question at every period, as the objective weighs queries.
+
+        "ranges" are all runs of periods that end there.
+        """
+        return self._once * np.sqrt(self.over_time.of(question_of(question, self.periods.count)))
+
+    @functools.cached_property
+    def _once(self) -> float:
+        """What the tables err where an answer over time has variance 1 at unit noise, as the objective weighs them."""
+        return self.at().mean_error / math.sqrt(float(self.over_time.totals[-1]))
+
+    @functools.cached_property
+    def asked_curve(self) -> FloatArray:
+        """(periods,) the root mean squared error at every period of what is asked over time, by its weights."""
+        return self._once * np.sqrt(self.over_time.together(self.periods.questions))
+
+    @functools.cached_property
+    def asked_mean(self) -> float:
+        """The same over all that is asked of all periods together."""
+        return self._once * math.sqrt(self.over_time.mean(self.periods.questions))
 
     def errors(self, confidence: float = 0.95, question: str = "totals") -> Frame:
         """One row per period, doubling: rmse, worst standard error, half-width, and simultaneous half-width.
@@ -189,12 +197,12 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def objective_value(self) -> float:
-        """The largest error of a total over time, as the objective weighs queries: what was minimised."""
-        return float(self.curve().max())
+        """The error of what is asked over time, in its worst period or in the mean: what was minimised."""
+        return float(self.asked_curve.max()) if self.periods.objective == "worst" else self.asked_mean
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved of the mean error over time, and so of the largest; None where no bound is known."""
+        """Proved of the mean error of what is asked over time, and so of the largest; None where none is known."""
         return self.bound
 
     @functools.cached_property
@@ -208,15 +216,36 @@ class StreamPlan(WorkloadPlan):
         places = np.arange(k) * self.periods.apart
         price = sum(int((np.bincount(places >> level) ** 2).sum()) for level in range(n.bit_length()))
         nodes = max(t.bit_count() for t in (n, (1 << (n.bit_length() - 1)) - 1))  # of the worst of 1 to n
-        ours = self.over_time.totals.max() * self.terms.filter.response(k, self.periods.apart)
-        return self.objective_value * math.sqrt(price * nodes / ours) * 2.0**self.terms.filter.shift
+        scale = 2.0**self.terms.filter.shift / math.sqrt(self.terms.filter.response(k, self.periods.apart))
+        return self._once * math.sqrt(price * nodes) * scale
+
+    @functools.cached_property
+    def rounding(self) -> float:
+        """The share of the noise that pays for the rounding of the integers, not for what is asked."""
+        shift = self.terms.squared_shift(self._sizes, self.unit)
+        response = self.terms.filter.response(self.periods.per_person, self.periods.apart)
+        exact = Fraction(self.terms.change(self._sizes, self.unit) * response)
+        return math.sqrt(shift / (exact / 4 ** (self.terms.grain + self.terms.filter.shift))) - 1
+
+    @property
+    def participation(self) -> str:
+        """Who sees to it that nobody is counted in more periods than the plan says."""
+        if self.unit.total_is_public:
+            return (
+                "a record is replaced within its period; to hide its period too name person=, or plan with add-remove"
+            )
+        if self.unit.person is None:
+            return "a record is in one period"
+        if self.terms.enforced:
+            return "enforced: rows of a person in more periods, or in nearer ones, are left out"
+        return "how often a person is counted is promised by the custodian, and not enforced"
 
     @property
     def state_bytes(self) -> int:
         """What a store keeps, in secret, between two periods."""
         sizes = self.workload.domain.shape
         cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
-        return 16 * cells * len(self.terms.filter.decays)
+        return 8 * cells * math.prod(self.terms.filter.kept)
 
     # -- words ---------------------------------------------------------------------------------------------
 
@@ -233,9 +262,11 @@ class StreamPlan(WorkloadPlan):
                 "periods": self.periods.count,
                 "per_person": self.periods.per_person,
                 "apart": self.periods.apart,
-                "participation": "promised" if self.periods.per_person > 1 else "one period",
+                "participation": self.participation,
                 "most": self.terms.most,
-                "states": len(self.terms.filter.decays),
+                "states": self.terms.filter.kept[1],
+                "state_bytes": self.state_bytes,
+                "rounding": self.rounding,
             },
             "error": {
                 "rmse": self.rmse,
@@ -253,39 +284,51 @@ class StreamPlan(WorkloadPlan):
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "protects", self.unit.describe()
         yield "over time", self.periods.describe()
-        if self.periods.per_person > 1:
-            yield "", "  how often a person is counted is promised by the custodian, and not enforced"
+        yield "", f"  {self.participation}"
         yield "guarantee", f"{self.budget}, also if tables are chosen after earlier answers"
         values = sum(f.rows for f in self.terms.families)
-        states = len(self.terms.filter.decays)
-        yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {states} states"
+        kept = self.terms.filter.kept[1]
+        by = f"{kept} past counts" if isinstance(self.terms.filter, WindowFilter) else f"{kept} states"
+        yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by} a cell"
         yield "price", f"{price_text(self.price)}, debited as a whole before the first period"
         last, single = self.at(), self.at("increments").mean_error
+        worst = float(self.curve().max())
         yield (
             "error",
             (
-                f"totals: rmse {self.rmse:,.5g} over all periods, {self.objective_value:,.5g} in the worst, largest "
+                f"totals: rmse {self.rmse:,.5g} over all periods, {worst:,.5g} in the worst, largest "
                 f"standard error {last.max_standard_error:,.5g} in the last; one period: {single:,.5g}"
             ),
         )
+        if self.periods.asked != "totals":
+            mean, top = self.asked_mean, float(self.asked_curve.max())
+            yield "", f"{self.periods.asked}: rmse {mean:,.5g} over all periods, {top:,.5g} in the worst"
         yield "best", self._best()
-        yield "tree", f"a binary tree would err {self.tree_error / self.objective_value:.3g} times as much"
+        yield (
+            "tree",
+            f"totals of a binary tree would err {self.tree_error / worst:.3g} times as much in the worst period",
+        )
         cut = "a period of more is refused" if self.unit.total_is_public else "of more, that many are counted"
         yield "arithmetic", f"exact integers; up to {self.terms.most:,} records in a cell of one period, {cut}"
-        yield "secret", f"a state of {self.state_bytes:,} bytes between periods, as secret as the tables"
+        yield "", f"  what they round adds {self.rounding:.2g} of the noise"
+        people = ", and 32 for every person who was counted" if self.terms.enforced else ""
+        yield "secret", f"a state of {self.state_bytes:,} bytes between periods{people}, as secret as the tables"
         yield from (("note", n) for n in self.notes)
 
     def _best(self) -> str:
         if self.bound is None:
-            return "no bound is known for this relation and number of periods per person"
-        mean = float(np.sqrt((self.curve() ** 2).mean()))
+            return (
+                "no bound is known for this relation, number of periods per person, or what is asked of so many periods"
+            )
         return (
-            f"no unbiased answers err less than {self.bound:,.5g}: the mean is {mean / self.bound:.4g} times that, the "
-            f"worst {self.objective_value / self.bound:.4g} times"
+            f"no unbiased answers err less than {self.bound:,.5g}: the mean is {self.asked_mean / self.bound:.4g} "
+            f"times that, the worst {float(self.asked_curve.max()) / self.bound:.4g} times"
         )
 
     def appended(self) -> Iterator[str]:
-        yield f"\nErrors of totals by period (half-widths of 95 % intervals, one and all so far):\n{self.errors()}"
+        what = "half-widths of 95 % intervals, one and all so far"
+        for question in self.QUESTIONS:
+            yield f"\nErrors of {question} by period ({what}):\n{self.errors(question=question)}"
         yield from super().appended()
 
     def brief(self) -> str:

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-_LARGEST = 10**18
+_LARGEST = 10**18  # far above the cost of any guarantee worth its name; keeps sums of prices short
 
 
 def _parameter(value: object, name: str) -> Fraction:

@@ -14,9 +14,9 @@ __all__ = ["SMALLEST", "Currency", "Number", "compact", "decimal", "exact", "rea
 
 Number = int | float | str | Decimal | Fraction
 
-SMALLEST = Fraction(1, 10**300)
-_MAX_TEXT = 2600
-_MAX_BITS = 4096
+SMALLEST = Fraction(1, 10**300)  # a double holds it: conversions and predicted errors do not underflow
+_MAX_TEXT = 2600  # two numbers of _MAX_BITS in decimal digits, 1,234 each, and room
+_MAX_BITS = 4096  # exact arithmetic stays instant; no decimal with three digits of exponent needs more
 _DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"[+-]?\d+/\d+", re.ASCII)
 _ALLOWED = 'an int, a Fraction, a Decimal or text such as "0.5", "1e-6", "1/3"'

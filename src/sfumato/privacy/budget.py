@@ -21,9 +21,9 @@ from sfumato.privacy.rounding import sqrt_down
 __all__ = ["Budget", "keeps"]
 
 Kind = Literal["pure", "approx", "zcdp", "gdp"]
-LARGEST = Fraction(10) ** 9
+LARGEST = Fraction(10) ** 9  # no guarantee at all: what is above is a slip of the pen
 _PARAMETERS = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}
-_DISPLAY_DELTA = Fraction(1, 10**6)
+_DISPLAY_DELTA = Fraction(1, 10**6)  # a common choice, and printed beside epsilon; nothing is paid by it
 
 
 @storable

@@ -22,7 +22,7 @@ Bounds = tuple[Fraction, Fraction]
 
 # Beyond these arguments the exact fractions would have millions of digits.
 EXP_LIMIT = 1 << 20
-NORMAL_LIMIT = 1 << 10
+NORMAL_LIMIT = 1 << 10  # the tail there is below 2^-(2^19), and no comparison needs to tell it from 0
 
 
 def exp_bounds(x: Fraction, bits: int = 128) -> Bounds:

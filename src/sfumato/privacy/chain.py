@@ -34,8 +34,8 @@ Advance = Callable[[S | None, Sequence[bytes]], S]
 Row = tuple[object, object, object]
 """The number of a line, its body and its hash, as a file has them: nothing is believed of their types."""
 
-VERSION = 2
-_OLD = 1
+VERSION = 2  # of the format: lines as they are hashed
+_OLD = 1  # that of 0.1: the same facts in columns
 _ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 
 

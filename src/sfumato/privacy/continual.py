@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accountant import Event, GaussianEvent
-from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.filters import IntegerFilter, WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.sensitivity import Certificate, certified
@@ -43,10 +44,11 @@ class StreamTerms:
     families: integer maps of tables, with multiples of at most 2^grain. A person is in at most `participations`
     periods, each at least `apart` after the one before. Counts of a cell are cut at `most`, or where the number of
     records is public a period with more is refused. `certificate` says how the price of a replaced record is proved.
-    Raises PlanError.
+    `enforced`: rows of a person in more periods, or in nearer ones, are left out; otherwise that there are none is the
+    custodian's promise. Raises PlanError.
     """
 
-    filter: IntegerFilter
+    filter: IntegerFilter | WindowFilter
     families: tuple[FamilyMap, ...]
     grain: int
     noise: RoundedGaussian
@@ -54,22 +56,20 @@ class StreamTerms:
     apart: int
     most: int
     certificate: Certificate | None = None
+    enforced: bool = later(False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
-        if type(self.filter) is not IntegerFilter or type(self.noise) is not RoundedGaussian:
+        if type(self.filter) not in (IntegerFilter, WindowFilter) or type(self.noise) is not RoundedGaussian:
             raise PlanError("a stream has an integer filter and rounded Gaussian noise")
         if not self.families or not all(type(f) is FamilyMap and f.multiples is not None for f in self.families):
             raise PlanError("a stream measures families of tables, with a multiple for every table")
-        for name, low, high in (
-            ("grain", 0, _MOST_GRAIN),
-            ("participations", 1, self.filter.periods),
-            ("apart", 1, None),
-        ):
+        n = self.filter.periods
+        for name, low, high in (("grain", 0, _MOST_GRAIN), ("participations", 1, n), ("apart", 1, n)):
             given = getattr(self, name)
-            if type(given) is not int or given < low or (high is not None and given > high):
-                raise PlanError(f"{name} of a stream is a whole number from {low}{f' to {high:,}' if high else ''}")
-        if (self.participations - 1) * self.apart >= self.filter.periods:
+            if type(given) is not int or not low <= given <= high:
+                raise PlanError(f"{name} of a stream is a whole number from {low} to {high:,}")
+        if (self.participations - 1) * self.apart >= n:
             raise PlanError("nobody can be in so many periods, so far apart; plan with fewer")
         if any(int(multiples_of(f).max()) > 2**self.grain for f in self.families):
             raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
@@ -105,11 +105,8 @@ class StreamTerms:
 
     def columns(self) -> int:
         """The sum over all tables of the squared length of the largest column of their maps, without multiples."""
-        total = 0
-        for family in self.families:
-            largest = np.array([_largest_column(f) for f in family.factors], dtype=object)
-            total += int(largest[family.sets].prod(axis=1).sum())
-        return total
+        each = (np.array([_largest_column(f) for f in a.factors], dtype=object)[a.sets] for a in self.families)
+        return sum(int(tables.prod(axis=1).sum()) for tables in each)
 
     def fits(self, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> bool:
         """Whether all that is ever measured costs at most `price`; exact rationals decide."""

@@ -22,7 +22,7 @@ from sfumato.privacy.unit import PrivacyUnit
 __all__ = ["Debits", "Receipt", "check_hash", "checked_table", "spelt"]
 
 _HASH = re.compile(r"[0-9A-Za-z:_.+=-]{1,128}", re.ASCII)
-_MAX_NAME = 128
+_MAX_NAME = 128  # far longer than a name that people read
 _FILES = (
     ".csv",
     ".tsv",

@@ -22,7 +22,7 @@ from sfumato.privacy.unit import PrivacyUnit
 __all__ = ["Entry", "State", "advance", "line_of", "named_line", "now", "released_line", "spend_line"]
 
 _RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
-_MAX_BITS = 8192
+_MAX_BITS = 8192  # twice what one amount may have, so that any two prices add up
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,11 @@ __all__ = ["ERROR", "exponential", "lower_weights"]
 
 Words = NDArray[np.uint64]
 
-BITS = 128
+BITS = 128  # of the first number drawn: fewer than n^2 in 2^119 draws need more
+# BITS in limbs of half a word, so that their products fit a word and carries are seen.
 _LIMBS = 4
-_LIMB = np.uint64(32)
-_MASK = np.uint64((1 << 32) - 1)
+_LIMB = np.uint64(32)  # bits of a limb
+_MASK = np.uint64((1 << 32) - 1)  # a limb of ones
 _BYTES = 16  # of a lag
 _CHUNK = 1 << 14  # candidates weighed at once: their limbs stay in the cache
 

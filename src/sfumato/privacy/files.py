@@ -19,9 +19,9 @@ from sfumato.errors import LedgerCorrupted, LedgerError
 
 __all__ = ["FileStore", "Wording"]
 
-BUSY_SECONDS = 30
-_OLDEST = (3, 37, 0)
-_PRIVATE = 0o600
+BUSY_SECONDS = 30  # a turn takes milliseconds; longer waits are of a process that hangs
+_OLDEST = (3, 37, 0)  # the first with STRICT tables
+_PRIVATE = 0o600  # read and written by its owner alone
 
 # Rollback journal, not WAL: the SQLite linked by many Pythons can lose WAL commits after a crash.
 # pages of a transaction that outgrow the cache would lock the file before its end, and the witness out

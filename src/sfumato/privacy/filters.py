@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 
-__all__ = ["MOST_COUNT", "MOST_PERIODS", "IntegerFilter"]
+__all__ = ["MOST_COUNT", "MOST_PERIODS", "IntegerFilter", "WindowFilter"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -34,20 +34,52 @@ MOST_PERIODS = 2**20
 """Operations in a row are at most about eight times as many, which SLACK rests on."""
 MOST_COUNT = 2**36
 """Of records in a cell: two limbs of 48 bits multiply it by 62 bits."""
-SLACK = 1 + 2.0**-28
+SLACK = 1 + 2.0**-28  # above (1 - 2^-53)^-(2^24), K of the page above
 _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
-_DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 11, 62, 53
+# e or r times a limb of 48 bits fits 63; shifts end where sums do; b and c fit int64, and 2^g is a double exactly.
+_DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 14, 62, 53
+_MOST_TAPS, _TAP_BITS = 2**12, 25  # sums of squares of so many fit int64
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product
 
 
+class _Runs:
+    """Runs of periods that have the same integers."""
+
+    runs: IntArray
+
+    @property
+    def periods(self) -> int:
+        """The number of periods."""
+        return sum(self.runs.tolist())
+
+    def _run(self, period: int) -> int:
+        if not 0 <= period < self.periods:
+            raise PlanError(f"the filter has periods 0 to {self.periods - 1:,}, not {period}")
+        return int(np.searchsorted(self.runs.cumsum(), period, side="right"))
+
+    def _set(self, *names: str) -> None:
+        for name in names:
+            given = np.asarray(getattr(self, name))
+            if given.dtype.kind not in "iu":
+                raise PlanError(f"the {name} of a filter are whole numbers, not {given.dtype}")
+            object.__setattr__(self, name, given.astype(np.int64))
+        if self.runs.ndim != 1 or not self.runs.size or self.runs.min() < 1 or self.periods > MOST_PERIODS:
+            raise PlanError(f"a stream has at most {MOST_PERIODS:,} periods, in runs of one or more")
+
+    def check_count(self, most: int) -> None:
+        """Raise PlanError for what is no largest count of a cell. (What is published wraps around modulo 2^64.)"""
+        if type(most) is not int or not 1 <= most <= MOST_COUNT:
+            raise PlanError(f"the largest count of a cell is from 1 to {MOST_COUNT:,}, not {most!r}")
+
+
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class IntegerFilter:
+class IntegerFilter(_Runs):
     """Public integers of a filter over `runs.sum()` periods.
 
     decays: (d, 2) of e from 1 to 2^12 - 1 and g to 53, e <= 2^g. runs: (m,) lengths of runs of periods with the same
-    rows r (m,), from 1 to 2^11 - 1, direct c (m,), positive, and carried b (m, d), not negative, below 2^62.
+    rows r (m,), from 1 to 2^14 - 1, direct c (m,), positive, and carried b (m, d), not negative, below 2^62.
     Raises PlanError for anything else.
     """
 
@@ -59,20 +91,14 @@ class IntegerFilter:
     carried: IntArray
 
     def __post_init__(self) -> None:
-        for name in ("decays", "runs", "rows", "direct", "carried"):
-            given = np.asarray(getattr(self, name))
-            if given.dtype.kind not in "iu":
-                raise PlanError(f"the {name} of a filter are whole numbers, not {given.dtype}")
-            object.__setattr__(self, name, given.astype(np.int64))
+        self._set("decays", "runs", "rows", "direct", "carried")
         m, d = len(self.runs), len(self.decays)
         shapes = (self.decays.shape, self.runs.shape, self.rows.shape, self.direct.shape, self.carried.shape)
         if shapes != ((d, 2), (m,), (m,), (m,), (m, d)) or not 1 <= d <= _MOST_DECAYS or not m:
             raise PlanError("a filter has one to 32 decays, and for every run of periods a row, a column and as many")
-        if type(self.shift) is not int or not 0 <= self.shift <= _MOST_SHIFT:
-            raise PlanError(f"the shift of a filter is from 0 to {_MOST_SHIFT} bits, not {self.shift!r}")
         e, g = self.decays.T
         between = (
-            (self.runs, 1, MOST_PERIODS),
+            (np.array([self.shift]), 0, _MOST_SHIFT),
             (self.rows, 1, 2**_ROW_BITS - 1),
             (self.direct, 1, 2**_COLUMN_BITS - 1),
             (self.carried, 0, 2**_COLUMN_BITS - 1),
@@ -80,15 +106,13 @@ class IntegerFilter:
             (g, 0, _STEEPEST),
             (np.left_shift(1, g) - e, 0, 2**_STEEPEST),
         )
-        if any(int(a.min()) < low or int(a.max()) > high for a, low, high in between):
+        if type(self.shift) is not int or any(int(a.min()) < low or int(a.max()) > high for a, low, high in between):
             raise PlanError("an integer of the filter is out of its range; plan again")
-        if self.periods > MOST_PERIODS:
-            raise PlanError(f"a stream has at most {MOST_PERIODS:,} periods, not {self.periods:,}")
 
     @property
-    def periods(self) -> int:
-        """The number of periods."""
-        return sum(self.runs.tolist())
+    def kept(self) -> tuple[int, int]:
+        """The numbers of a cell between two periods: two limbs of every state."""
+        return 2, len(self.decays)
 
     @property
     def decay_rates(self) -> FloatArray:
@@ -109,19 +133,13 @@ class IntegerFilter:
         """r of a period."""
         return int(self.rows[self._run(period)])
 
-    def _run(self, period: int) -> int:
-        if not 0 <= period < self.periods:
-            raise PlanError(f"the filter has periods 0 to {self.periods - 1:,}, not {period}")
-        return int(np.searchsorted(self.runs.cumsum(), period, side="right"))
-
     def check_count(self, most: int) -> None:
         """Refuse what a state of 90 bits, or a sum of 102, could not hold with counts from -most to most.
 
         A state obeys |p| <= theta |p| + 1 + b most, so it stays below (1 + b most) times the lesser of 1 / (1 - theta)
         and the number of periods. Raises PlanError.
         """
-        if type(most) is not int or not 1 <= most <= MOST_COUNT:
-            raise PlanError(f"the largest count of a cell is from 1 to {MOST_COUNT:,}, not {most!r}")
+        super().check_count(most)
         largest = [1 + most * b for b in self.carried.max(axis=0).tolist()]
         turns = [min(-(-(2**g) // e), self.periods) for e, g in self.decays.tolist()]
         states = [a * n for a, n in zip(largest, turns, strict=True)]
@@ -189,18 +207,51 @@ class IntegerFilter:
         """An upper bound of the squared length of `rounding` over all periods."""
         return Fraction(_above(float((self.rounding() ** 2).sum()) * _FINE), _FINE)
 
-    def exact(self, period: int, earlier: int) -> Fraction:
-        """C[period, earlier], exactly."""
-        lag, run = period - earlier, self._run(earlier)
-        if lag < 0:
-            return Fraction(0)
-        found = Fraction(int(self.direct[run]))
-        if lag:
-            rates = [1 - Fraction(e, 2**g) for e, g in self.decays.tolist()]
-            found = sum(
-                (b * f ** (lag - 1) for b, f in zip(self.carried[run].tolist(), rates, strict=True)), Fraction()
-            )
-        return found * self.row(period) / 2**self.shift
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowFilter(_Runs):
+    """Public integers a_uj: y_t = sum_(j < w) a_(t-j)j x_(t-j), exactly: a stream keeps its last w - 1 counts.
+
+    taps: (m, w) of the counts of m runs (m,) of periods, below 2^25 in size, at most 2^12 of them, so that int64 holds
+    their sums of squares. Raises PlanError for anything else.
+    """
+
+    runs: IntArray
+    taps: IntArray
+
+    shift = 0  # y is what is published
+
+    def __post_init__(self) -> None:
+        self._set("runs", "taps")
+        fits = self.taps.ndim == 2 and len(self.taps) == len(self.runs) and 1 <= self.taps.shape[1] <= _MOST_TAPS
+        if not fits or self.taps.max() >= 2**_TAP_BITS or self.taps.min() <= -(2**_TAP_BITS):
+            raise PlanError(f"a window filter has 1 to {_MOST_TAPS:,} taps for every run, below 2^{_TAP_BITS} in size")
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """The numbers of a cell between two periods: the counts of the last."""
+        return 1, self.taps.shape[1] - 1
+
+    def coefficients(self, period: int, multiples: Sequence[int], grain: int) -> IntArray:
+        """(w, tables) a of the counts of a period and of those before, for tables that weigh multiple / 2^grain <= 1.
+
+        Rounded towards zero: no column is longer than it is priced. Before the first period all counts are 0.
+        """
+        lags = np.arange(self.taps.shape[1])
+        whole = self.taps[np.searchsorted(self.runs.cumsum(), period - lags, side="right"), lags]
+        return np.sign(whole)[:, None] * (np.multiply.outer(abs(whole), np.array(multiples, dtype=np.int64)) >> grain)
+
+    def response(self, participations: int = 1, apart: int = 1) -> int:
+        """The largest squared length of the response to 1 in so many periods, each at least `apart` after the one
+        before, or a bound of it: then no two of them are heard together, and their squares add up. Raises PlanError."""
+        if participations > 1 and self.taps.shape[1] > apart:
+            raise PlanError("several participations are priced where no window holds two of them")
+        return participations * int((self.taps**2).sum(axis=1).max())
+
+    def rounding_squared(self) -> Fraction:
+        """Nothing is rounded."""
+        return Fraction(0)
 
 
 def _above(value: float) -> int:
@@ -213,9 +264,7 @@ def _scan(rate: float, given: FloatArray) -> FloatArray:
     n = len(given)
     width = math.isqrt(max(n - 1, 0)) + 1
     parts = -(-n // width)
-    padded = np.zeros(parts * width)
-    padded[:n] = given
-    table = np.ascontiguousarray(padded.reshape(parts, width).T)
+    table = np.pad(given, (0, parts * width - n)).reshape(parts, width).T.copy()
     for j in range(1, width):
         table[j] += rate * table[j - 1]
     powers = np.multiply.accumulate(np.full(width, float(rate)))
@@ -228,16 +277,10 @@ def _scan(rate: float, given: FloatArray) -> FloatArray:
 
 def _repeated(response: FloatArray, count: int, apart: int) -> FloatArray:
     """The sum of `count` copies of a response, each `apart` later than the one before, by doubling."""
-    out, start, span = np.zeros_like(response), 0, apart
-    copies = response.copy()
-    while count and start < len(out):
-        if count % 2:
-            out[start:] += copies[: len(out) - start]
-            start += span
-        count //= 2
-        if span < len(out):
-            doubled = copies.copy()
-            doubled[span:] += copies[:-span]
-            copies = doubled
-        span *= 2
+    out, done = response.copy(), 1
+    for bit in f"{count:b}"[1:]:
+        out[done * apart :] += out[: max(len(out) - done * apart, 0)].copy()
+        done = 2 * done + int(bit)
+        if int(bit):
+            out = np.concatenate([response[:apart], response[apart:] + out[:-apart]])
     return out

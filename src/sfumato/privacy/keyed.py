@@ -50,8 +50,8 @@ __all__ = [
     "tail",
 ]
 
-MAX_THRESHOLD = 2**40
-_MAX_KEYS = 2**22
+MAX_THRESHOLD = 2**40  # above any number of records, so that one more would show nothing
+_MAX_KEYS = 2**22  # 32 MB: what one question may hold
 
 
 @storable

@@ -32,7 +32,8 @@ __all__ = ["MAX_LABELS", "check_epsilon", "draw_questions", "lie_digits", "rando
 
 Integers = NDArray[np.int64]
 
-MAX_LABELS = 2**16
+MAX_LABELS = 2**16  # a device draws one label of so many in no time
+# Below, a report tells nothing; above, it hides nothing. Between, the digits of a lie are few.
 _LEAST, _MOST = Fraction(1, 2**10), Fraction(64)
 
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "RoundedGaussian"]
 
+# Below, a draw other than 0 is rarer than 2^-1000, and samplers would have tables of one row.
 LEAST_SCALE = Fraction(1, 1 << 10)
-GREATEST_SCALE = Fraction(1 << 55)
-_END = 2**63 - 2**54
+GREATEST_SCALE = Fraction(1 << 55)  # 2^8 deviations fit int64, so that what wraps modulo 2^64 is never seen
+_END = 2**63 - 2**54  # counts below 2^53 added to it leave room in int64
 # From here on lattice effects of Gaussian laws are below one double rounding: exp(-2 pi^2 sigma^2).
 SMOOTH = 4
 

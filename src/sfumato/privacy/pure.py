@@ -14,8 +14,8 @@ from sfumato.privacy.certified import exp_bounds, normal_cdf_bounds
 
 __all__ = ["EXP_CAP", "decimal_edge", "implies_gdp", "mu_of_pure", "precision_for"]
 
-DIGITS = 16
-GUARD_BITS = 128
+DIGITS = 16  # about those of a double: more would buy nothing, and prices stay short
+GUARD_BITS = 128  # bits beyond those that the numbers compared have; a few are lost on the way
 
 # Above this exponent exp(epsilon) has too many digits; a bound that does without it is used instead.
 EXP_CAP = 1 << 16

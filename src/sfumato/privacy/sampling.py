@@ -59,7 +59,7 @@ LINE_BITS = 60  # lines hold acceptance probabilities in units of 2^-60
 OPEN = np.iinfo(np.int32).min  # guide entry of words whose leading bits do not settle the block
 
 
-INT64 = 1 << 63
+INT64 = 1 << 63  # draws are int64, modulo 2^64
 
 
 def _wrapped(value: int) -> int:

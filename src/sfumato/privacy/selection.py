@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
-_MAX_WORK = 2**28
-_TOP = 2**63 - 1
+_MAX_WORK = 2**28  # their largest moves are found column by column, in seconds
+_TOP = 2**63 - 1  # the largest int64
 _CHUNK = 2**22  # entries written out at a time: 32 MB
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
 

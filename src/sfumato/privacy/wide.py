@@ -12,9 +12,9 @@ __all__ = ["WORD", "Wide", "distances"]
 
 Words = NDArray[np.uint64]
 
-WORD = 1 << 64
-_HALF = np.uint64(32)
-_LOW = np.uint64((1 << 32) - 1)
+WORD = 1 << 64  # two words are an integer of 128 bits
+_HALF = np.uint64(32)  # products of half words fit a word
+_LOW = np.uint64((1 << 32) - 1)  # the lower half
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from sfumato.local.plans import LocalPlan
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import made, planned
 from sfumato.mechanisms.tables import Tables, plan_tables
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
@@ -56,7 +56,7 @@ def plan(
 @overload
 def plan(  # pyright: ignore[reportOverlappingOverload]
     what: Workload, budget: Budget, *, mechanism: Literal["mwem", "boosting"], **options: Unpack[Options]
-) -> CoursePlan: ...
+) -> IterativePlan: ...
 @overload
 def plan(
     what: Workload | Domain, budget: Budget, *, mechanism: Literal["pmw"], **options: Unpack[Options]

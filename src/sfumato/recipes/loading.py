@@ -10,7 +10,7 @@ from sfumato.errors import InvalidInput
 from sfumato.ground.documents import read_document
 from sfumato.local.collecting import LocalRelease
 from sfumato.local.plans import LocalPlan
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 DOCUMENTS = (
     Plan,
-    CoursePlan,
+    IterativePlan,
     StreamPlan,
     StreamRelease,
     KeyPlan,

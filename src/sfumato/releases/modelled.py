@@ -19,7 +19,7 @@ from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.releases.files import Contents
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
@@ -39,7 +39,7 @@ _PROCESSING = (
 
 
 class Findings(NamedTuple):
-    """What a course brings home: all that came out of the wall, in order, and the model made of it.
+    """What several looks bring home: all that came out of the wall, in order, and the model made of it.
 
     gap: where the model is defined as an optimum, how far from it at most (see `ModelRelease.gap`); else None.
     """
@@ -62,7 +62,7 @@ class ModelRelease(WorkloadRelease):
     between its answers to what was measured and those of the optimum, in units of the noise; None for other models.
     """
 
-    plan: CoursePlan
+    plan: IterativePlan
     measurement: tuple[Measurement | Selection, ...]
     model: Possible
     provenance: Provenance

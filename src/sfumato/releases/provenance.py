@@ -11,7 +11,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.later import later
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 
-__all__ = ["Provenance", "provenance", "receipt_of", "versions"]
+__all__ = ["Provenance", "Versions", "provenance", "receipt_of", "versions"]
 
 Versions = tuple[tuple[str, str], ...]
 

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.designs.continual.decoding import Decoder
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
+from sfumato.ground.frames import Frame, package
 from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
 from sfumato.plans.streams import StreamPlan
@@ -127,21 +127,49 @@ class StreamRelease(Released):
         done = len(self.published)
         return self.history.between(done - count + 1, done, self.provenance)
 
-    def over_time(self, predicate: str | None = None, *, increments: bool = False, confidence: float = 0.95) -> Frame:
+    def over_time(
+        self,
+        predicate: str | None = None,
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        most: int | None = None,
+    ) -> Frame:
         """One query after every period, of totals or of the period itself: value, standard error, interval.
 
-        By default the number of records. Intervals hold one by one.
+        By default the number of records. Intervals hold one by one. With `most`, that many periods, evenly spread and
+        the last among them.
         """
         domain = self.plan.workload.domain
         asked = sum_of_all(domain) if predicate is None else predicates(domain, [predicate])
         columns: dict[str, list[Any]] = {name: [] for name in ("period", "value", "standard_error", "low", "high")}
-        for t, label in enumerate(self.periods, 1):
+        done = len(self.published)
+        for t in range(1, done + 1) if most is None or done <= most else _spread(done, most):
+            label = self.published[t - 1].label
             found = self.history.between(t if increments else 1, t, self.provenance)
             answer = found.ask(asked, confidence)
             row = (answer[name][0] for name in ("answer", "standard_error", "low", "high"))
             for column, value in zip(columns.values(), (label, *row), strict=True):
                 column.append(value)
         return Frame(columns)
+
+    def plot(self, question: str = "total", *, increments: bool = False, confidence: float = 0.95) -> Any:
+        """An Altair chart of one query after every period with its band, pointwise (extra: plots).
+
+        `question` is "total", the number of records, or a predicate; of totals so far, or of each period by itself.
+        Raises NotAnswerable as `over_time`, MissingExtra where Altair is not installed.
+        """
+        altair = package("altair", "plots")
+        predicate = None if question == "total" else question
+        frame = self.over_time(predicate, increments=increments, confidence=confidence)
+        base = altair.Chart(altair.Data(values=frame.rows())).encode(
+            x=altair.X(field="period", type="ordinal", sort=None, title="period")
+        )
+        title = "records" if question == "total" else f"records with {question}"
+        band = base.mark_area(opacity=0.25).encode(
+            y=altair.Y(field="low", type="quantitative", title=title), y2=altair.Y2(field="high")
+        )
+        return band + base.mark_line().encode(y=altair.Y(field="value", type="quantitative", title=title))
 
     def headline(self) -> str:
         done = len(self.published)
@@ -156,3 +184,8 @@ class StreamRelease(Released):
 
     def brief(self) -> str:
         return f"{self.provenance.name!r}: {len(self.published):,} periods"
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most so many of the numbers from 1 to `count`, evenly spread, with the last."""
+    return [count - int(i * count / most) for i in reversed(range(most))]

@@ -119,7 +119,7 @@ def write_parquet(columns: dict[str, Any], path: Path, facts: dict[str, Any], sh
 def safe_labels(labels: list[str]) -> Any:
     """All labels, defused: whether a text is dangerous depends on its start and on unprintable characters."""
     heads = {t[:1] for t in labels}
-    if all(t.isprintable() for t in labels) and all(safe_text(h + "a") == h + "a" for h in heads):
+    if "".join(labels).isprintable() and all(safe_text(h + "a") == h + "a" for h in heads):
         return np.array(labels, dtype=object)
     return np.array([safe_text(t) for t in labels], dtype=object)
 

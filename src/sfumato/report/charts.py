@@ -18,6 +18,7 @@ __all__ = [
     "distribution_chart",
     "family_chart",
     "framed",
+    "over_time_chart",
     "table_chart",
     "tip",
 ]
@@ -350,5 +351,23 @@ def distribution_chart(found: Distribution) -> Spec:
             "encoding": {"y": share | {"field": "low"}, "y2": {"field": "high"}},
         },
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": share | {"field": "share"}}},
+    ]
+    return spec
+
+
+def over_time_chart(rows: list[dict[str, Any]]) -> Spec:
+    """One query after every period, as a line in its band; where there are few, with dots."""
+    spec = framed(rows, 220)
+    axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 12}
+    x: Spec = {"field": "period", "type": "ordinal", "sort": None, "title": None, "axis": axis}
+    tips = [tip("period", "period"), tip("value", "records", ",.6~r")]
+    spec["encoding"] = {"x": x, "tooltip": [*tips, tip("low", "95 % from", ",.6~r"), tip("high", "95 % to", ",.6~r")]}
+    line: Spec = {"type": "line", "strokeWidth": 2, "color": ACCENT, "point": len(rows) <= _NAMED}
+    spec["layer"] = [
+        {
+            "mark": {"type": "area", "opacity": 0.22, "color": ACCENT},
+            "encoding": {"y": _count("low"), "y2": {"field": "high"}},
+        },
+        {"mark": line, "encoding": {"y": _count("value")}},
     ]
     return spec

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_names
 
@@ -90,13 +91,16 @@ def sensitivity_text(plan: Plan) -> str:
     return f"{'L1' if found.power == 1 else 'L2'} {size:,.6g} on the integer lattice, {proof}"
 
 
-def plan_facts(plan: Plan | CoursePlan) -> dict[str, Any]:
+def plan_facts(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
     k, m = plan.workload.shape
     known = plan.facts()
     asked = {"format": "sfumato plan 1", "queries": k, "cells": str(m)}
-    if isinstance(plan, CoursePlan):
+    if isinstance(plan, IterativePlan):
         return {**asked, **known, "candidates": plan.candidates.rows()}
+    if isinstance(plan, StreamPlan):
+        over = {question: plan.errors(0.95, question).rows() for question in plan.QUESTIONS}
+        return {**asked, **known, "over_time": over, "families": plan.at().errors(0.95).rows()}
     known["mechanism"] |= {"values": sum(b.rows for b in plan.strategy.blocks), "notes": list(plan.notes)}
     known["error"]["above_bound"] = above_bound(plan)
     return {

@@ -16,24 +16,27 @@ from numpy.typing import ArrayLike
 from sfumato.errors import PlanError
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
+from sfumato.plans.streams import StreamPlan
 from sfumato.releases import Release
 from sfumato.releases.cautions import caution_lines
 from sfumato.releases.released import WorkloadRelease
+from sfumato.releases.streamed import StreamRelease
 from sfumato.report import charts, scatter, sections
 from sfumato.report.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
-from sfumato.report.course import course_sections
 from sfumato.report.facts import families
+from sfumato.report.iterative import iterative_sections
 from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
+from sfumato.report.streamed import stream_sections
 from sfumato.report.template import asset, environment
 from sfumato.report.words import rounded, show
 
 __all__ = ["render", "write_report"]
 
-Reported = WorkloadPlan | WorkloadRelease
+Reported = WorkloadPlan | WorkloadRelease | StreamRelease
 Context = dict[str, Any]
 Specs = dict[str, Any]
 
@@ -56,7 +59,7 @@ def _write(path: Path, page: str) -> None:
 
 def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
-    release: Any = thing if isinstance(thing, WorkloadRelease) else None
+    release: Any = thing if isinstance(thing, WorkloadRelease | StreamRelease) else None
     plan: Any = thing if release is None else release.plan
     if not isinstance(plan, Plan if actual is not None else WorkloadPlan):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
@@ -67,13 +70,15 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     context |= _shared(plan, release) | standing(plan, release)
     if isinstance(plan, Plan):
         context |= _one_look(plan, release, actual, specs)
-    elif isinstance(plan, CoursePlan):
-        context |= course_sections(plan, release)
+    elif isinstance(plan, IterativePlan):
+        context |= iterative_sections(plan, release)
+    elif isinstance(plan, StreamPlan):
+        context |= _over_time(plan, release, specs)
     return _fill(context, specs)
 
 
 # sections that not every page has
-_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "singles", "tables")
+_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "over", "singles", "tables")
 
 
 def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, specs: Specs) -> Context:
@@ -86,11 +91,23 @@ def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, spe
     return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}
 
 
-def _shared(plan: WorkloadPlan, release: WorkloadRelease | None) -> Context:
+def _over_time(plan: StreamPlan, release: StreamRelease | None, specs: Specs) -> Context:
+    """Errors and answers of the totals, of the last period there is or that is planned, and what is of time alone."""
+    totals = release.totals if release is not None and release.published else None
+    context = _planned(plan.at() if totals is None else totals.plan, totals, specs)
+    if totals is not None:
+        context |= _answered(totals, specs)
+        text = f"The totals up to {safe_text(release.periods[-1]) if release is not None else ''}, each answer"
+        context["answers"] = context["answers"].replace("Each answer", text, 1)
+        context["cautions"] = caution_lines(totals.cautions)
+    return context | stream_sections(plan, release, specs)
+
+
+def _shared(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> Context:
     """What every page says."""
     released = release is not None
     name = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
-    if release is not None and release.part is not None:
+    if isinstance(release, WorkloadRelease) and release.part is not None:
         name = f"{name}: {safe_text(release.part)}"
     return {
         "title": name,

@@ -34,6 +34,7 @@ __all__ = [
     "parts",
     "protects",
     "reading",
+    "short",
     "split",
     "worst",
 ]
@@ -86,7 +87,7 @@ def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[
         typical = f"{unit} at most, once projected" if plan.forecast.proved else f"{unit}, of pairs before denoising"
     return [
         ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
-        ("Guarantee", _short(plan), plan.unit.describe()),
+        ("Guarantee", short(plan), plan.unit.describe()),
         ("Typical error", show(plan.mean_error), typical),
         ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
         ("Above the lower bound", "–", "no lower bound is known")
@@ -100,7 +101,8 @@ def _unit(plan: Plan) -> str:
     return safe_text(plan.workload.units[0]) if len(plan.workload.units) == 1 else "records"
 
 
-def _short(plan: Plan) -> str:
+def short(plan: WorkloadPlan) -> str:
+    """The guarantee as an equation."""
     b = plan.budget
     value = parameter(b.parameter)
     if b.delta is not None:

@@ -10,20 +10,24 @@ from sfumato.errors import BudgetError, SfumatoError
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
 from sfumato.plans.planned import WorkloadPlan
+from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency, readable
 from sfumato.privacy.statements import events_export
 from sfumato.releases import Provenance
 from sfumato.releases.released import WorkloadRelease
+from sfumato.releases.streamed import StreamRelease
+from sfumato.report.streamed import next_steps, open_text
 from sfumato.report.words import price_text, statement
 from sfumato.workloads import predicates
 
 __all__ = ["standing"]
 
 Facts = list[tuple[str, str]]
+_OVER_TIME = "the filter run backwards over what was published, and sums over periods"
 
 
-def standing(plan: WorkloadPlan, release: WorkloadRelease | None) -> dict[str, Any]:
+def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> dict[str, Any]:
     """The sections on budget, provenance and further questions."""
     measured, value = plan.measures
     hashes = [
@@ -38,15 +42,17 @@ def standing(plan: WorkloadPlan, release: WorkloadRelease | None) -> dict[str, A
             "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
             "looked at; a ledger that holds less refuses it and stays as it is."
         )
-        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": _next_step()}
+        more = open_text() if isinstance(plan, StreamPlan) else _next_step()
+        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": more}
     p = release.provenance
-    made = [*_made_facts(p), ("Post-processing", release.facts()["post_processing"])]
+    processing = _OVER_TIME if isinstance(release, StreamRelease) else release.facts()["post_processing"]
+    made = [*_made_facts(p), ("Post-processing", processing)]
     made += _hashed([*hashes, ("Measured values", release.result_hash)])
     return {
         "budget": _account_text(p),
         "ledger": [*_entry_facts(p), *facts],
         "provenance": made,
-        "more": _more(release),
+        "more": next_steps() if isinstance(release, StreamRelease) else _more(release),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases.accounts import one_shot
-from sfumato.releases.provenance import Provenance, provenance, versions
+from sfumato.releases.provenance import Provenance, Versions, provenance, versions
 from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, stream
-from sfumato.wall.streams.stored import read_stream
+from sfumato.wall.streams.stored import StoredStream, read_stream
 
-__all__ = ["Stream", "open_stream", "resume_stored"]
+__all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
 
 
 class Stream(Session):
@@ -59,8 +60,12 @@ class Stream(Session):
         Raises SourceError for a table that cannot be loaded, BudgetError after the last period, LedgerError where the
         store cannot be written, NotWritten where measuring failed; nothing was published then.
         """
-        self._public.append(source, period)
+        self.publish(source, period)
         return self.between(period, period)
+
+    def publish(self, source: Any, period: str) -> None:
+        """`append` without its answers: for a process that feeds the stream and asks nothing."""
+        self._public.append(source, period)
 
     @property
     def totals(self) -> Running:
@@ -84,6 +89,10 @@ class Stream(Session):
         """One query after every period, of totals or of the period itself: value, standard error, interval."""
         return self.release().over_time(predicate, increments=increments, confidence=confidence)
 
+    def plot(self, question: str = "total", *, increments: bool = False, confidence: float = 0.95) -> Any:
+        """An Altair chart of one query after every period, as `StreamRelease.plot` draws it."""
+        return self.release().plot(question, increments=increments, confidence=confidence)
+
     def ask(self, *question: Any, **options: Any) -> Any:
         """A further question about the totals so far, as `Release.ask` answers it."""
         return self.totals.ask(*question, **options)
@@ -97,13 +106,7 @@ class Stream(Session):
         return found
 
     def status(self) -> dict[str, Any]:
-        done = self.periods
-        return {
-            "mechanism": self._plan.mechanism,
-            "periods": len(done),
-            "periods_left": self._plan.periods.count - len(done),
-            "last": done[-1] if done else None,
-        }
+        return _status(self._plan, self.periods)
 
     def headline(self) -> str:
         return self.release().headline()
@@ -136,8 +139,9 @@ def open_stream(
         raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
     paying = one_shot(plan.price, plan.budget) if account is None else account
     curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack)
+    about = {"plan": plan, "created": _now(), "versions": versions(), "table": table}
     public, receipt = stream(
-        curator, plan.terms, plan.price, name=name, plan_hash=plan.fingerprint, store=store, about={"plan": plan}
+        curator, plan.terms, plan.price, name=name, plan_hash=plan.fingerprint, store=store, about=about
     )
     try:
         if store is not None:
@@ -147,7 +151,7 @@ def open_stream(
             f"the stream is paid for and kept in {store}, but the ledger could not be told so ({error}); the same call "
             "of sf.open goes on with it"
         ) from error
-    return Stream(plan, public, provenance(receipt, paying, versions(), table=table))
+    return Stream(plan, public, _provenance(about, receipt, paying))
 
 
 def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None) -> Stream:
@@ -164,7 +168,62 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
     entry = account.find(found.name)
     assert entry is not None  # the door found it
     receipt = Receipt(sequence, paid, account.ledger_id, found.name, entry.price, account.currency)
-    return Stream(plan, public, provenance(receipt, account, versions()))
+    return Stream(plan, public, _provenance(found.about, receipt, account))
+
+
+def stored_release(store: Path, anchor: str | None = None) -> StreamRelease:
+    """All that is public of the stream that is kept in a store; neither its ledger nor its state is looked at.
+
+    Raises InvalidInput, LedgerError or LedgerCorrupted for what is no stream, incomplete or changed.
+    """
+    return _released(read_stream(store, anchor), store)
+
+
+def _released(found: StoredStream, store: Path) -> StreamRelease:
+    plan = _plan_of(found.about, store)
+    if found.paid is None:
+        raise InvalidInput(f"the opening of {store} did not come to its end; open another stream")
+    sequence, anchor = found.paid
+    created, made_by, table = _made(found.about)
+    ours = (found.name, found.ledger_id, sequence, anchor, False)
+    return StreamRelease(plan, found.published, Provenance(*ours, created, made_by, None, table))
+
+
+def read_status(store: Path, anchor: str | None = None) -> dict[str, Any]:
+    """How the stream that is kept in a store stands; all of it is public. Raises as `stored_release`."""
+    found = read_stream(store, anchor)
+    release = _released(found, store)
+    plan: StreamPlan = release.plan
+    return {
+        "name": found.name,
+        **_status(plan, release.periods),
+        "guarantee": str(plan.budget),
+        "ledger": found.ledger_id,
+        "anchor": found.anchor,
+    }
+
+
+def _status(plan: StreamPlan, done: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "mechanism": plan.mechanism,
+        "periods": len(done),
+        "periods_left": plan.periods.count - len(done),
+        "last": done[-1] if done else None,
+    }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _made(about: Any) -> tuple[str, Versions, str | None]:
+    """When a stream was opened, by what, on which table; the first that were kept do not say."""
+    return about.get("created", ""), tuple(about.get("versions", ())), about.get("table")
+
+
+def _provenance(about: Any, receipt: Receipt, account: Ledger) -> Provenance:
+    created, made_by, table = _made(about)
+    return provenance(receipt, account, made_by, created=created, table=table)
 
 
 def _plan_of(about: Any, store: Path) -> StreamPlan:

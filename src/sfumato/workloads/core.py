@@ -231,7 +231,7 @@ class Workload:
             raise WorkloadError(f"{self.tables:,} tables are too many for this, which takes up to {_MAX_BLOCKS:,}")
         return tuple(q for i in self.items for q in i.blocks())
 
-    @property
+    @functools.cached_property
     def shape(self) -> tuple[int, int]:
         """(number of queries, number of cells), exact integers."""
         return (sum(i.rows for i in self.items), self.domain.size)

@@ -1,4 +1,6 @@
-"""Write the golden file anew, after a change that is meant: `python -m support.golden [PYTHON ...]`, in tests/.
+"""Write the golden file anew, after a change that is meant: `python -m support.golden [--only NAME] [PYTHON ...]`.
+
+In tests/. With `--only` the plans whose names hold that text, such as "tree", and the others as they stand: seconds.
 
 Every plan is made on the kernels that OpenBLAS has for this processor, without the vector instructions that numpy would
 use, and by the interpreters that are named (other versions of numpy and scipy). What all of these agree on is demanded
@@ -15,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.golden.cases import CASES
-from support.golden.file import FILE, compiled, where
+from support.golden.file import FILE, compiled, entry, read, where
 from support.golden.said import tell
 
 _KERNELS = ("Prescott", "Haswell")
@@ -23,24 +25,31 @@ _WITHOUT = "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_I
 _AT_ONCE = 2
 
 
-def _made(environment: dict[str, str], python: str) -> dict[str, Any]:
-    call = [python, "-W", "ignore", "-m", "support.golden", "--tell"]
+def _made(environment: dict[str, str], python: str, only: str) -> dict[str, Any]:
+    call = [python, "-W", "ignore", "-m", "support.golden", "--tell", only]
     done = subprocess.run(call, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def main(arguments: list[str]) -> None:
-    """Tell all plans as they are made here, or write the file from what all ways of making them say."""
-    if arguments == ["--tell"]:
-        json.dump({name: tell(make()) for name, make in CASES.items()}, sys.stdout)
+    """Tell some plans as they are made here, or write the file from what all ways of making them say."""
+    if arguments[:1] == ["--tell"]:
+        json.dump({name: tell(make()) for name, make in CASES.items() if arguments[1] in name}, sys.stdout)
         return
+    only, arguments = (arguments[1], arguments[2:]) if arguments[:1] == ["--only"] else ("", arguments)
+    before = read() if only else {"where": where(), "plans": {}}
+    if before["where"] != where():
+        raise SystemExit(f"the file was written on {before['where']}; here is {where()}: write all of it")
     ways: list[tuple[dict[str, str], str]] = [({}, sys.executable)]
     ways += [({"OPENBLAS_CORETYPE": kernel}, sys.executable) for kernel in _KERNELS]
     ways += [({"NPY_DISABLE_CPU_FEATURES": _WITHOUT}, sys.executable)]
     ways += [({}, python) for python in arguments]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        here, *others = pool.map(lambda way: _made(*way), ways)
-    FILE.write_text(compiled(where(), here, others), encoding="utf-8")
+        here, *others = pool.map(lambda way: _made(*way, only), ways)
+    made = {name: entry(told, [other[name] for other in others]) for name, told in here.items()}
+    FILE.write_text(
+        compiled(where(), {name: made.get(name, before["plans"].get(name)) for name in CASES}), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

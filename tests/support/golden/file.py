@@ -14,7 +14,7 @@ import scipy
 
 from support.kernels import kernels
 
-__all__ = ["FILE", "compiled", "differences", "read", "where"]
+__all__ = ["FILE", "compiled", "differences", "entry", "read", "where"]
 
 FILE = Path(__file__).parents[2] / "fixtures" / "golden" / "plans.json"
 
@@ -45,24 +45,25 @@ def where() -> str:
     return f"{blas}, numpy {np.__version__}, scipy {scipy.__version__}, Python {python}, {libc}, instructions {used}"
 
 
-def compiled(place: str, here: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """The file's text, from what is told of all plans here and in other ways of making them."""
-    lines = []
-    for name, told in here.items():
-        all_others = [other[name] for other in others]
-        exact = told["exact"]
-        hangs = {k for k in exact if any(other["exact"][k] != exact[k] for other in all_others)}
-        if hangs or exact.get("mechanism", exact.get("reporter")) in _SEARCHED:
-            hangs |= {k for k in _BY_SEARCH if k in exact}
-        spread = max(_spread(told["floats"], other["floats"]) for other in all_others)
-        entry: dict[str, Any] = {"exact": {k: v for k, v in exact.items() if k not in hangs}, "floats": told["floats"]}
-        if spread * _ROOM > WITHIN:
-            entry["within"] = min(_MOST, float(f"1e{math.ceil(math.log10(spread * _ROOM))}"))
-        if hangs:
-            entry["searched"] = {k: v for k, v in exact.items() if k in hangs}
-        lines.append(f"{json.dumps(name)}: {json.dumps(entry)}")
-    plans = ",\n".join(lines)
+def compiled(place: str, entries: dict[str, dict[str, Any]]) -> str:
+    """The file's text."""
+    plans = ",\n".join(f"{json.dumps(name)}: {json.dumps(kept)}" for name, kept in entries.items())
     return f'{{"about": {json.dumps(ABOUT, indent=1)},\n"where": {json.dumps(place)},\n"plans": {{\n{plans}\n}}}}\n'
+
+
+def entry(told: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the file keeps of a plan, from what is told of it here and in other ways of making it."""
+    exact = told["exact"]
+    hangs = {k for k in exact if any(other["exact"][k] != exact[k] for other in others)}
+    if hangs or exact.get("mechanism", exact.get("reporter")) in _SEARCHED:
+        hangs |= {k for k in _BY_SEARCH if k in exact}
+    spread = max(_spread(told["floats"], other["floats"]) for other in others)
+    kept: dict[str, Any] = {"exact": {k: v for k, v in exact.items() if k not in hangs}, "floats": told["floats"]}
+    if spread * _ROOM > WITHIN:
+        kept["within"] = min(_MOST, float(f"1e{math.ceil(math.log10(spread * _ROOM))}"))
+    if hangs:
+        kept["searched"] = {k: v for k, v in exact.items() if k in hangs}
+    return kept
 
 
 def _spread(one: dict[str, Any], other: dict[str, Any]) -> float:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.local.plans import LocalPlan
 from sfumato.operators import Block, Combination, Family
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.streams import StreamPlan
 from sfumato.sessions import SessionPlan
@@ -176,7 +176,7 @@ def _session(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
 
 _WORDS: dict[Any, Any] = {
     sf.Plan: _plan,
-    CoursePlan: _course,
+    IterativePlan: _course,
     KeyPlan: _keyed,
     LocalPlan: _local,
     StreamPlan: _stream,
@@ -260,5 +260,6 @@ def say(value: Any) -> Any:
     if isinstance(value, Mapping):
         return [[say(k), say(v)] for k, v in value.items()]
     if is_dataclass(value):
-        return {"is": type(value).__name__} | {f.name: say(getattr(value, f.name)) for f in fields(value) if f.init}
+        stored = vars(type(value)).get("stored_as", type(value).__name__)
+        return {"is": stored} | {f.name: say(getattr(value, f.name)) for f in fields(value) if f.init}
     raise Unknown(f"a value of class {type(value).__name__}")

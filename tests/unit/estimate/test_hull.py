@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.active import minimise_quadratic
@@ -13,15 +13,20 @@ from sfumato.estimate.simplex import onto_simplex
 from sfumato.operators import Dense, Identity, Kronecker, Prefix
 
 
+def nonnegative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Nonnegative least squares; scipy's nnls turns in circles between 1.12 and 1.14."""
+    return lsq_linear(matrix, target, (0, np.inf), method="bvls", tol=1e-15, max_iter=10_000).x
+
+
 def reference(matrix: np.ndarray, target: np.ndarray, total: float | None) -> np.ndarray:
     """The projection by nonnegative least squares of scipy, the sum as a heavy row; checked by its own gap."""
     if total is None:
-        h, _ = nnls(matrix, target)
+        h = nonnegative(matrix, target)
         slope = matrix.T @ (matrix @ h - target)
         assert slope.min() >= -1e-7 * (1 + np.abs(target).max()), "the reference is none"
         return matrix @ h
     heavy = 1e4 * (1 + np.abs(matrix).max())
-    h, _ = nnls(np.vstack([matrix, np.full(matrix.shape[1], heavy)]), np.append(target, heavy * total))
+    h = nonnegative(np.vstack([matrix, np.full(matrix.shape[1], heavy)]), np.append(target, heavy * total))
     h *= total / h.sum()
     return matrix @ h
 

@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.research import boosted as boosting
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.privacy.accountant import price
 from sfumato.privacy.amounts import Currency
 from support.words import plan_with
@@ -23,7 +23,7 @@ TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]) * 10
 WORK = sf.marginals(DOMAIN, order=2)
 
 
-def planned(budget: sf.Budget, neighbours: str = "replace-one", **options: Any) -> CoursePlan:
+def planned(budget: sf.Budget, neighbours: str = "replace-one", **options: Any) -> IterativePlan:
     return plan_with(WORK, budget, neighbours=neighbours, mechanism="boosting", **options)
 
 

@@ -40,7 +40,7 @@ def planned(**options: Any) -> StreamPlan:
         (WORK, {"periods": True}, "from 1 to"),
         (WORK, {"periods": 2**20 + 1}, "from 1 to 1,048,576"),
         (WORK, {"periods": Periods(24, 3, 2)}, "person="),
-        (WORK, {"mechanism": sf.mechanisms.continual(most=2**36)}, "could outgrow"),
+        (WORK, {"periods": 2_400, "mechanism": sf.mechanisms.continual(most=2**36)}, "could outgrow"),
     ],
 )
 def test_what_a_stream_cannot_be_is_refused(what: Any, options: dict[str, Any], words: str) -> None:
@@ -86,13 +86,21 @@ def test_questions_over_time_have_the_errors_of_their_weights() -> None:
 
 
 def test_a_plan_says_what_it_promises_and_on_whose_word() -> None:
-    """Mutants: a promise that is not said to be one; the state left out; tables cut in silence."""
+    """Mutants: a promise that is not said to be one, or is taken for one; the state left out; tables cut in silence."""
     said = str(planned())
     for words in ("before the first period", "chosen after earlier answers", "as secret as the tables", "are counted"):
         assert words in said
     several = planned(periods=sf.periods(24, per_person=3, apart=6), person="id")
-    assert "promised by the custodian" in str(several)
-    assert several.facts()["mechanism"]["participation"] == "promised"
+    assert "enforced: rows of a person in more periods" in str(several)
+    assert "32 for every person" in str(several)
+    assert several.facts()["mechanism"]["participation"] == several.participation
+    promised = planned(periods=sf.periods(24, per_person=3, apart=6, promised=True), person="id")
+    assert "promised by the custodian" in str(promised)
+    assert (several.terms.enforced, promised.terms.enforced, planned().terms.enforced) == (True, False, False)
+    assert promised.terms.noise.sigma == several.terms.noise.sigma
+    assert planned(person="id").terms.enforced
+    with pytest.raises(PlanError, match="leave it out"):
+        planned(periods=sf.periods(24, promised=True))
     assert "refused" in str(planned(neighbours="replace-one"))
     assert several.objective_value > 2 * planned().objective_value
 
@@ -110,6 +118,7 @@ def test_a_stored_plan_is_the_same_and_a_changed_one_is_refused(tmp_path: Path) 
         replace(plan, terms=replace(terms, noise=quiet)),
         replace(plan, terms=replace(terms, participations=2)),
         replace(plan, terms=replace(terms, apart=7)),
+        replace(plan, terms=replace(terms, enforced=False)),
         replace(plan, terms=replace(terms, families=terms.families[:2])),
         replace(plan, periods=sf.periods(24, per_person=2, apart=6)),
         replace(plan, unit=planned().unit),

@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.ground.codec import decode, encode
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import made
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.recipes.choose import compared
 from sfumato.releases import ModelRelease
 from support.words import plan_with
@@ -25,12 +25,14 @@ TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8])
 HUGE = sf.zcdp(10**6)
 
 
-def planned(work: sf.Workload, budget: sf.Budget = HUGE, neighbours: str = "replace-one", **options: Any) -> CoursePlan:
+def planned(
+    work: sf.Workload, budget: sf.Budget = HUGE, neighbours: str = "replace-one", **options: Any
+) -> IterativePlan:
     options = {"records": 50} | options
     return plan_with(work, budget, neighbours=neighbours, mechanism="mwem", **options)
 
 
-def released(plan: CoursePlan, counts: np.ndarray = TABLE) -> ModelRelease:
+def released(plan: IterativePlan, counts: np.ndarray = TABLE) -> ModelRelease:
     return sf.release(plan, sf.Histogram(counts), ledger=None)
 
 
@@ -202,7 +204,7 @@ def test_a_bound_is_found_anew_and_never_read(tmp_path: Path) -> None:
     plan = planned(sf.marginals(DOMAIN, order=2), sf.zcdp(10**4), records=10**6, rounds=3)
     plan.save(tmp_path / "plan")
     read = sf.load(tmp_path / "plan")
-    assert isinstance(read, CoursePlan)
+    assert isinstance(read, IterativePlan)
     assert read.bound == plan.bound is not None
     assert "1,000,000 records" in read.bounded()
     tree, arrays = encode(plan)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.ordered import hierarchical
 from sfumato.errors import PlanError
 
 N = 9_000
@@ -147,3 +148,24 @@ def test_mixed_blocks_and_the_largest_error() -> None:
     largest = sf.plan(sf.prefix(domain(), "t"), BUDGET, neighbours="add-remove", objective="max")
     assert largest.lower_bound is not None
     assert 1.0 < largest.objective_value / largest.lower_bound < 1.2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_branching_errs_less_than_those_that_are_tried(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all trees over one or two attributes at random, L1 and L2. Mutants: branchings 2, 3, 4, 8, 16 alone; depths
+    from 2 on; the least branchings of the larger attribute alone."""
+    rng = np.random.default_rng([57, seed])
+    sizes = {name: int(rng.integers(3, 60 if seed < 8 else 14)) for name in ("a", "b")[: 1 if seed < 8 else 2]}
+    domain = sf.Domain(sizes)
+    work = sf.prefix(domain, "a") if len(sizes) == 1 else sf.prefix(domain, "a") * sf.prefix(domain, "b")
+    budget = sf.gdp(1) if seed % 2 else sf.pure(1)
+    best = sf.plan(work, budget, neighbours="add-remove", mechanism="tree").rmse
+    monkeypatch.setattr(hierarchical, "branchings", lambda sizes, power: tuple(range(2, max(sizes) + 1)))
+    every = sf.plan(work, budget, neighbours="add-remove", mechanism="tree").rmse
+    assert best <= every * (1 + 1e-3)  # multiples are whole numbers, rounded by themselves
+
+
+def test_wide_trees_are_as_deep_as_their_cells_need() -> None:
+    """4,198 cells: 9^4 cover them, 8^4 do not. Mutant: branchings 8 and 16 alone (rmse 18.08)."""
+    plan = sf.plan(sf.prefix(domain(4_198), "t"), sf.pure(1), neighbours="add-remove", mechanism="tree")
+    assert plan.rmse < 15.6

@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.measurements import Measurement, Selection
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease
 from sfumato.report import write_report
@@ -33,10 +33,10 @@ def ledger(tmp_path: Path) -> sf.Ledger:
     return sf.Ledger.create(tmp_path / "l.db", total=RHO)
 
 
-COURSES = ("mwem", "boosting")
+ITERATIVE = ("mwem", "boosting")
 
 
-def planned(name: str = "mwem", **options: Any) -> CoursePlan:
+def planned(name: str = "mwem", **options: Any) -> IterativePlan:
     given: dict[str, Any] = {"records": 100, "rounds": 2} | options
     return plan_with(WORK, sf.zcdp(1), neighbours="add-remove", mechanism=name, **given)
 
@@ -95,7 +95,7 @@ def test_what_the_model_does_not_hold_is_refused(found: ModelRelease) -> None:
             ask()
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ITERATIVE)
 def test_synthetic_records_have_about_the_answers(name: str) -> None:
     release = sf.release(planned(name), TABLE, ledger=None)
     total = round(float(release.model.table(())))
@@ -111,7 +111,7 @@ def test_synthetic_records_have_about_the_answers(name: str) -> None:
 # ---- storage ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ITERATIVE)
 def test_a_stored_release_is_read_back_whole_free_and_without_the_table(
     name: str, ledger: sf.Ledger, tmp_path: Path
 ) -> None:
@@ -196,7 +196,7 @@ def test_plans_are_stored_and_told_apart(tmp_path: Path) -> None:
     plan = planned()
     plan.save(tmp_path / "p")
     again = sf.load(tmp_path / "p")
-    assert isinstance(again, CoursePlan)
+    assert isinstance(again, IterativePlan)
     assert again.fingerprint == plan.fingerprint
     assert str(again) == str(plan)
     others = [planned(rounds=1), planned(strategy="queries"), planned("boosting"), replace(plan, budget=sf.zcdp(2))]
@@ -227,7 +227,7 @@ def test_it_is_not_pooled_with_others(found: ModelRelease) -> None:
             both(found, found)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ITERATIVE)
 def test_what_is_said_beside_the_looks_is_the_same_for_neighbours(name: str, tmp_path: Path) -> None:
     """Facts, words, names of files; under add-remove the number of records is nowhere. Mutant: facts of the data."""
     seen: list[Any] = []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.errors import InvalidInput, LedgerError, NotAnswerable, PlanError
+from sfumato.errors import BudgetError, InvalidInput, LedgerError, NotAnswerable, PlanError
 from sfumato.plans.streams import StreamPlan
 from sfumato.releases.streamed import Running, StreamRelease
 from sfumato.sessions.streams import Stream
@@ -157,3 +157,81 @@ def test_opening_refuses_what_does_nothing(tmp_path: Path) -> None:
     alone = sf.open(planned(), ledger=None, name="x")
     assert alone.append(sf.Histogram(TABLES[0]), "one").answers.size == len(WORK)
     assert alone.anchor is None
+
+
+def _records(folder: Path, name: str, rows: list[str]) -> str:
+    path = folder / f"{name}.csv"
+    path.write_text("id,kind\n" + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def _kinds(tmp_path: Path, name: str = "k", periods: int = 4, **options: Any) -> Stream:
+    domain = sf.Domain({"kind": sf.Categories(["flu", "cold"], outside="other", missing="other")})
+    plan = sf.plan(
+        sf.marginals(domain, upto=1), sf.gdp("1000"), **({"neighbours": "add-remove", "periods": periods} | options)
+    )
+    sf.Ledger.create(tmp_path / f"{name}.db", total=sf.gdp("1000"))
+    return sf.open(plan, ledger=tmp_path / f"{name}.db", name=name, store=tmp_path / name)
+
+
+def test_what_comes_late_counts_where_it_comes_and_what_is_new_is_other(tmp_path: Path) -> None:
+    """With next to no noise. A category that appears in the middle is in the declared (other); an empty table is a
+    period; a label that is left out takes none. Mutants: a period skipped for a label; a new category dropped."""
+    found = _kinds(tmp_path)
+    found.append(_records(tmp_path, "1", ["1,flu", "2,cold"]), "2026-W01")
+    found.append(_records(tmp_path, "2", []), "2026-W02")
+    found.append(_records(tmp_path, "4", ["3,flu", "4,measles", "5,flu"]), "2026-W04")
+    wanted = {"2026-W01": [1, 1, 0], "2026-W02": [0, 0, 0], "2026-W04": [2, 0, 1]}
+    for label, counts in wanted.items():
+        assert found.between(label, label).table("kind").values.round(1).tolist() == counts
+    assert found.totals.table("kind").labels == (("flu", "cold", "(other)"),)
+    assert found.status()["periods_left"] == 1
+    late = found.append(_records(tmp_path, "late", ["6,cold"]), "2026-W01 late")
+    assert late.table("kind").values.round(1).tolist() == [0, 1, 0]
+    assert found.between("2026-W01", "2026-W01").table("kind").values.round(1).tolist() == wanted["2026-W01"]
+
+
+def test_after_the_last_period_another_stream_goes_on_and_totals_add(tmp_path: Path) -> None:
+    first = _kinds(tmp_path, "first", 2)
+    for t in range(2):
+        first.append(_records(tmp_path, f"{t}", ["1,flu", "2,cold"]), f"p{t}")
+    with pytest.raises(BudgetError, match="open another stream, whose totals add"):
+        first.append(_records(tmp_path, "more", ["1,flu"]), "p2")
+    second = _kinds(tmp_path, "second", 2)
+    second.append(_records(tmp_path, "more", ["1,flu"]), "p2")
+    both = first.totals.table("kind").values + second.totals.table("kind").values
+    assert both.round(1).tolist() == [3, 2, 0]
+
+
+def test_whoever_comes_again_is_counted_once_unless_it_is_promised(tmp_path: Path) -> None:
+    """Mutants: enforcement by rows; the promise enforced."""
+    rows = ["ada,flu", "bob,cold"]
+    for promised, wanted in ((False, [1, 1, 0]), (True, [2, 2, 0])):
+        found = _kinds(tmp_path, f"{promised}", person="id", periods=sf.periods(4, promised=promised))
+        for t in range(2):
+            found.append(_records(tmp_path, f"{t}", rows), f"p{t}")
+        assert found.totals.table("kind").values.round(1).tolist() == wanted
+        assert ("enforced: rows" in str(found.plan)) != promised
+
+
+def test_a_correction_takes_nothing_back_and_pure_budgets_are_refused(tmp_path: Path) -> None:
+    """What is impossible is said with what is possible. Mutants: a count taken out; a stream without Gaussian noise."""
+    with pytest.raises(InvalidInput, match="no entry may be negative"):
+        sf.Histogram([-1, 0, 0])
+    with pytest.raises(PlanError, match=r"sf.approx, sf.zcdp or sf.gdp, or\s+release every period by itself"):
+        sf.plan(WORK, sf.pure(1), neighbours="add-remove", periods=4)
+    said = str(planned(neighbours="replace-one"))
+    assert "replaced within its period; to hide its period too name person=, or plan with add-remove" in said
+
+
+def test_a_plot_is_a_line_in_its_band(tmp_path: Path) -> None:
+    """Mutants: totals for increments; a predicate that is dropped."""
+    pytest.importorskip("altair")
+    found, _ = filled(tmp_path, 5)
+    for question, increments in (("total", False), ("age >= 2", True)):
+        drawn = found.plot(question, increments=increments).to_dict()
+        rows = next(iter(drawn["datasets"].values())) if "datasets" in drawn else drawn["data"]["values"]
+        wanted = found.over_time(None if question == "total" else question, increments=increments)
+        assert [row["value"] for row in rows] == list(wanted["value"])
+        assert [row["period"] for row in rows] == list(found.periods)
+        assert {layer["mark"]["type"] for layer in drawn["layer"]} == {"area", "line"}

@@ -152,9 +152,10 @@ def test_a_failing_relation_is_refused_without_its_values() -> None:
 
 
 def test_frames_with_types_that_cannot_be_read_are_refused() -> None:
-    assert "the polars table" in str(
-        refusal_of(pl.DataFrame({"x": [1], "y": ["a"], "z": pl.Series([1], dtype=pl.Int128)}))
-    )
+    if not hasattr(pl, "Int128"):
+        pytest.skip("polars has no type before 1.18 that DuckDB does not know")
+    frame = pl.DataFrame({"x": [1], "y": ["a"], "z": pl.Series([1], dtype=pl.Int128)})
+    assert "the polars table" in str(refusal_of(frame))
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sfumato.wall.keys.counts import open_keys
 from sfumato.wall.rows.counting import TableCounts
 from sfumato.wall.rows.headers import column_names
 from sfumato.wall.rows.sources import open_source
+from support.hostile import CODES, DAYS, DECIMALS, FLOATS, LONG, MOMENTS, ODD_NAMES, SINGLES, TEXTS, UUIDS, WHOLES
 from support.postgres import Server
 
 OTHER = {"outside": "other", "missing": "other"}
@@ -30,50 +31,6 @@ SECRET = "Zebra77"
 
 # -- the same content -------------------------------------------------------------------------------------
 
-LONG = "n" * 60
-ODD_NAMES = ['we"ird', "quo'te", "back\\slash", "é🙂", "N" * 60, "select", "%s $1", "a.b", "c0", "{}"]
-TEXTS = [
-    *(None, "", " ", "a", "A", "a ", " a", "á", "a\u0301", "ß", "SS", "İ", "1", "1.0", "01", "+1", "1e0", "NaN", "nan"),
-    *(
-        "inf",
-        "-Infinity",
-        "1e400",
-        "1_000",
-        "１２",
-        "0x10",
-        "true",
-        "T",
-        "\\",
-        '"',
-        "'",
-        "\\N",
-        "🙂",
-        LONG,
-        "NULL",
-        "null",
-    ),
-    *(
-        "\x1b[31m",
-        "a\nb",
-        "a\tb",
-        "\r",
-        "=cmd()",
-        "\uffff",
-        "\ufeffa",
-        "2001-02-03",
-        "-0",
-        "-0.0",
-        "9" * 40,
-        "x" * 3000,
-    ),
-]
-FLOATS = [None, "0", "-0.0", "1", "3.5", "0.1", "1e10", "1e16", "1e-300", "5e-324", "1.7e308", "NaN", "inf", "-inf"]
-SINGLES = [None, "0", "-0.0", "1", "3.5", "0.1", "1e10", "1e-30", "NaN", "inf", "-inf", "16777216"]
-DECIMALS = [None, "0", "0.00", "1.0", "1.50", "-3", "0.1", "1e-9", "99999999999999999999999999", "100", "12.345", "7"]
-DAYS = [None, "0001-01-01", "2001-02-03", "9999-12-31", "10000-01-01", "infinity", "-infinity", "0044-03-15 (BC)"]
-MOMENTS = [f"2001-02-03 04:05:06{f}" for f in ("", ".1", ".123456", ".000007")]
-UUIDS = [None, "00000000-0000-0000-0000-000000000001", "FFFFFFFF-ffff-FFFF-ffff-ffffffffffff"]
-WHOLES = [None, "0", "1", "-3", "7", "32767", "-32768"]
 # type of the server: the type of a DuckDB database that holds the same, and the values of both
 SAME: dict[str, tuple[str, list[str | None]]] = {
     "text": ("VARCHAR", TEXTS),
@@ -100,38 +57,6 @@ SAME: dict[str, tuple[str, list[str | None]]] = {
     "timestamp": ("TIMESTAMP", [None, *MOMENTS, "0001-01-01", "infinity", "-infinity", "0044-03-15 (BC) 10:00:00"]),
     "uuid": ("UUID", UUIDS),
 }
-CODES = [
-    "a",
-    "A",
-    "á",
-    "ß",
-    "1",
-    "0",
-    "7",
-    "0.1",
-    "1.5",
-    "3.5",
-    "100",
-    "true",
-    "nan",
-    "inf",
-    "\\",
-    '"',
-    "'",
-    "🙂",
-    LONG,
-]
-CODES += [
-    "2001-02-03",
-    "10000-01-01",
-    "infinity",
-    "2001-02-03 04:05:06.1",
-    "2001-02-03 04:05:06",
-    "it's",
-    "\\N",
-    "x" * 99,
-]
-CODES += ["00000000-0000-0000-0000-000000000001", "ffffffff-ffff-ffff-ffff-ffffffffffff", "16777216", "NULL", "1e16"]
 KINDS: list[Attribute] = [
     Categories(CODES, **OTHER),
     Integers(-3, 9, 3, outside="clamp", missing="drop"),

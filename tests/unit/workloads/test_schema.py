@@ -33,7 +33,9 @@ OUTSIDE = st.sampled_from(["other", "clamp", "drop"])
 WITHOUT_ORDER = st.sampled_from(["other", "drop"])
 
 
-def _told_apart(names) -> bool:
+def _told_apart(attributes) -> bool:
+    finest = [a.cell_level for name, a in attributes.items() if a.cell_level not in (None, name)]
+    names = [*attributes, *finest, *(level.name for a in attributes.values() for level in a.groupings)]
     return len({n.casefold().strip() for n in names}) == len(names)
 
 

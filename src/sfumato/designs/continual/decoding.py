@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.privacy.continual import StreamTerms, multiples_of
+from sfumato.privacy.filters import WindowFilter
 
 __all__ = ["Decoder"]
 
@@ -22,22 +23,40 @@ class Decoder:
 
     def __init__(self, terms: StreamTerms) -> None:
         self._terms, self._period = terms, 0
-        self._states = [np.zeros((len(terms.filter.decays), f.rows)) for f in terms.families]
+        kept = terms.filter.kept[1]
+        self._states = [np.zeros((kept, f.rows)) for f in terms.families]
         self._scales = [np.repeat(multiples_of(f).astype(np.float64), f.rows_each) for f in terms.families]
 
     def step(self, values: Sequence[Numbers]) -> list[FloatArray]:
         """Per family what its blocks make of the tables of the next period, multiples included, with noise: (rows,)."""
-        terms, out = self._terms, list[FloatArray]()
-        used, rates = terms.filter, terms.filter.decay_rates[:, None]
-        scale = 2.0**used.shift / used.row(self._period)
+        terms, out, used = self._terms, list[FloatArray](), self._terms.filter
         for family, state, multiples, y in zip(terms.families, self._states, self._scales, values, strict=True):
             whole = multiples_of(family).tolist()
-            direct, *carried = np.repeat(
-                used.coefficients(self._period, whole, terms.grain).astype(np.float64), family.rows_each, axis=1
+            given = used.coefficients(self._period, whole, terms.grain).astype(np.float64)
+            first, carried = (
+                np.repeat(given[:1], family.rows_each, axis=1)[0],
+                np.repeat(given[1:], family.rows_each, axis=1),
             )
-            x = (y * scale - state.sum(axis=0)) / direct
-            state *= rates
-            state += np.array(carried) * x
+            if isinstance(used, WindowFilter):
+                x = _forget(y, first, carried, state)
+            else:
+                x = _decay(y * (2.0**used.shift / used.row(self._period)), first, carried, state, used.decay_rates)
             out.append(x * multiples)
         self._period += 1
         return out
+
+
+def _decay(y: FloatArray, direct: FloatArray, carried: FloatArray, state: FloatArray, rates: FloatArray) -> FloatArray:
+    """x of one period; the state is that of the filter."""
+    x = np.asarray((y - state.sum(axis=0)) / direct)
+    state *= rates[:, None]
+    state += carried * x
+    return x
+
+
+def _forget(y: Numbers, direct: FloatArray, carried: FloatArray, state: FloatArray) -> FloatArray:
+    """x of one period; the state are those of the periods before, the last first."""
+    x = np.asarray((y - (carried * state).sum(axis=0)) / direct)
+    state[1:] = state[:-1].copy()
+    state[:1] = x
+    return x

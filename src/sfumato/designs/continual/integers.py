@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.continual.curves import column_lengths
 from sfumato.designs.continual.shapes import TimeShape
 from sfumato.designs.ordered.buffers import residues
 from sfumato.errors import PlanError
@@ -18,41 +19,60 @@ __all__ = ["filter_of"]
 IntArray = NDArray[np.int64]
 
 _DECAY_BITS = 12  # what a filter allows: poles to 2^-12 of themselves, to which errors are insensitive
-_ROW_BITS = 11  # what a filter allows: the largest row; errors feel 2^-11 of a row by its square
-_OCTAVE = 256
-"""Blocks an octave, from both ends, on which rows and columns are constant: errors grow by less than 1e-5."""
+_ROW_BITS, _MORE_ROW_BITS, _STEEP = 11, 14, 64
+"""Of the largest row: errors feel 2^-11 of a row by its square. What a filter allows, where some rows are 64 times
+smaller than others, as where a stream may end at any time."""
+_OCTAVE = 512
+"""Blocks an octave, from both ends, on which rows and columns are constant: the longest column is 2e-4 above the
+mean, which errors grow by; with half as many blocks twice that."""
 _LEAST_ROUNDING = 3e-5  # of the noise, twice: for the last floor, and for those of the states
 
 
 def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
-    """The integers of a strategy whose columns have at most about length 1.
+    """The integers of a strategy over time.
 
     `ratio`: how much more than a response of length 1 the rounding of one cell counts in the price; the filter is so
-    fine that it counts about 6e-5 of it. Raises PlanError where poles come too near each other.
+    fine that it counts about 6e-5 of it. Raises PlanError where that needs too many bits.
     """
     n = len(shape.rows)
-    runs = _blocks(n)
-    begins = np.concatenate([[0], np.cumsum(runs)[:-1]])
-    rows = np.add.reduceat(shape.rows, begins) / runs
-    columns = np.sqrt(np.add.reduceat(shape.columns**2, begins) / runs)
-    e, g = _decays(shape.poles)
+    e, g, zeros = _told_apart(shape.poles, shape.zeros)
     poles = e / np.exp2(g)
-    apart = bool((np.diff(poles) > 0).all())
-    weights = residues(poles, shape.zeros) if apart else np.zeros(len(poles))
-    if not (weights > 0).all():
-        raise PlanError("two poles of this strategy over time are too near each other for its integers")
+    weights = residues(poles, zeros)
     value_bits = math.ceil(math.log2(ratio * math.sqrt(n) / _LEAST_ROUNDING))
     state_bits = math.ceil(math.log2(ratio * n**1.5 / _LEAST_ROUNDING))
-    top = rows.max()
-    r = np.maximum(1, np.rint(rows / top * (2**_ROW_BITS - 1))).astype(np.int64)
+    runs = np.array([n]) if shape.alike else _blocks(n)
+    begins = np.concatenate([[0], np.cumsum(runs)[:-1]])
+    rows = np.add.reduceat(shape.rows, begins) / runs
+    row_bits = _ROW_BITS if rows.max() < _STEEP * rows.min() else _MORE_ROW_BITS
+    r = np.maximum(1, np.rint(rows / rows.max() * (2**row_bits - 1))).astype(np.int64)
+    columns = np.ones(len(runs))
+    if not shape.alike:
+        # of the rows and poles as they are rounded
+        lengths = column_lengths(poles, zeros, np.repeat(r * (rows.max() / (2**row_bits - 1)), runs))
+        columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
     fine = columns * 2.0**state_bits
     if fine.max() * max(1.0, float(weights.max())) >= 2.0**62 or fine.min() < 1:
         raise PlanError("this strategy over time needs finer integers than 62 bits; plan for fewer periods or tables")
     carried = np.floor(fine[:, None] * weights).astype(np.int64)
     direct = np.floor(fine).astype(np.int64)
-    if (shape.columns == shape.columns[0]).all() and (shape.rows == shape.rows[0]).all():
-        runs, r, direct, carried = np.array([n]), r[:1], direct[:1], carried[:1]
-    return IntegerFilter(np.column_stack([e, g]), state_bits + _ROW_BITS - value_bits, runs, r, direct, carried)
+    return IntegerFilter(np.column_stack([e, g]), state_bits + row_bits - value_bits, runs, r, direct, carried)
+
+
+def _told_apart(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Poles as integers e / 2^g, and the zeros between them.
+
+    Of two poles that become one the zero between them cancels one; so does a zero that a rounded pole reaches.
+    """
+    kept: list[tuple[int, int, float]] = []
+    for e, g, zero in zip(*_decays(poles), zeros, strict=True):
+        pole = float(e) / 2.0 ** int(g)
+        if kept and pole <= kept[-1][2]:
+            kept[-1] = (*kept[-1][:2], float(zero))
+        elif zero > pole:
+            kept.append((int(e), int(g), float(zero)))
+    # none: a pole that its own zero cancels
+    e, g, zero = zip(*(kept or [(1, 1, 0.5)]), strict=True)
+    return np.array(e), np.array(g), np.array(zero)
 
 
 def _blocks(n: int) -> IntArray:

@@ -201,12 +201,13 @@ def _known_sets(problem: Problem) -> tuple[Sets, ...]:
 
 
 def _products(problem: Problem) -> list[Product] | None:
-    """The blocks as products over attributes, where tilts may pay: other factors than cells, and several tables.
+    """The blocks as products over attributes, where tilts may pay: other factors than cells, and several blocks.
 
-    One table alone has a product strategy of least mean error, but none of least largest error.
+    One block alone has a product strategy of least mean error, but none of least largest error; several have none, of
+    the same attributes too.
     """
-    asked = {q.attributes for q in problem.workload.blocks}
-    several = len(asked) > 1 and len({a for s in asked for a in s}) > 1
+    blocks = problem.workload.blocks
+    several = len(blocks) > 1 and len({a for q in blocks for a in q.attributes}) > 1
     if problem.noise == "laplace" or not (several or problem.largest):
         return None
     products = problem.products

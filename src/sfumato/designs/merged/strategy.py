@@ -98,8 +98,8 @@ class Merged(Strategy):
         return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
 
     @functools.cached_property
-    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """By fingerprint, S and t of the queries asked about so far."""
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray] | str]:
+        """By fingerprint, S and t of the queries asked about so far, or why there are none."""
         return {}
 
     def _columns(self, queries: Sequence[Block]) -> Numbers:
@@ -112,17 +112,25 @@ class Merged(Strategy):
         missing = [a for a in query.attributes if a not in self.measured.attributes]
         if missing:
             raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
-        own = next((i for i, b in enumerate(self.measured.blocks) if b is query), None)
-        key = fingerprint(query) if own is None else ""
-        if own is None and key in self._known:
-            return self._known[key]
-        if own is None:
-            own = next((i for i, b in enumerate(self.measured.blocks) if fingerprint(b) == key), None)
+        key = fingerprint(query)
+        known = self._known.get(key)
+        if known is None:
+            try:
+                known = self._placed(query, key)
+            except NotAnswerable as reason:
+                known = str(reason)
+            self._known[key] = known
+        if isinstance(known, str):
+            raise NotAnswerable(known)
+        return known
+
+    def _placed(self, query: Block, key: str) -> tuple[FloatArray, FloatArray]:
         ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)])
+        own = next((i for i, b in enumerate(self.measured.blocks) if fingerprint(b) == key), None)
         if own is not None and self._used[ends[own] : ends[own + 1]].all():
             # of a block that is combined itself, all rows of it
             return np.eye(len(self._used))[ends[own] : ends[own + 1]], np.zeros(query.rows)
-        return self._known.setdefault(key or fingerprint(query), self._found(query))
+        return self._found(query)
 
     @functools.cached_property
     def _some(self) -> tuple[dict[str, NDArray[np.int64]], FloatArray, FloatArray]:
@@ -174,11 +182,23 @@ class Merged(Strategy):
         below = self._used[:, None] * columns[:r]
         if self.public_total:
             below = np.vstack([below, np.ones(columns.shape[1])])
-        found, off = _solved(below, columns[r:])
+        found, off = self._at_some(query, below, columns[r:])
+        if off > _SPAN:
+            found, off = _solved(below, columns[r:])
         if off > _SPAN:
             names = ", ".join(query.attributes) or "the total"
             raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
         return found[:, :r], found[:, r] if self.public_total else np.zeros(len(found))
+
+    def _at_some(self, query: Block, below: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
+        """What some cells say of a query, and how far off that is on all columns: most queries are told by them."""
+        if max((f.shape[0] * f.shape[1] for f in query.factors), default=1) > _LISTED:
+            return wanted[:, :0], math.inf
+        cells, some, inverse = self._some
+        if query.rows * some.shape[1] > _LISTED:
+            return wanted[:, :0], math.inf
+        found = self._at(query, cells) @ inverse
+        return found, _off(found, below, wanted)
 
     def _rows(self, query: Block) -> FloatArray:
         """S R, (rows, l)."""
@@ -212,5 +232,9 @@ def _solved(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
     """X of least length with X rows nearest to `wanted`, and how far off it is, relative to the largest entry."""
     with single_thread():
         found = np.asarray(np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T, dtype=np.float64)
+    return found, _off(found, rows, wanted)
+
+
+def _off(found: FloatArray, rows: FloatArray, wanted: FloatArray) -> float:
     off = float(np.abs(found @ rows - wanted).max(initial=0.0))
-    return found, off / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)
+    return off / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)

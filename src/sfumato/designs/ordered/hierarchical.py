@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import Cells, Factor, Matrix
@@ -13,9 +14,8 @@ from sfumato.errors import PlanError
 from sfumato.operators import AllRange, LinearOperator, Padded, Prefix, Tree, Window
 from sfumato.workloads import QueryBlock
 
-__all__ = ["designs", "is_ordered"]
+__all__ = ["branchings", "designs", "is_ordered"]
 
-BRANCHINGS = (2, 3, 4, 8, 16)  # each is priced, and the best kept
 WIDE = 1_024  # cells up to which a dense tree of 8 MB a copy is solved in a fraction of a second; beyond, sums along it
 
 
@@ -53,7 +53,7 @@ def _piece(
     known = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
     best: tuple[float, Product, float] | None = None
-    tried = _branchings(max(problem.sizes[a] for a in names) if names else 1, power) if given is None else (given,)
+    tried = branchings([problem.sizes[a] for a in names], power) if given is None else (given,)
     for branching in tried:
         factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
@@ -81,11 +81,20 @@ def _wide(problem: Problem, names: tuple[str, ...]) -> bool:
     return any(problem.sizes[a] > WIDE for a in names)
 
 
-def _branchings(n: int, power: int) -> tuple[int, ...]:
-    """What is worth trying: on wide domains only what wins there."""
-    if n <= WIDE:
-        return BRANCHINGS
-    return (2,) if power == 2 else (8, 16)
+def branchings(sizes: Sequence[int], power: int) -> tuple[int, ...]:
+    """What is worth trying over attributes of so many cells: of every depth the least that reaches all, and one more.
+
+    A wider tree of the same depth has as many nodes above a cell, each with more siblings; one more helps where a
+    cell would be left over. On wide domains, where a trial costs more, binary trees for L2 and 7 to 20 children a
+    node for L1: others lost there.
+    """
+    found = {2}
+    for n in sizes:
+        least = {next(b for b in range(2, n + 2) if b**d >= n) for d in range(1, max(n - 1, 1).bit_length() + 1)}
+        found |= least | {b + 1 for b in least if b < n}
+    if max(sizes, default=1) <= WIDE:
+        return tuple(sorted(found))
+    return (2,) if power == 2 else tuple(b for b in sorted(found) if 7 <= b <= 20)
 
 
 def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:

@@ -27,11 +27,11 @@ from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.ground.codec import storable
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.asked import Asked
-from sfumato.mechanisms.courses import Looks
+from sfumato.mechanisms.iterative import Iterative
 from sfumato.mechanisms.shares import UNPROMISED, free, measured_at, selections_at
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.courses import CoursePlan, Knock
+from sfumato.plans.iterative import IterativePlan, Look
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, compose
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.misses import Misses
@@ -41,7 +41,7 @@ from sfumato.wall import Curator
 from sfumato.wall.selecting import select
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["Boosting", "BoostingCourse", "planned", "run"]
+__all__ = ["Boosting", "BoostingRounds", "planned", "run"]
 
 _SHARE = Fraction(1, 2)  # of the budget, for drawing
 _ALPHA = (
@@ -53,10 +53,12 @@ _MOST_CELLS, _MOST_QUERIES = 2**14, 2**14  # every draw weighs all queries again
 
 @storable
 @dataclass(frozen=True, slots=True)
-class BoostingCourse:
+class BoostingRounds:
     """rounds of so many samples each; a draw after t rounds is a bounded range of t times `selection`'s epsilon; the
     price of a measurement; from where misses count, and from where no more; whether the number of records is public.
     """
+
+    stored_as = "BoostingCourse"  # its name in files
 
     rounds: int
     samples: int
@@ -69,7 +71,7 @@ class BoostingCourse:
     def __post_init__(self) -> None:
         whole = (self.rounds, self.samples, self.floor, self.ceiling)
         if any(type(n) is not int for n in whole) or min(self.rounds, self.samples, self.ceiling) < 1 or self.floor < 0:
-            raise PlanError("a course of boosting has rounds and samples, and misses that count up to a ceiling")
+            raise PlanError("boosting has rounds and samples, and misses that count up to a ceiling")
         if not isinstance(self.selection, BoundedRangeEvent):
             raise PlanError("a draw is priced as a BoundedRangeEvent")
         if not isinstance(self.measurement, (GaussianEvent, PureEvent)):
@@ -84,15 +86,15 @@ class BoostingCourse:
         )
 
     @property
-    def looks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Look, ...]:
         """All looks, with the price of each. The queries of the first round are drawn without looking."""
-        out = [Knock(f"a query drawn in round {t + 1}", self.samples, self.draw(t)) for t in range(1, self.rounds)]
+        out = [Look(f"a query drawn in round {t + 1}", self.samples, self.draw(t)) for t in range(1, self.rounds)]
         if self.total_known:
-            out.insert(0, Knock("the number of records, which is public", 1, free(self.measurement)))
-            return (*out, Knock("the drawn queries, measured", self.rounds, self.measurement))
-        return (*out, Knock("the drawn queries, measured, and first the total", self.rounds + 1, self.measurement))
+            out.insert(0, Look("the number of records, which is public", 1, free(self.measurement)))
+            return (*out, Look("the drawn queries, measured", self.rounds, self.measurement))
+        return (*out, Look("the drawn queries, measured, and first the total", self.rounds + 1, self.measurement))
 
-    def bound(self, plan: CoursePlan) -> None:
+    def bound(self, plan: IterativePlan) -> None:
         """None is known."""
         return
 
@@ -101,7 +103,7 @@ class BoostingCourse:
         return BoundedRangeEvent(models * self.selection.epsilon)
 
 
-def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePlan:
+def planned(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None:
         raise PlanError("mechanism='boosting' measures the queries that it draws; leave out strategy=")
@@ -122,12 +124,12 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> CoursePla
     unit_draw = _unit_draw(price, count, samples)
     # epsilon of a draw after t rounds is 2 c_t = 4 alpha t moves / ceiling
     ceiling = max(moves, math.ceil(4 * _ALPHA * moves / float(unit_draw.epsilon)))
-    course = BoostingCourse(count, samples, unit_draw, free(price), ceiling // 4, ceiling, unit.total_is_public)
+    course = BoostingRounds(count, samples, unit_draw, free(price), ceiling // 4, ceiling, unit.total_is_public)
     account = Account(price)
     drawn = compose((k.price for k in course.looks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
     course = replace(course, measurement=measured_at(price, drawn, looks))
-    return CoursePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))
+    return IterativePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))
 
 
 def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:
@@ -141,9 +143,9 @@ def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:
     return selections_at(price, _SHARE, max(1, weight))
 
 
-def run(plan: CoursePlan, curator: Curator) -> Findings:
+def run(plan: IterativePlan, curator: Curator) -> Findings:
     """All rounds, through a curator that holds the plan's price and nothing else."""
-    course: BoostingCourse = plan.course
+    course: BoostingRounds = plan.course
     asked = Asked(plan.workload, plan.unit, course.measurement)
     first, total = asked.total(curator, plan.fingerprint)
     looks: list[Measurement | Selection] = [first]
@@ -171,18 +173,18 @@ def run(plan: CoursePlan, curator: Curator) -> Findings:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Boosting(Looks):
+class Boosting(Iterative):
     """Boosting for queries. rounds: 5 by default."""
 
     name: ClassVar[str] = "boosting"
-    kind: ClassVar[type] = BoostingCourse
+    kind: ClassVar[type] = BoostingRounds
     unknown: ClassVar[str] = "nothing is proved of its errors; a promise for the largest error has mechanism='pmw'"
 
-    def course(self, problem: Problem, strategy: object) -> CoursePlan:
+    def planned(self, problem: Problem, strategy: object) -> IterativePlan:
         return planned(problem, self.rounds, strategy)
 
     @staticmethod
-    def run(plan: CoursePlan, curator: Curator) -> Findings:
+    def run(plan: IterativePlan, curator: Curator) -> Findings:
         return run(plan, curator)
 
 

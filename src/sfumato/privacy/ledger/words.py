@@ -24,7 +24,7 @@ UNRELEASED = (
     "Noise may have been drawn, so there is no refund. If the release is on disk after all, the same command again "
     "reads it back, free, and marks it here"
 )
-_DISPLAY_DELTA = Fraction(1, 10**6)
+_DISPLAY_DELTA = Fraction(1, 10**6)  # where a budget has no delta of its own; nothing is paid by it
 
 
 @lru_cache(maxsize=256)

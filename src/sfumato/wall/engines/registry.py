@@ -1,27 +1,35 @@
-"""Every engine by what its addresses begin with: one line each. Its file is imported when it is first asked for."""
+"""Every engine by what its addresses begin with, or by the package of its tables: one line each.
+
+Its file is imported when it is first asked for.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
-from sfumato.wall.engines.streams import Stream
+__all__ = ["ENGINES", "engine"]
 
-__all__ = ["STREAMS", "stream"]
-
-STREAMS: dict[str, tuple[str, str]] = {
+ENGINES: dict[str, tuple[str, str]] = {
     "postgresql": ("sfumato.wall.engines.postgres", "Postgres"),
     "postgres": ("sfumato.wall.engines.postgres", "Postgres"),
+    "spark": ("sfumato.wall.engines.spark", "Spark"),
+    "pyspark": ("sfumato.wall.engines.spark", "Spark"),
 }
-"""Servers that hand over rows, by the scheme of their addresses: module and class of each."""
+"""Module and class of each: a `Stream` (streams.py) or an `Engine` (parts.py)."""
 
 
-def stream(source: object) -> Stream | None:
-    """The server and the table that an address names; nothing is connected. None for what is no such address.
+def engine(source: object) -> Any:
+    """Who opens a table; nothing is connected. None for what is nobody's.
 
-    Raises InvalidInput, which never quotes the address, where it is not well formed or holds a password.
+    Raises InvalidInput, which never quotes an address, where one is not well formed or holds a password.
     """
-    scheme, colon, _ = source.partition(":") if isinstance(source, str) else ("", "", "")
-    if not colon or scheme.lower() not in STREAMS:
+    if isinstance(source, str):
+        scheme, colon, _ = source.partition(":")
+        name = scheme.lower() if colon else ""
+    else:
+        name = type(source).__module__.partition(".")[0]
+    if name not in ENGINES or (not isinstance(source, str)) != (name == "pyspark"):
         return None
-    module, cls = STREAMS[scheme.lower()]
+    module, cls = ENGINES[name]
     return getattr(import_module(module), cls)(source)

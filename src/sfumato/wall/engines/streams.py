@@ -21,7 +21,7 @@ __all__ = ["Field", "Reading", "Stream"]
 # Measured on ten million rows of fifteen attributes: docs/decisions/0052-engines.md.
 # One thread: rows come one after the other, and with more the main one, which hears an interrupt, would not be asked.
 _DATABASE = SETTINGS | {"memory_limit": "192MiB", "threads": "1"}
-_RECORDS = 2**26
+_RECORDS = 2**26  # 64 MB of encoded records: more lie in a file, for a server may hold any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,10 @@ class Stream(ABC):
     @abstractmethod
     def read(self) -> Reading:
         """Connect. Raises MissingExtra or SourceError."""
+
+    def counts(self, *_: object) -> Any:
+        """None: its rows come here (a table that counts by itself is an `Engine`)."""
+        return None
 
     def opened(self, needed: Sequence[str]) -> Opened:
         """The table as one that DuckDB can read, once. Raises what `read` and `Reading` raise."""

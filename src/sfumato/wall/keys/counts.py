@@ -21,7 +21,7 @@ from sfumato.wall.rows.readers import Opened, attempt, open_arrays, open_table
 
 __all__ = ["KeyCounts", "KeyTable", "open_keys"]
 
-_MAX_RECORDS = 2**53
+_MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 _COUNTS = "counts\0"  # no name that a column of keys can have
 
 

@@ -22,20 +22,18 @@ from sfumato.errors import PlanError, SourceError
 from sfumato.wall.rows.clusters import Cluster, Packing, Sets, alone, clusters
 from sfumato.wall.rows.summing import Batch, Outbox, sum_down
 
-__all__ = ["ColumnCounts", "Counts", "TableCounts", "TensorCounts", "check_countable"]
+__all__ = ["ColumnCounts", "Counts", "PackedCounts", "TableCounts", "TensorCounts", "check_countable", "tally"]
 
 AttributeSet = tuple[str, ...]
 Table = NDArray[np.int64]
 Columns = NDArray[Any] | Mapping[int, NDArray[Any]]
 """Cell numbers of some records: attributes by records, or the column of each attribute."""
 
-MAX_CELLS = 50_000_000
-_MAX_ORDER = 32
+MAX_CELLS = 50_000_000  # 400 MB for the one table that is counted at a time
+_MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
-_READ_ROWS = 2**18
-# Numbers of records that proposals are made for: what is packed changes by a sixth between neighbours, and not beyond.
-_SIZES = (2**10, 2**13, 2**16, 2**20)
+_READ_ROWS = 2**18  # a few megabytes of every attribute
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
 
@@ -137,76 +135,69 @@ class _Counted(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Records(_Counted):
-    """Sources that hold records, read a chunk at a time; as many blocks are counted in one pass as memory may hold.
+class PackedCounts(_Counted):
+    """Sources that hold records; as many blocks are counted in one pass over them as memory may hold.
 
     `packing` proposes which blocks. It is not trusted, so it is asked for the same few numbers of records whatever
     theirs is, and the nearest proposal is taken. What it raises, or a proposal that does not hold, is not worth a
     budget that is spent: every set is counted by itself then.
     """
 
-    _PASS_CELLS: ClassVar[int]
+    _PASS_CELLS: ClassVar[int] = 2**24
+    # Numbers of records that are proposed for: what is packed changes by a sixth between neighbours, and not beyond.
+    _SIZES: ClassVar[tuple[int, ...]] = (2**10, 2**13, 2**16, 2**20)
     packing: Packing = field(default=alone, repr=False, kw_only=True)
 
     @abstractmethod
-    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
-        """What reads the columns of some attributes from the first record to the last."""
+    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
+        """Counted blocks of one pass."""
 
     def _packed(self, sets: Sets) -> list[Cluster]:
         shape = self.grid.shape
         with suppress(Exception):
-            offers = [self.packing(shape, sets, size) for size in _SIZES]
-            nearest = min(range(len(_SIZES)), key=lambda i: abs(math.log(_SIZES[i] / max(self.rows, 1))))
+            offers = [self.packing(shape, sets, size) for size in self._SIZES]
+            nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
             found = clusters(shape, sets, *offers[nearest])
             if all(math.prod(c.sizes) <= MAX_CELLS for c in found):
                 return found
-        return clusters(shape, sets, *alone(shape, sets, _SIZES[0]))
+        return clusters(shape, sets, *alone(shape, sets, self._SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
-        read = self._reader()
         for parts in _passes(self._packed(sets), self._PASS_CELLS):
-            tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
-            needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
-            for columns in read(needed) if len(needed) else ():
-                for part, table in zip(parts, tables, strict=True):
-                    _tally(columns, part, table)
-            while parts:
-                part, table = parts.pop(), tables.pop()
-                yield part, table if part.sizes else table + self.rows
+            yield from self._pass(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnCounts(_Records):
+class ColumnCounts(PackedCounts):
     """Encoded records in memory: one array of cell numbers (uint8, uint16 or uint32) per attribute."""
 
     _PASS_CELLS = _PART_CELLS
     columns: tuple[NDArray[Any], ...] = field(repr=False)
 
-    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
+    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
         columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
-        return lambda _: iter([columns])
+        return _handed_out(parts, tally(parts, lambda _: iter([columns])), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TableCounts(_Records):
+class TableCounts(PackedCounts):
     """Encoded records that stay in a database, larger than memory.
 
     `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
     from `start` to below `stop`, always the same records for the same numbers.
     """
 
-    _PASS_CELLS = 2**24
     read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
 
-    def _reader(self) -> Callable[[NDArray[np.int64]], Iterator[Columns]]:
+    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         def chunks(needed: NDArray[np.int64]) -> Iterator[Columns]:
             axes = needed.tolist()
             for start in range(0, self.rows, _READ_ROWS):
                 found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
                 yield dict(zip(axes, found, strict=True))
 
-        return chunks
+        return _handed_out(parts, tally(parts, chunks), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,7 +233,27 @@ def _passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
         yield parts
 
 
-def _tally(columns: Columns, part: Cluster, tables: Table) -> None:
+def _handed_out(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[tuple[Cluster, Table]]:
+    """One after the other, and not held here any longer."""
+    while parts:
+        part, table = parts.pop(), tables.pop()
+        yield part, table if part.sizes else table + rows
+
+
+def tally(parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator[Columns]]) -> list[Table]:
+    """Counts of the blocks of every part (blocks, cells), all in one pass; zeros for blocks of no attribute.
+
+    read: the columns of some attributes, chunk by chunk, from the first record to the last.
+    """
+    tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
+    needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
+    for columns in read(needed) if len(needed) else ():
+        for part, table in zip(parts, tables, strict=True):
+            _add(columns, part, table)
+    return tables
+
+
+def _add(columns: Columns, part: Cluster, tables: Table) -> None:
     """Add the records in `columns` to the tables of some blocks."""
     sizes, cells = part.sizes, tables.shape[1]
     if not sizes:

@@ -27,9 +27,9 @@ from sfumato.wall.rows.encoding import UNREADABLE
 
 __all__ = ["BLOCK", "BOM", "MAX_RECORD", "Layout", "is_text", "layout", "readable"]
 
-MAX_RECORD = 2**21
-_HEADER_BYTES = 2**20
-BLOCK = 2**22
+MAX_RECORD = 2**21  # longer records are unreadable rows; DuckDB is given eight times as much, for quotes
+_HEADER_BYTES = 2**20  # names of ten thousand columns
+BLOCK = 2**22  # read at a time: twice the longest record
 BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r?\n|\r")
 _QUOTED = re.compile(rb'"((?:[^"]++|"")*+)"')

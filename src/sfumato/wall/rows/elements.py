@@ -22,7 +22,7 @@ from sfumato.wall.rows.encoding import UNREADABLE
 
 __all__ = ["plain_column", "texts"]
 
-_HUGEINT = 2**127
+_HUGEINT = 2**127  # integers of DuckDB end there; what is beyond is a double
 # A number with more digits than this is written by its exponent: Python refuses to write some, and no double holds it.
 _DIGITS = 400
 

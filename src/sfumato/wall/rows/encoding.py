@@ -35,6 +35,7 @@ __all__ = [
     "Statement",
     "check_declared",
     "check_type",
+    "double_at_least",
     "encode",
     "identifier",
     "literal",
@@ -200,7 +201,7 @@ def truncation(kept: str, rows_per_person: int) -> str:
 def _prepare(rule: Rule, i: int) -> list[Statement]:
     """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
     if isinstance(rule, Edges):
-        return [(f"SET VARIABLE edges{i} = ?", ([_double_at_least(e) for e in rule.edges[1:-1]],))]
+        return [(f"SET VARIABLE edges{i} = ?", ([double_at_least(e) for e in rule.edges[1:-1]],))]
     if isinstance(rule, Truths):
         return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
     if isinstance(rule, Codes):
@@ -254,14 +255,14 @@ def _bisect(value: str, edges: str, count: int) -> str:
     return f"list_reduce({[0, *steps]}, lambda p, s: CASE WHEN {taken} THEN p + s ELSE p END)"
 
 
-def _double_at_least(value: float) -> float:
+def double_at_least(value: float) -> float:
     """The least double that is not below an edge: for doubles x, x < edge says the same of both."""
     rounded = float(value)
     return math.nextafter(rounded, math.inf) if rounded < value else rounded
 
 
 def _double(value: float) -> str:
-    return f"CAST('{_double_at_least(value)!r}' AS DOUBLE)"
+    return f"CAST('{double_at_least(value)!r}' AS DOUBLE)"
 
 
 def _storage(size: int) -> str:

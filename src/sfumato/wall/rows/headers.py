@@ -16,7 +16,7 @@ from sfumato.wall.rows.readers import attempt, open_table
 __all__ = ["column_names"]
 
 _DELIMITERS = (",", ";", "\t", "|")
-_BEGINNING = 2**20
+_BEGINNING = 2**20  # names of ten thousand columns, or the first object
 
 
 def column_names(source: Any) -> tuple[str, ...]:

@@ -37,11 +37,12 @@ T = TypeVar("T")
 
 _ALLOWED = (
     "a path ending .csv, .parquet, .json, .ndjson or .jsonl; duckdb:///file.db?table=NAME; "
-    "postgresql://host/db?table=NAME; a DuckDB relation; a pandas, polars or arrow table; or sf.Histogram(counts)"
+    "postgresql://host/db?table=NAME; spark://host:port?table=NAME; a DuckDB relation; a Spark DataFrame; "
+    "a pandas, polars or arrow table; or sf.Histogram(counts)"
 )
 # What a file may hold, also once uncompressed: more is taken for a bomb.
 MAX_ROWS = 2**36
-MAX_BYTES = 2**40
+MAX_BYTES = 2**40  # sixteen bytes for each of them
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -217,7 +218,8 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
     plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
     dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
     lines = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
-    sql = f"(SELECT TRY_CAST(line AS JSON) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
+    # TRY_CAST alone was not total in DuckDB 1.4.0: a malformed line with a backslash ended the statement
+    sql = f"(SELECT TRY(CAST(line AS JSON)) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
     unreadable = literal(UNREADABLE)
     columns: dict[str, Column] = {}
     for name in needed:

@@ -25,7 +25,7 @@ LISTED = 12
 """Values that are listed per attribute and reason, the most frequent first."""
 
 
-_LONGEST = 80
+_LONGEST = 80  # of a value that is shown: a line of a terminal
 
 
 @dataclass(frozen=True, slots=True)

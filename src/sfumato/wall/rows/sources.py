@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.ground import elsewhere
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
 from sfumato.wall.rows.readers import MAX_ROWS, Opened, attempt, open_table
 
-__all__ = ["Histogram", "open_source"]
+__all__ = ["Histogram", "collect", "open_source"]
 
 # Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
 MEMORY_LIMIT = 2 * 2**30
-_MAX_RECORDS = 2**53
+_MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -94,6 +95,9 @@ def open_source(
     if isinstance(source, Histogram):
         return _from_histogram(source, grid, person)
     check_declared(grid)
+    engine = elsewhere.engine(source)
+    if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
+        return counts  # of rows that stay where they are
     needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
     opened = open_table(source, needed)
     try:
@@ -104,7 +108,7 @@ def open_source(
             "it is damaged or was cut short, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return _collect(opened, grid, packing)
+        return collect(opened, grid, packing)
     except BaseException:
         opened.session.close()
         raise
@@ -125,7 +129,7 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
     return TensorCounts(grid, int(source.counts.sum()), source.counts.reshape(shape))
 
 
-def _collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
+def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
     """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large."""
     session, shape = opened.session, grid.shape
     names = [f"a{i}" for i in range(len(shape))]

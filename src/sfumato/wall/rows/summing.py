@@ -18,7 +18,7 @@ Batch = tuple[int, NDArray[np.intp], Table]
 
 # Cells of a batch: at least, where as many have one shape, and at most, unless a single table has more.
 _LEAST_CELLS = 2**17
-_MOST_CELLS = 2**20
+_MOST_CELLS = 2**20  # 8 MB: batches stay near the caches, and their overhead is small
 # Shorter runs than this are summed faster by einsum than by sum.
 _SHORT = 64
 

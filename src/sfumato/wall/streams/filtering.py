@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 __all__ = ["advance"]
 
 Integers = NDArray[np.int64]
+# Two limbs hold 96 bits of a state; half limbs multiply a count below 2^36 within 63 bits.
 _LIMB, _HALF = 48, 24
 _MASK, _HALF_MASK = 2**_LIMB - 1, 2**_HALF - 1
 
@@ -27,7 +28,7 @@ def _product(counts: Integers, factor: Integers) -> tuple[Integers, Integers]:
 
 
 def _scaled(high: Integers, low: Integers, factor: int, shift: int) -> tuple[Integers, Integers]:
-    """The limbs of floor(number * factor / 2^shift), for a factor below 2^12 and a product below 2^102."""
+    """The limbs of floor(number * factor / 2^shift), for a factor below 2^14 and a product below 2^102."""
     low = low * factor
     high = high * factor + (low >> _LIMB)
     low &= _MASK

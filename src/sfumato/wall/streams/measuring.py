@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import SourceError
 from sfumato.privacy.continual import StreamTerms, multiples_of
+from sfumato.privacy.filters import WindowFilter
 from sfumato.privacy.sampling import BitSource
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.streams.filtering import Integers, advance
 
 __all__ = ["cells_of", "measure"]
 
-_CHUNK = 2**14  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
+_CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
 
 
 def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
@@ -53,7 +54,8 @@ def measure(
         for group in family.alike(chosen):
             sets, given = chosen[group], tables[group]
             kept = np.minimum(given, terms.most) if cut else given
-            filtered = _filtered(terms, period, f, sets, kept.reshape(len(sets), -1), starts[f], states)
+            factors = terms.filter.coefficients(period, multiples_of(terms.families[f])[sets].tolist(), terms.grain)
+            filtered = _filtered(terms, period, factors, kept.reshape(len(sets), -1), starts[f][sets], states)
             exact = family.apply(sets, filtered.reshape(given.shape))
             noisy = exact + terms.noise.sample(exact.size, bits).reshape(exact.shape)
             family.place(sets, noisy, values[f])
@@ -64,25 +66,24 @@ def measure(
 
 
 def _filtered(
-    terms: StreamTerms,
-    period: int,
-    f: int,
-    sets: NDArray[np.intp],
-    counts: Integers,
-    starts: Integers,
-    states: Integers,
+    terms: StreamTerms, period: int, factors: Integers, counts: Integers, starts: Integers, states: Integers
 ) -> Integers:
-    """What the filter makes of some tables (tables, cells) of a family."""
-    multiples = multiples_of(terms.families[f])[sets].tolist()
-    factors = terms.filter.coefficients(period, multiples, terms.grain)
-    decays = [(e, g) for e, g in terms.filter.decays.tolist()]
-    row, shift, cells = terms.filter.row(period), terms.filter.shift, counts.shape[1]
-    flat, out = counts.reshape(-1), np.empty(counts.size, dtype=np.int64)
-    for start in range(0, flat.size, _CHUNK):
-        here = np.arange(start, min(start + _CHUNK, flat.size))
-        table, cell = np.divmod(here, cells)
-        place = starts[sets[table]] + cell
-        high, low = states[0][:, place], states[1][:, place]
-        out[here] = advance(high, low, flat[here], factors[:, table], decays, row, shift)
-        states[0][:, place], states[1][:, place] = high, low
-    return out
+    """What the filter makes of some tables (tables, cells) of a family, whose states begin at `starts` (tables,)."""
+    used, (tables, cells) = terms.filter, counts.shape
+    out, step = np.empty_like(counts), max(1, _CHUNK // cells)
+    for i, j in itertools.product(range(0, tables, step), range(0, cells, _CHUNK)):
+        some, part = slice(i, i + step), slice(j, j + _CHUNK)
+        place = (starts[some][:, None] + np.arange(j, min(j + _CHUNK, cells))).reshape(-1)
+        # of one table they lie in a row, and are changed where they lie
+        where = slice(place[0], place[-1] + 1) if step == 1 else place
+        here, given = states[:, :, where], counts[some, part]
+        each = factors[:, some] if step == 1 else factors[:, some].repeat(cells, axis=1)
+        if isinstance(used, WindowFilter):
+            recent = np.concatenate([given.reshape(1, -1), here[0]])
+            made, here[0] = (each * recent).sum(axis=0), recent[:-1]
+        else:
+            made = advance(*here, given.reshape(-1), each, used.decays.tolist(), used.row(period), used.shift)
+        out[some, part] = made.reshape(given.shape)
+        if step > 1:
+            states[:, :, where] = here
+    return out.reshape(-1)

@@ -1,4 +1,4 @@
-"""The secret state of a stream between two periods: in memory, or in two files in turn beside its store.
+"""The secret state of a stream between two periods, sums and people: in memory, or in two files in turn.
 
 A file is written while the other is in force, and comes into force by a line of the store, which bears its keyed hash;
 so a crash leaves the one that the store names. States are weighted sums of past counts: as secret as the tables.
@@ -7,29 +7,43 @@ so a crash leaves the one that the store names. States are weighted sums of past
 from __future__ import annotations
 
 import hmac
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sfumato.errors import LedgerCorrupted, LedgerError
 from sfumato.wall.streams.filtering import Integers
+from sfumato.wall.streams.people import FIELDS
 
-__all__ = ["FileStates", "MemoryStates", "States"]
+__all__ = ["FileStates", "MemoryStates", "State", "States"]
 
-_PRIVATE = 0o600
+_PRIVATE = 0o600  # read and written by its owner alone
+
+
+class State(NamedTuple):
+    """High limbs and low of every filtered cell (2, d, cells), and who was counted when (people, 4); ours to change."""
+
+    sums: Integers
+    people: Integers
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...]) -> State:
+        """That of no periods."""
+        return cls(np.zeros(shape, dtype=np.int64), np.zeros((0, FIELDS), dtype=np.int64))
 
 
 class States(Protocol):
     """The state after every number of periods; that of none is zero."""
 
-    def read(self, periods: int, digest: str) -> Integers:
-        """The state after so many periods, an array of the caller's own."""
+    def read(self, periods: int, digest: str) -> State:
+        """The state after so many periods, arrays of the caller's own."""
         ...
 
-    def write(self, periods: int, state: Integers) -> str:
+    def write(self, periods: int, state: State) -> str:
         """Have the state after so many periods on stable storage, beside the one before: its digest."""
         ...
 
@@ -44,14 +58,14 @@ class MemoryStates:
     __slots__ = ("_kept", "_shape")
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape, self._kept = shape, dict[int, Integers]()
+        self._shape, self._kept = shape, dict[int, State]()
 
-    def read(self, periods: int, digest: str) -> Integers:
+    def read(self, periods: int, digest: str) -> State:
         """See `States`."""
         del digest
-        return self._kept[periods].copy() if periods else np.zeros(self._shape, dtype=np.int64)
+        return State(*(a.copy() for a in self._kept[periods])) if periods else State.zero(self._shape)
 
-    def write(self, periods: int, state: Integers) -> str:
+    def write(self, periods: int, state: State) -> str:
         """See `States`."""
         self._kept[periods] = state
         return ""
@@ -72,15 +86,16 @@ class FileStates:
     def _file(self, periods: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{'odd' if periods % 2 else 'even'}")
 
-    def _digest(self, state: Integers) -> str:
+    def _digest(self, state: State) -> str:
         keyed = hmac.new(self._key, b"state\n", "sha256")
-        keyed.update(np.ascontiguousarray(state).data)
+        for part in state:
+            keyed.update(np.ascontiguousarray(part).data)
         return keyed.hexdigest()
 
-    def read(self, periods: int, digest: str) -> Integers:
+    def read(self, periods: int, digest: str) -> State:
         """See `States`."""
         if not periods:
-            return np.zeros(self._shape, dtype=np.int64)
+            return State.zero(self._shape)
         file = self._file(periods)
         try:
             handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
@@ -88,19 +103,22 @@ class FileStates:
                 found = np.fromfile(opened, dtype="<i8").astype(np.int64, copy=False)
         except OSError as error:
             raise LedgerError(f"{file}: the state of the stream cannot be read ({error.strerror})") from error
-        whole = found.size == np.prod(self._shape)
-        if not whole or not hmac.compare_digest(self._digest(found.reshape(self._shape)), digest):
+        size = math.prod(self._shape)
+        whole = found.size >= size and (found.size - size) % FIELDS == 0
+        state = State(found[:size].reshape(self._shape), found[size:].reshape(-1, FIELDS)) if whole else None
+        if state is None or not hmac.compare_digest(self._digest(state), digest):
             raise LedgerCorrupted(f"{file}: the state of the stream was changed or put back; restore it with its store")
-        return found.reshape(self._shape)
+        return state
 
-    def write(self, periods: int, state: Integers) -> str:
+    def write(self, periods: int, state: State) -> str:
         """See `States`."""
-        file, state = self._file(periods), np.ascontiguousarray(state)
+        file = self._file(periods)
         try:
             handle = os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, _PRIVATE)
             with os.fdopen(handle, "wb") as opened:
                 os.fchmod(handle, _PRIVATE)
-                state.astype("<i8", copy=False).tofile(opened)
+                for part in state:
+                    opened.write(np.ascontiguousarray(part, dtype="<i8").data)
                 opened.flush()
                 os.fsync(handle)
             folder = os.open(file.parent, os.O_RDONLY)

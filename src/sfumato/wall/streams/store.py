@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
@@ -102,11 +103,10 @@ def period_line(published: Published, digest: str) -> bytes:
     return b"\n".join([digest.encode(), b"%d" % len(header), header + b"".join(raw)])
 
 
-def _published(size: bytes, rest: bytes, terms: StreamTerms) -> Published:
-    """What a period's line holds behind its digest. Raises ValueError."""
+def _published(size: bytes, rest: bytes, ends: NDArray[np.int64]) -> Published:
+    """What a period's line holds behind its digest, families that end there. Raises ValueError."""
     label, total = _read(rest[: int(size)], tuple)
     values = np.frombuffer(rest[int(size) :], dtype="<i8").astype(np.int64, copy=False)
-    ends = np.cumsum([f.rows for f in terms.families])
     if len(values) != ends[-1]:
         raise ValueError("a period has other values than the stream measures")
     return Published(label, tuple(np.split(values, ends[:-1])), total)
@@ -118,13 +118,14 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         standing = Standing(_key(bodies[0]), _read(bodies[0].split(b"\n", 2)[2], StreamOpening))
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
+    terms = standing.opening.terms
+    ends = np.cumsum([f.rows for f in terms.families])
     for body in bodies:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))
             continue
         mark, size, rest = body.split(b"\n", 2)
-        terms = standing.opening.terms
-        found, digest = _published(size, rest, terms), mark.decode("ascii")
+        found, digest = _published(size, rest, ends), mark.decode("ascii")
         if found.label in labels or len(labels) == terms.filter.periods:
             raise ValueError("a period stands there twice, or after the last")
         labels.add(found.label)

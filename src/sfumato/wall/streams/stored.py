@@ -22,6 +22,7 @@ class StoredStream:
     anchor: str
     ledger_id: str
     name: str
+    paid: tuple[int, str] | None
 
 
 def is_stream(path: Path) -> bool:
@@ -34,4 +35,5 @@ def read_stream(store: Path, anchor: str | None = None) -> StoredStream:
     chain = FileChain(store, FORMAT, advance)
     found = chain.read() if anchor is None else chain.check(anchor)
     opening = found.state.opening
-    return StoredStream(opening.about, found.state.published, found.anchor, opening.ledger_id, opening.name)
+    kept = found.state
+    return StoredStream(opening.about, kept.published, found.anchor, opening.ledger_id, opening.name, kept.paid)

@@ -35,9 +35,10 @@ from sfumato.wall.curator import Curator, holding
 from sfumato.wall.holding import Holding, check_plan_hash, own
 from sfumato.wall.places import check_place
 from sfumato.wall.rows.counting import Counts, check_countable
-from sfumato.wall.rows.sources import open_source
+from sfumato.wall.rows.sources import Histogram, open_source
 from sfumato.wall.streams.measuring import cells_of, measure
-from sfumato.wall.streams.states import FileStates, MemoryStates, States
+from sfumato.wall.streams.people import People, open_people
+from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
     FORMAT,
     Standing,
@@ -105,13 +106,13 @@ class PublicStream:
         if known is not None:
             return known
         _check_open(standing)
-        counts = self._open(source)
+        given = self._open(source, standing.key)
         found: Published | None = None
         with suppress(_Unmade), self._chain.turn(write=True) as turn:
             found = turn.state.find(label)  # another process may have been faster
             if found is None:
                 _check_open(turn.state)
-                found = self._measured(turn, counts, label)
+                found = self._measured(turn, given, label)
         if found is None:
             raise NotWritten(
                 "measuring failed, for want of memory or because the table is gone; nothing was published, and the "
@@ -122,37 +123,32 @@ class PublicStream:
             self._states.forget(len(turn.state.published))
         return found
 
-    def _open(self, source: Any) -> Counts:
+    def _open(self, source: Any, key: bytes) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
-        counts = open_source(
-            source,
-            held.grid,
-            person=held.unit.person,
-            rows_per_person=held.unit.rows_per_person,
-            packing=held.packing,
-        )
+        if self.terms.enforced:
+            return open_people(source, held.grid, held.unit, held.packing, key)
+        # where nothing is enforced, that a histogram counts few records of a person is promised too
+        person = None if isinstance(source, Histogram) else held.unit.person
+        rows = held.unit.rows_per_person
+        counts = open_source(source, held.grid, person=person, rows_per_person=rows, packing=held.packing)
         if held.unit.total_is_public and counts.rows > self.terms.most:
             raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
         return counts
 
-    def _measured(self, turn: Turn[Standing], counts: Counts, label: str) -> Published:
+    def _measured(self, turn: Turn[Standing], given: Counts | People, label: str) -> Published:
         """Measure a period in its turn, and write it down."""
-        standing, held = turn.state, self._held
+        standing, held, terms = turn.state, self._held, self.terms
         done = len(standing.published)
         state = self._states.read(done, standing.digest)
         found: Published | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            values = measure(
-                self.terms,
-                done,
-                counts,
-                self._starts,
-                state,
-                cut=not held.unit.total_is_public,
-                bits=held.bits,
-            )
-            found = Published(label, tuple(values), int(counts.rows) if held.unit.total_is_public else None)
+            public, people = held.unit.total_is_public, state.people
+            if isinstance(given, People):
+                given, people = given.admit(people, done, terms.participations, terms.apart)
+            state = State(state.sums, people)
+            values = measure(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
+            found = Published(label, tuple(values), int(given.rows) if public else None)
         if found is None:
             raise _Unmade
         turn.append(period_line(found, self._states.write(done + 1, state)))
@@ -264,6 +260,8 @@ def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
     """Refuse, from public facts alone, what costs more than its price or could not be measured."""
     if type(terms) is not StreamTerms:
         raise PlanError(f"a stream is opened on its terms, not on a {type(terms).__name__}")
+    if terms.enforced and held.unit.person is None:
+        raise PlanError("how often a person is counted is enforced where a column says whose record a row is")
     if any(f.names != held.grid.names for f in terms.families):
         raise PlanError("a family of tables numbers the attributes of the curator's domain")
     check_countable(held.grid, [f.sets for f in terms.families])
@@ -289,7 +287,7 @@ def _check_open(standing: Standing) -> None:
 
 
 def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
-    return 2, len(terms.filter.decays), int(cells_of(terms, held.grid.shape)[-1][-1])
+    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1])
 
 
 def _pay(chain: Chain[Standing], receipt: Receipt) -> None:

@@ -32,7 +32,7 @@ _NOTICE = (
     "Private to the custodian: this file holds the secret noise of a running conversation. Keep it unreadable for "
     "others, and keep one copy: two copies that both go on would spend twice what was paid."
 )
-_WIDTH = 24
+_WIDTH = 24  # a sign, 22 digits and one to spare: a line is as long for any number
 _NUMBER = re.compile(r"[+-]\d{1,22} *", re.ASCII)
 
 

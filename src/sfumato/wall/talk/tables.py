@@ -26,7 +26,7 @@ from sfumato.wall.talk.conversing import Conversation
 
 __all__ = ["TableAccess", "converse", "resume"]
 
-_DIGESTED = 2**20
+_DIGESTED = 2**20  # 8 MB of counts that tell a table by its digest
 
 
 def converse(

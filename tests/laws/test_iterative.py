@@ -17,8 +17,8 @@ import sfumato as sf
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import named
-from sfumato.mechanisms.courses import Looks, run_course
-from sfumato.plans.courses import CoursePlan
+from sfumato.mechanisms.iterative import Iterative, run_rounds
+from sfumato.plans.iterative import IterativePlan
 from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.pure import mu_of_pure
@@ -38,11 +38,11 @@ BUDGETS = {
     "large": sf.zcdp(10**6),
 }
 NOWHERE = Provenance("n", "", 1, "", True, "", ())
-COURSES = ("mwem", "boosting")
-CASES = [(name, budget, unit) for name in COURSES for budget in BUDGETS for unit in ("add-remove", "replace-one")]
+ITERATIVE = ("mwem", "boosting")
+CASES = [(name, budget, unit) for name in ITERATIVE for budget in BUDGETS for unit in ("add-remove", "replace-one")]
 
 
-def planned(name: str, budget: str, neighbours: str, **options: Any) -> CoursePlan:
+def planned(name: str, budget: str, neighbours: str, **options: Any) -> IterativePlan:
     given: dict[str, Any] = {"records": 50, "rounds": 3} | options
     return plan_with(WORK, BUDGETS[budget], neighbours=neighbours, mechanism=name, **given)
 
@@ -98,7 +98,7 @@ def test_all_events_of_a_run_sum_to_the_promised_budget_exactly(
     opened = Curator(sf.Histogram(TABLE), DOMAIN, plan.unit, sf.Ledger.in_memory(BUDGETS[budget]))
     paid, _ = opened.prepaid(plan.price, name="n", plan_hash=plan.fingerprint)
     seen = spends(monkeypatch)
-    release = run_course(plan, paid, NOWHERE)
+    release = run_rounds(plan, paid, NOWHERE)
     assert sum((cost(e, plan.price) for e in seen), start=Fraction(0)) == total_of(plan.price)
     assert Counter(seen) == Counter(e for k in plan.looks for e in [k.price] * k.count)
     chosen = [m for m in release.measurement if isinstance(m, Selection)]
@@ -133,7 +133,7 @@ def test_the_noise_of_every_measurement_is_what_its_price_says(name: str, budget
     assert seen or budget == "large"
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ITERATIVE)
 def test_a_plan_above_its_price_or_budget_is_refused_before_the_table(name: str) -> None:
     """Mutant: what a stored plan says of its price believed."""
     plan = planned(name, "zcdp", "add-remove")
@@ -154,7 +154,7 @@ def test_a_plan_above_its_price_or_budget_is_refused_before_the_table(name: str)
         assert ledger.entries() == ()
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ITERATIVE)
 def test_a_run_that_asks_for_more_than_was_paid_ends_spent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a mechanism errs, its account refuses. Mutant: an account that is not enforced."""
     plan = planned(name, "zcdp", "add-remove")
@@ -162,7 +162,7 @@ def test_a_run_that_asks_for_more_than_was_paid_ends_spent(name: str, monkeypatc
     looks = named(name)
     run = looks.run
 
-    def greedy(given: CoursePlan, paid: Curator) -> Findings:
+    def greedy(given: IterativePlan, paid: Curator) -> Findings:
         return run(replace(given, course=course), paid)
 
     monkeypatch.setattr(looks, "run", staticmethod(greedy))
@@ -173,12 +173,12 @@ def test_a_run_that_asks_for_more_than_was_paid_ends_spent(name: str, monkeypatc
     assert (ledger.spent, [e.name for e in ledger.unreleased()]) == (total_of(plan.price), ["n"])
 
 
-def test_every_course_is_a_mechanism_by_name() -> None:
+def test_every_iterative_mechanism_is_a_mechanism_by_name() -> None:
     """One line in the registry is all that a new one needs."""
     from sfumato.mechanisms import serving
 
-    assert [cls.name for cls in serving("tables") if issubclass(cls, Looks)] == list(COURSES)
-    for name in COURSES:
+    assert [cls.name for cls in serving("tables") if issubclass(cls, Iterative)] == list(ITERATIVE)
+    for name in ITERATIVE:
         assert np.isfinite(
             sf.release(planned(name, "zcdp", "replace-one"), sf.Histogram(TABLE), ledger=None).answers
         ).all()

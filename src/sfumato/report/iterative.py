@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.ground.frames import safe_text
-from sfumato.plans.courses import CoursePlan
+from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.planned import event_text
 from sfumato.releases import ModelRelease
 from sfumato.report.sections import plural, table_text
 from sfumato.report.words import statement
 
-__all__ = ["course_sections"]
+__all__ = ["iterative_sections"]
 
 _LISTED = 200  # answers on a page; the folder has all
 
 
-def course_sections(plan: CoursePlan, release: ModelRelease | None) -> dict[str, Any]:
+def iterative_sections(plan: IterativePlan, release: ModelRelease | None) -> dict[str, Any]:
     """The sections of such a page that other pages have otherwise, or have not."""
     released, k = release is not None, len(plan.workload if release is None else release.workload)
     answers, omitted = ([], 0) if release is None else _answers(release)
@@ -41,7 +41,7 @@ def course_sections(plan: CoursePlan, release: ModelRelease | None) -> dict[str,
     }
 
 
-def _lead(plan: CoursePlan, queries: int, *, released: bool) -> str:
+def _lead(plan: IterativePlan, queries: int, *, released: bool) -> str:
     table = table_text(plan)
     if released:
         return f"{plural(queries, 'answer')} of a model of {table}, released under {statement(plan.budget)}."

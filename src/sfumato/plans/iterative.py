@@ -19,13 +19,15 @@ from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import Workload
 
-__all__ = ["AccuracyBound", "CoursePlan", "Knock"]
+__all__ = ["AccuracyBound", "IterativePlan", "Look"]
 
 
 @storable
 @dataclass(frozen=True, slots=True)
-class Knock:
-    """Looks of one kind: what they are for, how many at most, and the price of each. Files of 0.1 call them so."""
+class Look:
+    """Looks of one kind: what they are for, how many at most, and the price of each."""
+
+    stored_as = "Knock"  # its name in files
 
     purpose: str
     count: int
@@ -33,7 +35,7 @@ class Knock:
 
     def __post_init__(self) -> None:
         if type(self.count) is not int or self.count < 0 or not isinstance(self.price, Event):
-            raise PlanError("looks of a course have a number of at least 0 and the price of each")
+            raise PlanError("looks of one kind have a number of at least 0 and the price of each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +49,19 @@ class AccuracyBound:
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class CoursePlan(WorkloadPlan):
+class IterativePlan(WorkloadPlan):
     """What a mechanism of several looks will do, and its price. Holds nothing private.
 
-    All looks of its course together cost at most `price`, which is debited at once. What is looked at depends on
+    All looks of its rounds together cost at most `price`, which is debited at once. What is looked at depends on
     earlier answers, so errors of single queries are not known before: there is a `bound` where one is proved, and
     `rmse` where one is predicted.
 
-    `course` is a storable value of the mechanism's own: it says in words what will be done (`summary`), lists all looks
-    with the price of each (`looks`) and whether the number of records is public (`total_known`), and proves what it
-    can of the answers from the plan alone (`bound`).
+    `course` is a storable value of the mechanism's own, its rounds: it says in words what will be done (`summary`),
+    lists all looks with the price of each (`looks`) and whether the number of records is public (`total_known`), and
+    proves what it can of the answers from the plan alone (`bound`).
     """
+
+    stored_as = "CoursePlan"  # its name in files
 
     workload: Workload
     budget: Budget
@@ -71,12 +75,12 @@ class CoursePlan(WorkloadPlan):
     considered: tuple[Candidate, ...] = field(default=())
 
     @property
-    def looks(self) -> tuple[Knock, ...]:
+    def looks(self) -> tuple[Look, ...]:
         """All looks, with the price of each."""
         return self.course.looks
 
     @property
-    def knocks(self) -> tuple[Knock, ...]:
+    def knocks(self) -> tuple[Look, ...]:
         """Of 0.1: `looks`."""
         warnings.warn("plan.knocks is of 0.1: plan.looks", DeprecationWarning, stacklevel=2)
         return self.looks
@@ -102,7 +106,7 @@ class CoursePlan(WorkloadPlan):
 
     @property
     def measures(self) -> tuple[str, Any]:
-        return "Course", self.course
+        return "Rounds", self.course
 
     def own_facts(self) -> dict[str, dict[str, Any]]:
         bound = self.bound
@@ -129,7 +133,7 @@ class CoursePlan(WorkloadPlan):
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "protects", self.unit.describe()
         yield "guarantee", str(self.budget)
-        yield "course", self.course.summary
+        yield "rounds", self.course.summary
         yield "price", f"{price_text(self.price)}, debited as a whole before the first look"
         for look in self.looks:
             yield "looks", f"{look.count:,} x {look.purpose}: {event_text(look.price)}"

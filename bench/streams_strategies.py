@@ -1,0 +1,129 @@
+"""Who errs least over time: `python bench/streams_strategies.py [PYTHON]`.
+
+Standard errors of totals in the worst period and in the mean, for noise of deviation 1 at sensitivity 1, and the
+CPU-seconds of planning; then questions and people for whom bands are made, and totals that may be the last. PYTHON is
+one that has jax-privacy, whose buffered Toeplitz matrix of as many periods is made there, in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.designs.continual.banded import MOST_DENSE, banded, dense, width_for
+from sfumato.designs.continual.bounds import dense_bound, mean_bound
+from sfumato.designs.continual.errors import errors_of
+from sfumato.designs.continual.fitting import Goal, begun, fit
+from sfumato.designs.continual.integers import filter_of
+from sfumato.designs.continual.periods import Periods
+from sfumato.designs.continual.shapes import TimeShape, shape_for
+from sfumato.designs.ordered.series import root_coefficients
+from sfumato.privacy.filters import IntegerFilter, WindowFilter
+
+SIZES = (2**8, 2**10, 2**16, 2**20)
+THEIRS = """
+import json, sys, time
+start = time.process_time()
+from jax_privacy.matrix_factorization import buffered_toeplitz as bt
+n = int(sys.argv[1])
+ready = time.process_time()
+blt = bt.optimize(n=n)
+done = time.process_time()
+square = float(bt.sensitivity_squared(blt, n))
+print(json.dumps([(float(bt.max_error(blt, n)) * square) ** 0.5, done - ready, ready - start, len(blt.buf_decay)]))
+"""
+
+
+def line(name: str, worst: float, mean: float, kept: object, seconds: float | None = None) -> None:
+    """One strategy."""
+    spent = "" if seconds is None else f"{seconds:8.2f}"
+    print(f"  {name:34} {worst:9.4f} {mean:9.4f} {kept!s:>7} {spent}", flush=True)
+
+
+def judged(name: str, used: IntegerFilter | WindowFilter, given: Periods, seconds: float) -> None:
+    """A strategy as its integers are, without what the rounding of their sums adds: 6e-5 at most."""
+    over = errors_of(used)
+    scale = math.sqrt(used.response(given.per_person, given.apart)) / 2.0**used.shift
+    worst, mean = (math.sqrt(v) * scale for v in (over.together(given.questions).max(), over.mean(given.questions)))
+    line(name, worst, mean, used.kept[1], seconds)
+
+
+def made(name: str, given: Periods) -> None:
+    """Of few decaying sums."""
+    start = time.process_time()
+    used = filter_of(shape_for(given))
+    judged(name, used, given, time.process_time() - start)
+
+
+def totals(n: int, python: str | None) -> None:
+    """Everything there is for totals of n periods."""
+    given = sf.periods(n)
+    bound = dense_bound(given.questions, n, 25) if n <= MOST_DENSE else mean_bound(given.questions, n)
+    print(f"{n:,} periods: no mean is below {bound:.4f}{'' if n <= MOST_DENSE else ' (singular values)'}")
+    levels, digits = n.bit_length(), np.array([t.bit_count() for t in range(1, n + 1)])
+    line("tree as taught", math.sqrt(levels * digits.max()), math.sqrt(levels * digits.mean()), levels)
+    squares = root_coefficients(n) ** 2
+    shares = (n - np.arange(n)) / n
+    line("square root", squares.sum(), math.sqrt(squares.sum() * (shares @ squares)), n)
+    start = time.process_time()
+    poles, zeros = fit(Goal(n, given.questions, alike=True), begun(n, 6), 100).decays
+    used = filter_of(TimeShape(poles, zeros, np.ones(n), alike=True))
+    judged("buffered Toeplitz", used, given, time.process_time() - start)
+    made("with rows and columns scaled", given)
+    made("the same, for the mean", sf.periods(n, objective="mean"))
+    if n <= MOST_DENSE:
+        start = time.process_time()
+        best = sf.periods(n, objective="mean")
+        judged("dense optimum, for the mean", dense(best), best, time.process_time() - start)
+    if python is not None:
+        done = subprocess.run([python, "-c", THEIRS, str(n)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print("  jax-privacy:", done.stderr.strip().splitlines()[-1])
+        else:
+            worst, seconds, loading, kept = json.loads(done.stdout.splitlines()[-1])
+            line("jax-privacy, buffered Toeplitz", worst, math.nan, kept, seconds)
+            print(f"    (and {loading:.2f} to import it)")
+
+
+def others() -> None:
+    """Questions besides totals, and people in several periods."""
+    for ask in ("ranges", "decayed 0.99", ["totals", "ranges"], "last 12", ["totals", "last 12"]):
+        given = sf.periods(1024, ask=ask, objective="mean")
+        bound = dense_bound(given.questions, 1024, 25)
+        print(f"{given.asked}, 1,024 periods: no mean is below {bound:.4f}")
+        made("buffered", given)
+        width = width_for(given)
+        if width is not None:
+            start = time.process_time()
+            judged("banded", banded(given, width), given, time.process_time() - start)
+    for n, k, b in ((365, 12, 30), (1024, 8, 128)):
+        given = sf.periods(n, per_person=k, apart=b, objective="mean")
+        print(f"totals, {given.describe()}")
+        made("buffered", given)
+        start = time.process_time()
+        judged("banded", banded(given, b), given, time.process_time() - start)
+
+
+def unending() -> None:
+    """Totals that may be the last, beside those of streams that were known to end there."""
+    used = filter_of(shape_for(sf.periods(None)))
+    found = np.sqrt(errors_of(used).totals * used.response()) / 2.0**used.shift
+    print("totals of as many periods as come, beside those of a known number")
+    for n in (1, 2, 3, 5, 8, 16, 64, 256, 2**10, 2**13, 2**16, 2**18, 2**20):
+        known = filter_of(shape_for(sf.periods(n)))
+        best = math.sqrt(errors_of(known).totals.max() * known.response()) / 2.0**known.shift
+        print(f"  {n:12,} {found[n - 1]:9.4f} {best:9.4f} {found[n - 1] / best:9.4f}")
+
+
+if __name__ == "__main__":
+    print(f"  {'':34} {'worst':>9} {'mean':>9} {'kept':>7} {'CPU-s':>8}")
+    for n in SIZES:
+        totals(n, sys.argv[1] if len(sys.argv) > 1 else None)
+    others()
+    unending()

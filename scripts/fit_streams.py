@@ -1,0 +1,90 @@
+"""Writes the tables of src/sfumato/designs/continual/fitted.py: two CPU-minutes.
+
+python scripts/fit_streams.py
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.designs.continual.curves import Curves, Every, column_lengths
+from sfumato.designs.continual.errors import errors_of
+from sfumato.designs.continual.fitted import BUFFERS, LISTED
+from sfumato.designs.continual.fitting import Goal, fit
+from sfumato.designs.continual.integers import filter_of
+from sfumato.designs.continual.questions import question
+from sfumato.designs.continual.shapes import shape_for
+from sfumato.designs.ordered.buffers import residues
+from sfumato.designs.ordered.fitted import fitted as ordered
+from sfumato.designs.ordered.fitting import Asked, Parameters, row_scale
+
+TARGET = Path(__file__).parents[1] / "src" / "sfumato" / "designs" / "continual" / "fitted.py"
+STEPS = 300  # each ends before by its tolerance
+STARTS: dict[str, Asked] = {"worst totals": "largest", "mean totals": "prefixes", "mean ranges": "ranges"}
+
+
+def fitted(name: str) -> dict[int, Parameters]:
+    """Parameters by the binary logarithm of the number of periods, each found from those of twice as many: so they lie
+    on one road, and between two of them too errors are small."""
+    worst, asked = name.split()
+    found: dict[int, Parameters] = {}
+    last = ordered(2 ** LISTED[-1], STARTS[name])
+    for k in reversed(LISTED):
+        goal = Goal(2**k, ((question(asked, 2**k), 1.0),), worst == "worst")
+        found[k] = last = fit(goal, last, STEPS)
+        print(name, k, f"{exact(goal, last):.5f}", flush=True)
+    return dict(sorted(found.items()))
+
+
+def exact(goal: Goal, found: Parameters) -> float:
+    """The error that is asked for, period by period."""
+    (poles, zeros), n = found.decays, goal.periods
+    rows = row_scale(n, found.shape)
+    gains = -residues(zeros, poles)
+    curves = Curves(Every(n), list(1 - zeros), list(gains), column_lengths(poles, zeros, rows), 1 / rows**2)
+    ((asked, _),) = goal.asked
+    variances = curves.of(asked)
+    ends = np.arange(1, n + 1) * 2 / (n + 1) if asked.ranges else 1.0
+    return float(np.sqrt(variances.max() if goal.worst else (variances * ends).mean()))
+
+
+def unending() -> Parameters:
+    """Of totals that may be the last: each beside the worst of a stream that was known to end there."""
+    n = 2 ** LISTED[-1]
+    ends = np.unique(np.rint(2 ** np.arange(0, LISTED[-1] + 0.5, 0.5)))
+    used = [filter_of(shape_for(sf.periods(int(t)))) for t in ends]
+    best = [errors_of(f).totals.max() * f.response() / 4.0**f.shift for f in used]
+    goal = Goal(n, ((question("totals", n), 1.0),))
+    against = np.interp(np.log(goal.blocks.middles + 1), np.log(ends), best)
+    return fit(replace(goal, against=against), ordered(n, "largest"), 3 * STEPS)
+
+
+def table(name: str) -> str:
+    """The lines of a table: per size its binary logarithm, the numbers of buffers, and those of rows."""
+    lines: list[str] = []
+    for k, parameters in fitted(name).items():
+        numbers = [f"{v:.4f}" for v in parameters.vector]
+        lines += [" ".join([f"{k}", *numbers[:BUFFERS]]), "  " + " ".join(numbers[BUFFERS:])]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    start = time.process_time()
+    text = TARGET.read_text(encoding="utf-8")
+    for name in STARTS:
+        made = f'"{name}": """\n{table(name)}\n"""'
+        text, count = re.subn(rf'"{name}": """.*?"""', made, text, flags=re.DOTALL)
+        assert count == 1
+    TARGET.write_text(text, encoding="utf-8")
+    numbers = [f"{v:.4f}" for v in unending().vector]
+    rows = "\n  ".join(" ".join(numbers[i : i + BUFFERS]) for i in range(0, len(numbers), BUFFERS))
+    text, count = re.subn(r'_UNENDING = """.*?"""', f'_UNENDING = """\n{rows}\n"""', text, flags=re.DOTALL)
+    assert count == 1
+    TARGET.write_text(text, encoding="utf-8")
+    print(f"{time.process_time() - start:.0f} CPU-s")

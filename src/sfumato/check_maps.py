@@ -1,0 +1,343 @@
+"""What a release measured and the most that it changes with one record: the half of a stranger's check about maps.
+
+`check_release.py`, which lies beside this file, holds what is found here against noise, price and ledger. Nothing is
+imported but numpy and the standard library; every map is written out anew from its stored document, in integers.
+"""
+
+import json
+import math
+import zipfile
+from collections.abc import Callable
+from fractions import Fraction
+from functools import reduce
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+MOST = 2**22  # entries of a matrix or table that is written out; of what is larger a bound is taken, or nothing said
+ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
+SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in a row, and what underflow loses is < 1
+COMBINED = "combined "  # in place of an attribute's name: the columns of a combination are cells of their own
+Cannot = NotImplementedError  # what these files have no way to check
+
+
+class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None
+    def __getattr__(self, name: str) -> Any:
+        return self.get("~class" if name == "kind" else name)
+
+
+def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
+    with zipfile.ZipFile(path) as bundle:
+        text, names = bundle.read("document.json"), [n for n in bundle.namelist() if n.endswith(".npy")]
+        arrays = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
+    for key, name in json.loads(text).get("~outside", {}).items():  # values too many for memory lie beside
+        arrays[key] = np.load(path.parent / Path(name).name, mmap_mode="r", allow_pickle=False)
+    found = json.loads(text, object_hook=lambda d: arrays[d["~array"]] if "~array" in d else Doc(d))
+    return found["value"] if "~outside" in found else found
+
+
+def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by it ledgers know plans and results
+    arrays = list[Array]()
+    text = json.dumps(value, default=lambda a: arrays.append(a) or {"~array": f"a{len(arrays) - 1}"})
+    digest = sha256(json.dumps(json.loads(text), sort_keys=True).encode())
+    for i, array in enumerate(arrays):
+        digest.update(f"a{i}:{array.dtype.str}:{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def number(value: Any) -> Fraction:  # an exact number; a float is none
+    if not isinstance(value, dict):
+        return Fraction(value.__index__())
+    return Fraction(int(value["~integer"], 16)) if "~integer" in value else Fraction(*map(number, value["~fraction"]))
+
+
+def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
+    widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
+    kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
+    cells = np.arange(o.n)
+    return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
+
+
+def sparse(o: Any) -> Array:
+    out = np.zeros((len(o.indptr) - 1, o.columns), dtype=o.data.dtype)
+    out[np.repeat(np.arange(len(out)), np.diff(o.indptr)), o.indices] = o.data
+    return out
+
+
+def toeplitz(o: Any) -> Array:  # entry (i, j) is multiples_i coefficients_(i - j) columns_j, and 0 above the diagonal
+    i = np.arange(len(o.multiples))
+    below = np.tril(o.coefficients.astype(object)[abs(i[:, None] - i)]) * o.multiples[:, None]
+    return below if o.columns is None else below * o.columns
+
+
+ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, and the matrix. A later kind adds a line
+    "Identity": ("n", lambda o: np.eye(o.n, dtype=int)),
+    "Total": ("n", lambda o: np.ones((1, o.n), int)),
+    "Residual": ("n", lambda o: o.n * np.eye(o.n, dtype=int) - 1),
+    "Prefix": ("n", lambda o: np.tri(o.n, dtype=int)),
+    "Window": ("n width", lambda o: (np.tri(o.n, k=o.width - 1) - np.tri(o.n, k=-1))[: o.n - o.width + 1].astype(int)),
+    "AllRange": ("n", lambda o: np.vstack([np.tri(o.n, dtype=int)[s:] * (np.arange(o.n) >= s) for s in range(o.n)])),
+    "Tree": ("n branching root", tree),
+    "Dense": ("matrix", lambda o: o.matrix),
+    "Sparse": ("data indices indptr columns", sparse),
+    "Grouping": ("codes groups", lambda o: np.array(o.codes == np.arange(o.groups)[:, None], dtype=int)),
+    "Toeplitz": ("coefficients multiples columns", toeplitz),
+    "Stack": ("parts", lambda o: np.concatenate(list(map(matrix, o.parts)))),
+    "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors]))),
+    "Compose": ("left right", lambda o: matrix(o.left).astype(object) @ matrix(o.right)),
+    "Padded": ("operator extra", lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra)))),
+    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * int(number(o.factor))),
+}
+
+
+def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
+    cells = op.n or (len(op.coefficients) if op.kind == "Toeplitz" else 0)
+    if op.kind not in ROWS or cells ** (3 if op.kind == "AllRange" else 2) > 4 * MOST:
+        raise Cannot(f"maps made with {op.kind}, or so large ones")
+    fields, written = ROWS[op.kind]
+    if not op.keys() <= {"~class", *fields.split()}:  # a field that is not known here may mean anything
+        raise Cannot(f"maps of the kind {op.kind} with {', '.join(op)}")
+    out = written(op)
+    if out.dtype.kind not in "iO" or out.ndim != 2 or out.min() == -(2**63):
+        raise ValueError("a map that was measured has entries that are no integers below 2^63")
+    return out
+
+
+def shape(op: Any) -> tuple[int, int]:
+    return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
+
+
+def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
+    if op.kind in ALIKE:
+        return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
+    a = abs(matrix(op))
+    return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
+
+
+def composed(rows: Array, maps: list[Any]) -> Any:  # a matrix after the product of some maps
+    left, right = Doc({"~class": "Dense", "matrix": rows}), Doc({"~class": "Kronecker", "factors": maps})
+    return Doc({"~class": "Compose", "left": left, "right": maps[0] if len(maps) == 1 else right}) if maps else left
+
+
+def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1), and contrasts inside others
+    for piece in group.pieces:
+        joint, maps, out = list[str](), list[Any](), list[Any]()
+        for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
+            codes = axis.orbits if kind < 0 else axis.contrasts[kind].children
+            sums = Doc({"~class": "Grouping", "codes": codes[axis.cells], "groups": int(codes.max()) + 1})
+            if kind >= 0:
+                same = axis.contrasts[kind].parents
+                between = axis.contrasts[kind].count * np.eye(len(same), dtype=int) - (same[:, None] == same)
+                out.append(([name], composed(between, [sums])))
+            elif sums.groups > 1:
+                joint, maps = [*joint, name], [*maps, sums]
+        yield [(joint, composed(piece.matrix, maps)), *out]
+
+
+def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
+    """(rows, c): every column that some cell has in blocks one below the other, and none twice.
+
+    Cells are never listed. Those of one attribute that no factor tells apart are one; attributes that a factor joins
+    are gone through together; what coincides after each step is dropped.
+    """
+    parts, height, together = list[tuple[Any, Any, Array]](), 0, list[set[str]]()
+    for b in blocks:
+        maps = [matrix(f) for f in b.factors]
+        if math.prod(int(abs(m).max()) for m in maps) >= 2**63:
+            raise Cannot("combined blocks with entries beyond 2^63")
+        rows = slice(height, height := height + math.prod(map(len, maps)))
+        places = np.indices([len(m) for m in maps]).reshape(len(maps), -1 if maps else 1)  # of a row those of factors
+        for group, m, place in zip(b.groups, maps, places, strict=True):
+            parts.append((group, rows, m[place].astype(np.int64).reshape(-1, *(sizes[a] for a in group))))
+            joined = [t for t in together if t & {*group} or t == {*group}]
+            together = [*(t for t in together if t not in joined), {*group}.union(*joined)]
+    found = np.ones((height, 1), dtype=np.int64)
+    for joint in together:
+        own = [(g, rows, m) for g, rows, m in parts if joint & {*g} or joint == {*g}]
+        for a in joint:
+            held = [(1 + g.index(a), m) for g, _, m in own if a in g]
+            seen = np.concatenate([np.moveaxis(m, i, -1).reshape(-1, m.shape[i]) for i, m in held])
+            kept = np.unique(seen, axis=1, return_index=True)[1]
+            own = [(g, rows, m.take(kept, 1 + g.index(a)) if a in g else m) for g, rows, m in own]
+        count = {a: m.shape[1 + g.index(a)] for g, _, m in own for a in g}
+        if height * found.shape[1] * math.prod(count.values()) > 8 * MOST:
+            raise Cannot("combined queries that tell very many cells apart")
+        grid = np.ones((height, *count.values()), dtype=np.int64)
+        for g, rows, m in own:
+            order = [0, *(1 + g.index(a) for a in count if a in g)]
+            grid[rows] *= m.transpose(order).reshape(-1, *(n if a in g else 1 for a, n in count.items()))
+        each = np.unique(grid.reshape(height, -1), axis=1)
+        found = np.unique((found[:, :, None] * each[:, None]).reshape(height, -1), axis=1)
+    return found
+
+
+def combined(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
+    rows = distinct(s.blocks, sizes)
+    few = int(abs(s.matrix.astype(object)).sum(axis=1).max()) * int(abs(rows).max()) < 2**63
+    return Doc({"~class": "Dense", "matrix": s.matrix @ rows if few else s.matrix.astype(object) @ rows})
+
+
+def operator(op: Any) -> Any:  # a map of the closed set, own I + other J or 1 or entries, by the name that it has above
+    alike = {(1, 0): "Identity", (op.n, -1): "Residual"}.get((op.own, op.other))
+    kind = {"AlikeMap": alike, "TotalMap": "Total", "DenseMap": "Dense"}.get(op.kind, op.kind)
+    return op if kind == op.kind else Doc({"~class": kind} | {k: op[k] for k in ("n", "matrix") if k in op})
+
+
+def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
+    """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
+    if s.kind in ("Stacked", "Biased", "Merged"):
+        return [b for part in s.pieces or [s.measured] for b in blocks(part, sizes, ops)]
+    simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
+    own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
+    plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own
+    contrasts = [c or r for c, r in zip(s.contrasts or plain, plain, strict=True)]
+
+    def family(maps: Any, sets: Any, multiples: Any) -> Any:  # a block for every set of attributes
+        each = [([name], op) for name, op in zip(s.names, maps, strict=True)]
+        multiples = [1] * len(sets) if multiples is None else multiples
+        return [(m, [each[i] for i in some]) for some, m in zip(sets, multiples, strict=True)]
+
+    cases: dict[str, Any] = {  # a later kind adds a case
+        "Block": lambda: [(1, zip(s.groups, s.factors, strict=True))],
+        "Family": lambda: family(s.factors, s.sets, s.multiples),
+        "Product": lambda: [(s.multiple, zip(s.groups, own, strict=True))],
+        "Canonical": lambda: [(s.multiple, [([s.attribute], s.tree)])],
+        "WeightedTables": lambda: family(own, s.sets, s.multiples),
+        "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
+        "Combination": lambda: [(1, [([COMBINED + fingerprint(held)], held)]) for held in [combined(s, sizes)]],
+        "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
+    }
+    kind = s.kind.removeprefix("Pair").removesuffix("Map")
+    if kind not in cases:
+        raise Cannot(f"strategies of the kind {s.kind}")
+    out = list[Any]()
+    for multiple, factors in cases[kind]():
+        times, kept = int(multiple), list[Any]()
+        for names, op in factors:
+            while op.kind == "Scaled":
+                times, op = times * int(number(op.factor)), op.operator
+            op = operator(op)
+            if names or op.kind != "Identity":
+                kept.append((tuple(names), fingerprint(op)))
+                ops[kept[-1][1]] = op
+        out += [(times, tuple(sorted(kept)))] if multiple else []  # 0: what is known, and so not measured
+    return out
+
+
+def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool) -> tuple[int, bool]:
+    """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
+
+    What a record does to a block is told by its cells of the block's attributes, or by those it leaves and takes:
+    a table, found column by column. The tables of all blocks are added up, and the largest entry is taken.
+    """
+    ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
+    held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
+    alike = {f for f in ops if ops[f].kind in ALIKE}
+    simple = {f for f in alike if all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
+    columns = {f: column(ops[f], p) for f in ops}
+    summed = {f for f in ops if f[0] and f[0][0].startswith(COMBINED)}  # whose cells go with those of other attributes
+    top = {f: int(max(columns[f])) for f in ops}
+
+    def largest(fixed: set[Any], axes: dict[Any, int], table: Any) -> Any:  # None: there are too many
+        weights = dict[Any, int]()  # of blocks that differ in those factors alone that are at their largest anyway
+        for m, fs in blocks:
+            rest = tuple(f for f in fs if f not in fixed)
+            weights[rest] = weights.get(rest, 0) + abs(m) ** p * math.prod(top[f] for f in fs if f in fixed)
+        if len(axes) > 30 or math.prod(axes.values()) * len(weights) > 8 * MOST:
+            return None
+        total: Any = 0
+        for rest, weight in weights.items():
+            keys, values = table(rest)
+            if values is None:
+                return None
+            found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
+            found = found.transpose([keys.index(k) for k in axes if k in keys])
+            total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
+        return int(np.max(total))
+
+    def cells(rest: Any) -> Any:
+        return [a for f in rest for a in f[0]], reduce(np.kron, [columns[f] for f in rest], np.ones(1, int))
+
+    def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
+        each = [np.ones((1, 2), int)]
+        for f in rest:
+            a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
+            two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
+            each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
+        times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
+        place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
+        left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
+        keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
+        keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
+        few = m.size * len(left) <= 16 * MOST
+        return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
+
+    fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
+    one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells)
+    one = one, not summed or (len(summed) == 1 and {*ops} == summed | alike)
+    one = (largest(set(ops), {}, cells), False) if one[0] is None else one
+    if not replace:
+        return one
+    fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
+    axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
+    axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
+    far = largest(fixed, axes, changes)
+    if far is not None:  # a record may also vanish, where the number of records is not public
+        far = far, not summed or len(ops) == 1
+        return far if public else max(far, one)
+    # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
+    return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
+
+
+def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
+    """Above the sums of squares, over all periods, of what 1 in a cell brings about and of what rounding adds to that.
+
+    Of a stream's filter, cell by cell, with public integers r, c, b of every period, e, g and a shift:
+
+        s_t = c_t x_t + sum_i p_i,    y_t = floor(s_t r_t / 2^shift),    p_i <- p_i - floor(p_i e_i / 2^g_i) + b_it x_t.
+
+    The first is of 1 in any one period, times 4^shift, or in as many as `times`, each `apart` after the one before:
+    where periods are alike and no response grows, 0, apart, 2 apart, ... is the worst. The floors move two states that
+    change alike by less than 1 apart, so the change of a state in t by less than 1 + theta + ... + theta^(t-2), theta =
+    1 - e / 2^g, and that of y_t by less than 1 + r_t / 2^shift times the sum of these, however many counts change.
+    All are sums and products of doubles that are not negative, at most 2^22 behind each other: see SLACK.
+
+    Or of a filter of taps, y_t = sum_j a_uj x_u, j = t - u below their number: nothing is rounded, and periods that are
+    further apart than taps reach are heard one by one.
+    """
+    if f.taps is not None:
+        a, n = f.taps, int(f.runs.sum())
+        if a.dtype != np.int64 or f.runs.dtype != np.int64 or a.ndim != 2 or len(a) != len(f.runs) or not a.size:
+            raise ValueError("a stream's filter has other integers than a filter may have")
+        if f.runs.min() < 1 or n > 2**20 or max(a.max(), -int(a.min())) >= 2**25 or a.shape[1] > 2**12:
+            raise ValueError("a stream's filter has other integers than a filter may have")
+        if times > 1 and a.shape[1] > apart:
+            raise Cannot("several periods of one person that one sum of counts holds")
+        return Fraction(times * int((a**2).sum(axis=1).max())), Fraction(0)
+    (e, g), n, d = f.decays.T, int(f.runs.sum()), len(f.decays)
+    within = [(f.runs, 1, 20), (f.rows, 1, 20), (f.direct, 1, 62), (f.carried, 0, 62), (g, 0, 6), (e, 1, 53)]
+    held = all(a.dtype == np.int64 and low <= a.min() and a.max() <= 2**bits for a, low, bits in within)
+    shapes = [a.shape for a in (f.decays, f.rows, f.direct, f.carried)]
+    m = len(f.runs)
+    if not held or shapes != [(d, 2), (m,), (m,), (m, d)] or n > 2**20 or max(g) > 53 or any(e > 2**g):
+        raise ValueError("a stream's filter has other integers than a filter may have")
+    r, c, b = (np.repeat(a, f.runs, axis=0).astype(float) for a in (f.rows, f.direct, f.carried))
+    kept, longest, rounded = (2.0**g - e) / 2.0**g, 0.0, 0.0  # exact, for g is at most 53
+    later, both = np.zeros((d, d)), np.outer(kept, kept)
+    for t in reversed(range(n if times == 1 else 0)):  # column by column, from the last
+        longest = max(longest, (r[t] * c[t]) ** 2 + float(b[t] @ later @ b[t]))
+        later = r[t] ** 2 + both * later
+    if times > 1 and (m > 1 or sum(f.carried[0].tolist()) > int(f.direct[0])):
+        raise Cannot("several periods of one person where periods differ, or responses grow")
+    state, off = np.zeros(d), np.zeros(d)
+    for t in range(n):
+        here = float(t % apart == 0 and t < times * apart)
+        longest += (r[t] * (c[t] * here + state.sum())) ** 2 if times > 1 else 0.0
+        state = kept * state + b[t] * here
+        rounded += (1 + r[t] * off.sum() / 2.0**f.shift) ** 2
+        off = kept * off + 1 if t else off
+    return Fraction(longest) * SLACK + 1, Fraction(rounded) * SLACK

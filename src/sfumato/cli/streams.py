@@ -1,0 +1,266 @@
+"""Streams: tables appended period after period, shown as running totals, single periods and sums of periods."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import Json, Table
+from sfumato.errors import InvalidInput
+from sfumato.terminal import busy, print_csv, print_json, writing
+
+if TYPE_CHECKING:
+    from sfumato.plans.streams import StreamPlan
+    from sfumato.releases.streamed import Running, StreamRelease
+
+__all__ = ["commands"]
+
+_ZIP = b"PK\x03\x04"  # what the file of a release begins with; a store is a database
+
+commands = typer.Typer(no_args_is_help=True, help="Tables that go on: one budget for all periods.")
+
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="The file of the stream.")]
+Either = Annotated[Path, typer.Argument(metavar="STORE|FILE", help="The file of a stream, or its release.")]
+Paying = Annotated[Path, typer.Option("--ledger", metavar="LEDGER", help="The ledger that paid.")]
+Anchor = Annotated[
+    str | None, typer.Option(metavar="ANCHOR", help="As an earlier answer or status had it: finds a store put back.")
+]
+Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every digit.")]
+
+
+@commands.command("open")
+def open_(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC|PLAN", help="A spec with a table [stream], or a saved plan.")],
+    ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that pays, now and in full.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The stream's name; it is paid for once.")],
+    store: Annotated[Path, typer.Option("--store", "-o", metavar="STORE", help="Where the stream is kept, in secret.")],
+    table: Table = None,
+    anchor: Anchor = None,
+    as_json: Json = False,
+) -> None:
+    """Pay for all periods and begin the stream. No table is read; the same again goes on, and is free.
+
+    \b
+    Example:
+      sfumato stream open deaths.toml --ledger budget.db --name deaths --store deaths.stream
+      sfumato stream append deaths.stream week-01.csv --period 2026-W01 --ledger budget.db
+    """
+    from sfumato.recipes.opening import open_plan
+
+    with busy("planning"):
+        plan, named = _plan(spec)
+    before = store.exists()
+    with busy("opening"):
+        opened = open_plan(plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor)
+    if as_json:
+        print_json({"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)})
+        return
+    kept = f"Kept in {store}, with two files beside it; all three are as secret as the tables."
+    if before:
+        kept = f"Read back from {store}: it was paid for before, and nothing was spent."
+    going = f"sfumato stream append {store} TABLE --period LABEL --ledger {ledger}"
+    typer.echo(f"{opened.explain()}\n\n{kept} To go on: {going}")
+
+
+@commands.command()
+def append(
+    store: Store,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The period's records: a file or address.")],
+    period: Annotated[str, typer.Option(metavar="LABEL", help="The period's label, which is public.")],
+    ledger: Paying,
+    anchor: Anchor = None,
+    as_json: Json = False,
+) -> None:
+    """Publish the next period. A label that was published before changes nothing, and its table is not read.
+
+    \b
+    Example:
+      sfumato stream append deaths.stream week-02.csv --period 2026-W02 --ledger budget.db
+    """
+    from sfumato.privacy.ledger import Ledger
+    from sfumato.sessions.streams import resume_stored
+
+    with busy("appending"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is numerical could depend on the data
+        opened = resume_stored(store, Ledger(ledger), anchor)
+        before = opened.periods
+        opened.publish(table, period)
+        done, most = len(opened.periods), opened.plan.periods.count
+    facts = {**opened.status(), "period": period, "published_before": period in before, "anchor": opened.anchor}
+    if as_json:
+        print_json(facts)
+        return
+    standing = f"{done:,} of {most:,} periods"
+    if period in before:
+        typer.echo(f"{period} was published before: nothing was read or changed ({standing}).")
+        return
+    shown = f"sfumato stream show {store}"
+    typer.echo(f"{period} is published ({standing}). To see it: {shown} --between {period} {period}")
+
+
+@commands.command()
+def show(
+    store: Either,
+    between: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FIRST LAST", help="The sum of the periods from one to another.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(metavar="COUNT", help="The sum of the last periods.")] = None,
+    ask: Annotated[str | None, typer.Option(metavar="PREDICATE", help="One condition, not all queries.")] = None,
+    over_time: Annotated[
+        bool, typer.Option("--over-time", help="A line a period: of all records, or of PREDICATE.")
+    ] = False,
+    increments: Annotated[
+        bool, typer.Option("--increments", help="With --over-time: each period by itself, not totals.")
+    ] = False,
+    confidence: Confidence = 0.95,
+    anchor: Anchor = None,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """Answers over time, by default the running totals. They cost nothing; no ledger and no table is read.
+
+    \b
+    Example:
+      sfumato stream show deaths.stream
+      sfumato stream show deaths.stream --between 2026-W05 2026-W08 --csv
+      sfumato stream show deaths.stream --over-time --ask "age >= 60" --last 12
+    """
+    from sfumato.ground.frames import Frame
+
+    found = _release(store, anchor)
+    if increments and not over_time:
+        raise InvalidInput("--increments goes with --over-time; one period alone is --last 1")
+    if between is not None and (over_time or last is not None):
+        raise InvalidInput("--between is a sum of its own; leave --last and --over-time out")
+    if over_time:
+        frame = found.over_time(ask, increments=increments, confidence=confidence)
+        if last is not None:
+            if last < 1:
+                raise InvalidInput(f"--last is a number of periods from 1, not {last}")
+            frame = Frame({name: list(column)[-last:] for name, column in frame.columns.items()})
+        what = "each period by itself" if increments else "the totals up to each period"
+    else:
+        answer, what = _sum(found, between, last)
+        frame = answer.frame(confidence)
+        if ask is not None:
+            one = answer.ask(ask, confidence)
+            numbers = {"answer": one.value, "standard_error": one.standard_error, "low": one.low, "high": one.high}
+            frame = Frame({"question": [ask], **{k: [v] for k, v in numbers.items()}})
+    if as_csv:
+        print_csv(frame)
+        return
+    if as_json:
+        facts: dict[str, Any] = {"stream": found.provenance.name, "periods": len(found.periods), "of": what}
+        print_json({**facts, "confidence": confidence, "rows": frame.rows()})
+        return
+    more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
+    typer.echo(f"{found.headline()}\n\nOf {what}:\n{frame}{more}")
+    typer.echo(f"\nlow and high: an interval that holds with a confidence of {confidence:.3g}, each by itself.")
+
+
+@commands.command()
+def report(
+    store: Either,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PAGE", help="The page to write.")],
+    anchor: Anchor = None,
+) -> None:
+    """Write the page of a stream: running totals and periods with their bands, tables, the plan. One file.
+
+    \b
+    Example:
+      sfumato stream report deaths.stream -o deaths.html
+    """
+    from sfumato.report import write_report
+
+    found = _release(store, anchor)
+    with busy("drawing"), writing(out):
+        typer.echo(f"Written to {write_report(found, out)}")
+
+
+@commands.command()
+def release(
+    store: Store,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write; it may be published.")],
+    anchor: Anchor = None,
+    as_json: Json = False,
+) -> None:
+    """Write all that is public of a stream to one file, to be handed on; a file that is there is replaced.
+
+    \b
+    Example:
+      sfumato stream release deaths.stream -o deaths.release
+      sfumato stream show deaths.release --last 12
+    """
+    found = _release(store, anchor)
+    with writing(out):
+        found.save(out)
+    if as_json:
+        print_json({"name": found.provenance.name, "periods": len(found.periods), "hash": found.result_hash})
+        return
+    typer.echo(f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {out}")
+
+
+@commands.command()
+def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
+    """How a stream stands: its periods, what is left, its anchor. Reads only; neither table nor ledger is touched.
+
+    \b
+    Example:
+      sfumato stream status deaths.stream
+    """
+    from sfumato.sessions.streams import read_status
+
+    found = read_status(store, anchor)
+    if as_json:
+        print_json(found)
+        return
+    width = max(map(len, found))
+    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+
+
+def _plan(path: Path) -> tuple[StreamPlan, str | None]:
+    """The plan of a stream, saved or of a spec, and its table's public name."""
+    from sfumato.plans.streams import StreamPlan
+    from sfumato.recipes.loading import read
+    from sfumato.releasing import plan_of
+    from sfumato.specs import read_spec
+
+    if path.is_file() and zipfile.is_zipfile(path):
+        return read(path, StreamPlan), None
+    spec = read_spec(path)
+    found = plan_of(spec)
+    if not isinstance(found, StreamPlan):
+        raise InvalidInput(f"{path} declares no stream: say how many periods under [stream], as periods = 104")
+    return found, spec.table
+
+
+def _release(path: Path, anchor: str | None) -> StreamRelease:
+    """All that is public of a stream: from its store, or from the file of its release."""
+    from sfumato.recipes.loading import read
+    from sfumato.releases.streamed import StreamRelease
+    from sfumato.sessions.streams import stored_release
+
+    if not path.is_file():
+        raise InvalidInput(f"{path} is no file; name the store of a stream, or the file of its release")
+    # a store ends like a zip too, for it holds some: what it begins with tells
+    with path.open("rb") as handle:
+        document = handle.read(len(_ZIP)) == _ZIP
+    if not document:
+        return stored_release(path, anchor)
+    if anchor is not None:
+        raise InvalidInput("an anchor is of a store; a release never changes, so leave it out")
+    return read(path, StreamRelease)
+
+
+def _sum(found: StreamRelease, between: tuple[str, str] | None, last: int | None) -> tuple[Running, str]:
+    """The sum of some periods, and which they are."""
+    if between is not None:
+        return found.between(*between), f"the periods {between[0]} to {between[1]}"
+    if last is not None:
+        return found.last(last), f"the last {last:,} periods" if last != 1 else "the last period"
+    return found.totals, "the totals of all periods so far"

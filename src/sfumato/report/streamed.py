@@ -1,0 +1,210 @@
+"""What a page says of a stream: answers over time with their bands, and the plan's figures by period."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sfumato.ground.frames import Frame, safe_text
+from sfumato.plans.streams import StreamPlan
+from sfumato.releases.streamed import StreamRelease
+from sfumato.report.charts import over_time_chart
+from sfumato.report.sections import plural, short, table_text
+from sfumato.report.words import share, show, statement
+
+__all__ = ["next_steps", "open_text", "stream_sections"]
+
+_DRAWN = 1_000  # periods of a chart: about as many as it has pixels
+_LISTED = 30  # lines of the last periods: what a screen holds
+
+Section = dict[str, Any]
+Specs = dict[str, Any]
+
+
+def stream_sections(plan: StreamPlan, release: StreamRelease | None, specs: Specs) -> Section:
+    """The sections of such a page that other pages have otherwise, or have not."""
+    done = 0 if release is None else len(release.published)
+    over: Section = {"planned": _planned(plan), "charts": (), "lines": (), "confidence": "95 %"}
+    over["note"] = (
+        "Known before the first period. One: the half-width of a 95 % interval of the query that is known least. All: "
+        "of intervals that hold together, for all queries and all periods up to that one."
+    )
+    if release is not None and done:
+        over |= _drawn(release, specs)
+    return {
+        "lead": _lead(plan, release),
+        "figures": _figures(plan, done),
+        "heading": f"What {'is' if done else 'will be'} measured, and why",
+        "measured": _measured(plan),
+        "choice": "Typical error of the running totals: of the worst period, and what no unbiased answers are below on "
+        "the mean over all periods:"
+        if plan.bound is not None
+        else "Typical error of the running totals in the worst period:",
+        "candidates": _bars(plan),
+        "distance": _distance(plan),
+        "refused": (),
+        "mechanism": _mechanism(plan),
+        "over": over,
+    }
+
+
+def _lead(plan: StreamPlan, release: StreamRelease | None) -> str:
+    table, count = table_text(plan), plural(plan.periods.count, "period")
+    promise = f"{statement(plan.budget)} for all of them together"
+    if release is None:
+        return (
+            f"A plan to publish {table} for {count}, one after another, under {promise}. No data were read, and "
+            "nothing was spent."
+        )
+    return (
+        f"{table[0].upper()}{table[1:]}, published period after period: {len(release.published):,} of {count} so far, "
+        f"under {promise}."
+    )
+
+
+def _figures(plan: StreamPlan, done: int) -> list[tuple[str, str, str]]:
+    unit = safe_text(plan.main_unit)
+    at = plan.at("totals", done or None)
+    once = plan.at("increments", done or None)
+    when = f"of the totals up to period {done or plan.periods.count:,}"
+    return [
+        ("Periods", f"{done:,} of {plan.periods.count:,}" if done else f"{plan.periods.count:,}", "paid for, once"),
+        ("Guarantee", short(plan), plan.unit.describe()),
+        ("Typical error", show(at.mean_error), f"{unit}, {when}"),
+        ("Of one period", show(once.mean_error), f"{unit}, root mean squared"),
+        ("Worst period", show(plan.objective_value), f"{unit}, of the totals up to it"),
+    ]
+
+
+def _planned(plan: StreamPlan) -> list[Section]:
+    """The errors of totals and of single periods, by period."""
+    totals, single = (plan.errors(0.95, question).rows() for question in plan.QUESTIONS)
+    keys = ("rmse", "half_width", "simultaneous")
+    return [
+        {"period": f"{a['period']:,}", "totals": [show(a[k]) for k in keys], "single": [show(b[k]) for k in keys]}
+        for a, b in zip(totals, single, strict=True)
+    ]
+
+
+def _drawn(release: StreamRelease, specs: Specs) -> Section:
+    """The number of records over time, with bands, as charts and as lines of the last periods."""
+    totals, single = (release.over_time(increments=alone, most=_DRAWN) for alone in (False, True))
+    charts: list[tuple[str, str]] = []
+    for name, frame, caption in (
+        ("over-totals", totals, "Records so far, after every period, with the 95 % interval of each."),
+        ("over-single", single, "Records of every period by itself, with the 95 % interval of each."),
+    ):
+        specs[name] = over_time_chart(_rows(frame))
+        charts.append((name, caption))
+    listed = [
+        {"period": safe_text(a["period"])}
+        | {
+            kind: (f"{row['value']:,.1f}", show(row["standard_error"]), f"{row['low']:,.1f}", f"{row['high']:,.1f}")
+            for kind, row in (("totals", a), ("single", b))
+        }
+        for a, b in zip(totals.rows()[-_LISTED:], single.rows()[-_LISTED:], strict=True)
+    ]
+    thinned = len(release.published) > _DRAWN
+    return {
+        "charts": charts,
+        "lines": listed,
+        "caption": f"The number of records: the last {plural(len(listed), 'period')}"
+        + (f" of the {_DRAWN:,} that are drawn" if thinned else ""),
+    }
+
+
+def _rows(frame: Frame) -> list[Section]:
+    """Rounded to what a chart can show: it keeps the page small."""
+    return [
+        {"period": safe_text(r["period"])} | {k: float(f"{r[k]:.7g}") for k in ("value", "low", "high")}
+        for r in frame.rows()
+    ]
+
+
+def _measured(plan: StreamPlan) -> str:
+    values = sum(f.rows for f in plan.terms.families)
+    states = plan.terms.filter.kept[1]
+    return (
+        f"In every period {plural(values, 'noisy integer')} are measured: {safe_text(plan.strategy.summary)}, filtered "
+        f"over time by {plural(states, 'number')} kept for every cell. Totals, periods and sums of periods all follow "
+        "from these, so they agree with each other, and further questions cost nothing."
+    )
+
+
+def _bars(plan: StreamPlan) -> list[Section]:
+    ours, tree, bound = plan.objective_value, plan.tree_error, plan.bound
+    given = [
+        ("this plan", "the worst period", ours, True, False),
+        ("binary tree", "as it is taught, at the same price", tree, False, False),
+    ]
+    if bound is not None:
+        given.append(("proved lower bound", "of the mean over all periods", bound, False, True))
+    widest = max(value for _, _, value, _, _ in given)
+    return [
+        {"name": n, "note": t, "value": show(v, 4), "width": f"{62 * v / widest:.2f}", "chosen": c, "bound": b}
+        for n, t, v, c, b in given
+    ]
+
+
+def _distance(plan: StreamPlan) -> str:
+    if plan.bound is None:
+        return "No lower bound is known for this relation and number of periods per person."
+    mean = float(np.sqrt((plan.curve() ** 2).mean()))
+    return (
+        f"No unbiased answers made from Gaussian noise of any shape can have a smaller mean over the periods than "
+        f"{show(plan.bound, 4)} under this guarantee: this is proved. The plan's is at {show(mean, 4)}, at most "
+        f"{share(mean / plan.bound - 1)} above it."
+    )
+
+
+def _mechanism(plan: StreamPlan) -> list[tuple[str, str]]:
+    most = f"{plan.terms.most:,} records in a cell of one period"
+    beyond = "a period of more is refused" if plan.unit.total_is_public else "of more, that many are counted"
+    return [
+        ("Mechanism", plan.mechanism),
+        ("Over time", plan.periods.describe()),
+        ("Participation", plan.participation),
+        ("Noise", f"rounded Gaussian of one law, deviation {float(plan.terms.noise.sigma):.6g} on the integer lattice"),
+        ("Rounding", f"what the integers round adds {plan.rounding:.2g} of the noise, which is paid for"),
+        ("Counts", f"up to {most}; {beyond}"),
+        ("Secret state", f"{plan.state_bytes:,} bytes between periods, held by the custodian alone"),
+        *(("Note", safe_text(n)) for n in plan.notes),
+    ]
+
+
+def open_text() -> Section:
+    """How a planned stream is opened."""
+    code = (
+        "import sfumato as sf\n\n"
+        'plan = sf.load("PLAN")\n'
+        'stream = sf.open(plan, ledger="budget.db", name="first", store="first.stream")\n'
+        'stream.append("TABLE.csv", period="2026-W01")'
+    )
+    shell = (
+        "sfumato stream open PLAN --ledger budget.db --name first --store first.stream\n"
+        "sfumato stream append first.stream TABLE.csv --period 2026-W01 --ledger budget.db"
+    )
+    return {
+        "title": "How to open it",
+        "text": "The opening spends the whole price; every period then reads one table.",
+        "code": [shell, code],
+    }
+
+
+def next_steps() -> Section:
+    """How to ask a stream's release further questions."""
+    code = (
+        "import sfumato as sf\n\n"
+        'stream = sf.load("FILE")\n'
+        "stream.totals.answers, stream.increments.answers\n"
+        'stream.between("FIRST", "LAST").intervals(0.95)\n'
+        "stream.over_time()"
+    )
+    shell = "sfumato stream show FILE --over-time\nsfumato stream show FILE --last 4 --csv"
+    return {
+        "title": "Ask more",
+        "text": "Totals, single periods, and sums of any periods all follow from what is published, at no cost. "
+        "FILE is the stream's release: sfumato stream release STORE -o FILE.",
+        "code": [shell, code],
+    }

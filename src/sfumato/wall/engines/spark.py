@@ -1,0 +1,298 @@
+"""A table of Spark: encoded in its partitions, kept there as bytes, and counted there in passes.
+
+Only DataFrames are used, so that classic clusters and Spark Connect are served alike. Rows are moved by hash alone: the
+rows of a round robin are others when a task runs again. What an executor has to say of a failure may quote rows, so a
+partition that fails says so in a column, and what Spark says goes nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.cells import Grid
+from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
+from sfumato.wall.engines.native import cell
+from sfumato.wall.engines.parts import Check, Engine, checked
+from sfumato.wall.rows.clusters import Cluster
+
+__all__ = ["Spark"]
+
+_FORM = "spark://host:port?table=catalog.database.table"
+_PART = '"(?:[^"]|"")+"|[^".]+'
+_TABLE = re.compile(rf"(?:(?:{_PART})\.)*(?:{_PART})")
+_SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for n in Part._fields)
+# Rows of encoded chunks that travel in one batch: 2 MB each.
+_CHUNKS = 16
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ROWS = 2**16  # of a batch of records; with a sixth of that, batches cost more than rows
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_FAILED, _OTHER, _LACKING = 1, 2, 3
+_STATES = {
+    _FAILED: "a partition could not be read or counted",
+    _OTHER: "its executors run another Python, numpy, duckdb or sfumato than this program",
+    _LACKING: "its executors have no sfumato, or another one",
+}
+_KINDS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "boolean": "BOOLEAN"} | {
+    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP"
+}  # fmt: skip
+
+
+class Spark(Engine):
+    """A DataFrame, or the address of a table. Raises InvalidInput."""
+
+    def __init__(self, source: Any) -> None:
+        self._given = source
+        self._kept: list[Any] = []
+        weakref.finalize(self, _forget, self._kept)
+        if isinstance(source, str):
+            parts, table = _split(source)
+            self._master = f"spark://{parts.netloc}" if parts.netloc else None
+            self.table = (table.replace('"', ""),)
+            self.label = f"the Spark table {table}"
+        elif not hasattr(source, "mapInArrow") or getattr(source, "isStreaming", False):
+            raise InvalidInput(f"of Spark a DataFrame that is no stream is counted, not a {type(source).__name__}")
+        else:
+            self.label, self.table = "the Spark table", ()
+
+    def columns(self) -> Mapping[str, str]:
+        schema = self._told(lambda: self._frame().schema)
+        found: dict[str, str] = {}
+        for field in schema.fields:
+            kind = field.dataType.simpleString()
+            kind = "string" if kind.startswith(("string collate", "varchar(")) else kind
+            kind = kind.upper() if kind.startswith("decimal(") else _KINDS.get(kind, kind.partition("<")[0])
+            found[field.name] = "two columns" if field.name in found else kind
+        return found
+
+    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> Check:
+        f = _module("pyspark.sql.functions")
+        frame = self._frame()
+        kinds = self.columns()
+        plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
+        columns = {name: f.col(f"c{i}") for i, name in enumerate(kinds)}
+        for name, kind in kinds.items():
+            if kind == "VARCHAR":  # of whatever collation: equal are texts whose bytes are
+                columns[name] = f.collate(columns[name], "UTF8_BINARY")
+        placed = {
+            i: cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
+        }
+        raw = {i: kinds[grid.names[i]] for i, found in placed.items() if found is None}
+        parts = self._partitions()
+        how = self._how = Encoding(grid, raw, person and kinds[person], rows_per_person, parts)
+        words = [f.lit(0).cast("bigint")] * how.words
+        for i, (word, shift, _) in enumerate(how.places()):
+            if i not in raw:
+                words[word] = words[word].bitwiseOR(f.shiftleft(placed[i], shift))
+        asked = [w.alias(f"w{k}") for k, w in enumerate(words)] + [columns[grid.names[i]].alias(f"r{i}") for i in raw]
+        asked += [] if person is None else [columns[person].alias("r")]
+
+        def run() -> tuple[int, list[Part]]:
+            came = plain.count()
+            # Few parts here, and no others later: one that is made again in a pass has to have the same number.
+            few = plain.select(*asked).coalesce(parts)
+            made = few.mapInArrow(_within("encode", how, numbered=True), _SCHEMA)
+            if person is not None:
+                made = made.repartition(parts, "chunk").mapInArrow(_within("gather", how, numbered=True), _SCHEMA)
+            kept = made.persist(_module("pyspark").StorageLevel.MEMORY_AND_DISK)
+            self._kept.append(kept)
+            return came, _rows(kept.drop("data"))
+
+        came, found = self._told(run, batch=_ROWS)
+        _check_status(self.label, found)
+        return checked(self.label, grid, found, came, None if person is None else parts)
+
+    def tally(self, parts: Sequence[Cluster]) -> tuple[NDArray[np.int64], list[bytes]]:
+        cells = sum(len(p.blocks) * int(np.prod([p.sizes[a] for a in kept])) for p in parts for _, kept in p.answers)
+        flat = np.zeros(cells, dtype=np.int64)
+        digests: list[bytes] = []
+
+        def run() -> None:
+            partial = self._kept[0].mapInArrow(_within("count", self._how, tuple(parts)), _SCHEMA)
+            summed = partial.repartition(self._partitions(), "chunk").mapInArrow(_within("total"), _SCHEMA)
+            for row in _rows(summed):
+                _check_status(self.label, [row])
+                if row.chunk == RECEIPT:
+                    digests.extend(row.data[i : i + 40] for i in range(0, len(row.data), 40))
+                else:
+                    counts = np.frombuffer(row.data, dtype="<i8")
+                    flat[row.chunk * SLICE :][: len(counts)] = counts
+
+        self._told(run, batch=_CHUNKS)
+        return flat, digests
+
+    def close(self) -> None:
+        _forget(self._kept)
+
+    def _frame(self) -> Any:
+        """The DataFrame; an address is looked up in a session that is there, or in one that is started."""
+        if isinstance(self._given, str):
+            _, table = _split(self._given)
+            self._given = self._told(lambda: _session(self._master).table(_quoted(table)))
+        return self._given
+
+    def _partitions(self) -> int:
+        return max(1, int(self._told(lambda: self._frame().sparkSession.conf.get(_PARTITIONS))))
+
+    def _told(self, action: Callable[[], Any], batch: int | None = None) -> Any:
+        """Run an action; what it raises is replaced, and not even kept as a context."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pandas, which is not used
+                if batch is None:
+                    return action()
+                with _alone(self._frame().sparkSession, batch):
+                    return action()
+        except (SourceError, MissingExtra):
+            raise
+        except Exception:  # it may quote rows
+            pass
+        raise SourceError(
+            f"{self.label} cannot be read: Spark refused or broke off, or its executors cannot run this Python"
+        )
+
+
+def _split(address: str) -> tuple[SplitResult, str]:
+    """An address and the table that it names; what is malformed is not repeated."""
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        given = parse_qs(parts.query, keep_blank_values=True, strict_parsing=True)
+        (table,) = given.get("table", [""])
+        plain = re.fullmatch(r"(?:[\w.-]+:\d+(?:,[\w.-]+:\d+)*)?", parts.netloc) and parts.path in ("", "/")
+        if plain and given.keys() == {"table"} and not parts.fragment and _TABLE.fullmatch(table):
+            return parts, table
+    raise InvalidInput(
+        f"the address is not of the form {_FORM}; without a host Spark looks for its own (SPARK_REMOTE, its "
+        'configuration). A name with a dot stands in double quotes: table="a.b"."c"'
+    )
+
+
+def _quoted(table: str) -> str:
+    """A table's name as Spark quotes it."""
+    parts = [p[1:-1].replace('""', '"') if p.startswith('"') else p for p in re.findall(_PART, table)]
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def _module(name: str) -> Any:
+    try:
+        _module_of("pyarrow")
+        return _module_of(name)
+    except ImportError:
+        raise MissingExtra(
+            "pyspark or pyarrow is not installed, and Spark is asked by them: pip install 'sfumato[spark]'"
+        ) from None
+
+
+def _module_of(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return import_module(name)
+
+
+def _session(master: str | None) -> Any:
+    """The session that is there, or one of this program's own, whose log and page say nothing."""
+    builder = _module("pyspark.sql").SparkSession.builder
+    active = _module("pyspark.sql").SparkSession.getActiveSession()
+    if active is not None:
+        if master not in (None, active.sparkContext.master):
+            raise SourceError(
+                "this program runs a session of another Spark than the address names: stop that one first"
+            )
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(key, "false")
+    return (builder if master is None else builder.master(master)).getOrCreate()
+
+
+@contextmanager
+def _alone(session: Any, batch: int) -> Generator[None]:
+    """One action of ours: batches of some rows, no word in the log, and its jobs end where it is interrupted.
+
+    After a failure the log stays off: tasks that are still running would quote rows there.
+    """
+    before, tag = session.conf.get(_BATCH), f"sfumato-{uuid.uuid4()}"
+    # Spark's Python part has a log of its own, on standard error
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    context = level = None
+    with suppress(Exception):  # with Connect the log is the server's
+        context = session.sparkContext
+        level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()  # noqa: SLF001
+        context.setLogLevel("OFF")
+    session.addTag(tag)
+    session.conf.set(_BATCH, str(batch))
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            with suppress(Exception):
+                session.interruptTag(tag)
+        raise
+    else:
+        if context is not None and level is not None:
+            context.setLogLevel(level)
+    finally:
+        logging.getLogger("SQLQueryContextLogger").disabled = False
+        with suppress(Exception):
+            session.conf.set(_BATCH, before)
+            session.removeTag(tag)
+
+
+def _within(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for the partitions. It is sent as it stands, so that it can say where this library is missing."""
+    expected, fields = versions(), Part._fields
+    # No two are alike: Spark would keep one result for two of the same text, and give it up with the first of them.
+    own = uuid.uuid4().hex
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow  # noqa: PLC0415
+
+        status = 3
+        try:
+            from sfumato.wall.engines import kernel  # noqa: PLC0415
+
+            status = 2
+            if own and kernel.versions() == expected:
+                status = 1
+                context: Any = import_module("pyspark").TaskContext
+                number = (context.get().partitionId(),) if numbered else ()
+                yield from kernel.spread(getattr(kernel, stage)(batches, *given, *number))
+                return
+        except Exception:  # its text may quote rows
+            pass
+        bad = {name: b"" if name in ("note", "data") else 0 for name in fields} | {"status": status}
+        kinds = [pyarrow.binary() if name in ("note", "data") else pyarrow.int64() for name in fields]
+        yield pyarrow.RecordBatch.from_pylist([bad], schema=pyarrow.schema(list(zip(fields, kinds, strict=True))))
+
+    return run
+
+
+def _rows(frame: Any) -> list[Part]:
+    """What partitions gave."""
+    return [Part(**row) for row in frame.toArrow().to_pylist()]
+
+
+def _check_status(label: str, found: Sequence[Part]) -> None:
+    for part in found:
+        if part.status:
+            raise SourceError(f"{label} cannot be counted: {_STATES.get(part.status, _STATES[_FAILED])}")
+
+
+def _forget(kept: list[Any]) -> None:
+    while kept:
+        with suppress(Exception):  # the session may have ended
+            kept.pop().unpersist()
