@@ -176,7 +176,7 @@ def test_the_wall_takes_for_one_level_what_groups_cells_alike_and_nothing_else()
 
 @pytest.mark.parametrize("seed", range(10))
 def test_precisions_cost_what_the_planner_says_they_cost(seed: int) -> None:
-    """Mutants: k of changed attributes without its sign; the root not among the levels at which all are together."""
+    """Mutant: k of changed attributes without its sign."""
     rng = np.random.default_rng(seed)
     work = nested(grown((2, 3), rng, 0.4), (2, 3), [[], ["a0"], ["a0", "a1"]])
     asked = Asked.of(problem(work, REPLACE_ONE))
