@@ -22,10 +22,12 @@ from sfumato.designs.spine.planning import designs
 from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
+from sfumato.maps import AlikeMap, BlockMap, MergedMap, TotalMap
 from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator, Prefix, Stack
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.terms import Terms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.places import dense, grown, least_squares, nested, tree_codes
 
@@ -159,9 +161,21 @@ def test_prices_are_those_of_brute_force_on_a_thousand_trees(unit: PrivacyUnit, 
     assert halves > 50 or not (public and residual)
 
 
+def test_the_wall_takes_for_one_level_what_groups_cells_alike_and_nothing_else() -> None:
+    """Mutants: groupings told by their number of cells alone; the map after the partition forgotten. Either makes the
+    second block a copy of the first, in which no two cells differ, and the price 0."""
+    apart = MergedMap(AlikeMap(2), np.array([0, 1]))
+    for same in (MergedMap(AlikeMap(2), np.array([0, 0])), MergedMap(TotalMap(2), np.array([0, 1]))):
+        blocks = [BlockMap((("place",),), (f,)) for f in (same, apart)]
+        assert len(Terms.of(blocks, {"place": 2}, 2).slots) == 2
+        assert certified(blocks, {"place": 2}, REPLACE_ONE, 2) == 2
+    again = [BlockMap((("place",),), (MergedMap(AlikeMap(2), np.array([0, 0])),)) for _ in range(2)]
+    assert len(Terms.of(again, {"place": 2}, 2).slots) == 1
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_precisions_cost_what_the_planner_says_they_cost(seed: int) -> None:
-    """Mutants: k of changed attributes without its sign; the root not among the levels at which all are together."""
+    """Mutant: k of changed attributes without its sign."""
     rng = np.random.default_rng(seed)
     work = nested(grown((2, 3), rng, 0.4), (2, 3), [[], ["a0"], ["a0", "a1"]])
     asked = Asked.of(problem(work, REPLACE_ONE))
