@@ -25,7 +25,7 @@ __all__ = ["Sparse", "affordable", "independent", "optimize_sparse"]
 _MOST_ROWS = 1_024  # of M, which is factored in every step: a third of a second
 _MOST_ENTRIES = 2**24  # of all columns, which the price looks at, zero or not: 128 MB
 _MOST_WORK = 200_000_000  # rows times entries that are not zero: a step of about a second
-_STEPS = 60  # gaps of the unions drawn in bench/unions_drawn.py close to a thousandth in 20 to 60
+_STEPS = 60  # of the unions in bench/unions_drawn.py, the gap is a thousandth or two by then
 _POWER, _LEAST_POWER = (
     4.0,
     2.0,
