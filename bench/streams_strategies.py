@@ -23,7 +23,7 @@ from sfumato.designs.continual.fitting import Goal, begun, fit
 from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.continual.shapes import TimeShape, shape_for
-from sfumato.designs.ordered.series import root_coefficients
+from sfumato.designs.ordered.series import inverse_series, root_coefficients
 from sfumato.privacy.filters import IntegerFilter, WindowFilter
 
 SIZES = (2**8, 2**10, 2**16, 2**20)
@@ -35,8 +35,7 @@ n = int(sys.argv[1])
 ready = time.process_time()
 blt = bt.optimize(n=n)
 done = time.process_time()
-square = float(bt.sensitivity_squared(blt, n))
-print(json.dumps([(float(bt.max_error(blt, n)) * square) ** 0.5, done - ready, ready - start, len(blt.buf_decay)]))
+print(json.dumps([blt.buf_decay.tolist(), blt.output_scale.tolist(), done - ready, ready - start]))
 """
 
 
@@ -86,8 +85,11 @@ def totals(n: int, python: str | None) -> None:
         if done.returncode:
             print("  jax-privacy:", done.stderr.strip().splitlines()[-1])
         else:
-            worst, seconds, loading, kept = json.loads(done.stdout.splitlines()[-1])
-            line("jax-privacy, buffered Toeplitz", worst, math.nan, kept, seconds)
+            decays, scales, seconds, loading = json.loads(done.stdout.splitlines()[-1])
+            series = np.append(1.0, sum(s * d ** np.arange(n - 1.0) for d, s in zip(decays, scales, strict=True)))
+            errors = np.cumsum(np.cumsum(inverse_series(series)) ** 2) * (series @ series)
+            worst, mean = math.sqrt(errors[-1]), math.sqrt(errors.mean())
+            line("jax-privacy, buffered Toeplitz", worst, mean, len(decays), seconds)
             print(f"    (and {loading:.2f} to import it)")
 
 

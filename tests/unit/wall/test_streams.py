@@ -93,7 +93,8 @@ def test_tables_in_pieces_are_filtered_as_whole_ones(chunk: int, monkeypatch: An
     tables = np.random.default_rng(3).integers(0, 50, size=(PERIODS, 4, 5))
     wanted = [filtered(of.filter, tables[:, i], m, of.grain) for i, m in enumerate(weights)]
     for t in range(PERIODS):
-        found = measuring._filtered(of, t, 0, order, tables[t][order], starts, states).reshape(4, 5)
+        factors = of.filter.coefficients(t, [weights[i] for i in order], of.grain)
+        found = measuring._filtered(of, t, factors, tables[t][order], starts[order], states).reshape(4, 5)
         assert all((found[k] == wanted[i][t]).all() for k, i in enumerate(order))
 
 
