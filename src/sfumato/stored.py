@@ -91,6 +91,7 @@ ELSEWHERE: dict[str, str] = {
     "TotalOnly": "sfumato.designs.factors",
     "TreeSums": "sfumato.designs.ordered.trees",
     "WeightedTables": "sfumato.designs.weighted.strategy",
+    "WindowFilter": "sfumato.privacy.filters",
 }
 
 

@@ -135,11 +135,9 @@ def counted_by(folder: Path, store: Path, tables: Path, rows: list[Row], t: int)
         seen.append(honest(*given))
         return seen[-1]
 
-    people.collect = watched
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "collect", watched)
         resume_stream(curator(folder), store).append(table(tables, rows), f"p{t}")
-    finally:
-        people.collect = honest
     return seen[0].count([("a", "b")])["a", "b"]
 
 
