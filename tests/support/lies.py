@@ -373,6 +373,13 @@ def _first(amount: int) -> Callable[[Any], Any]:
     return change
 
 
+def _slower(array: Any) -> Any:
+    """The first state forgets an eighth more slowly."""
+    out = array.copy()
+    out.flat[0] = out.flat[0] * 7 // 8
+    return out
+
+
 def _terms(name: str, change: Callable[[Any], Any], stated: str | None = None) -> Callable[[Forged], None]:
     def tell(f: Forged) -> None:
         f.plan["terms"][name] = change(f.plan["terms"][name])
@@ -433,7 +440,9 @@ def _real_value(period: Any) -> None:
     period["values"][0] = period["values"][0].astype(float)
 
 
-_STREAMS = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
+_FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
+_BANDED = ("stream of banded persons",)
+_STREAMS = (*_FILTERED, *_BANDED)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
 _COMBINED = ("combined", "combined, pure and replaced")
 _ALL = (
@@ -529,20 +538,24 @@ LIES: dict[str, Lie] = {
     ),
     "a stream's price is half": Lie(_half_price, "price", _STREAMS),
     "a stream's noise covers no rounding": Lie(_without_rounding, "price", ("stream", "stream of persons")),
-    "a direct integer is larger": Lie(_filter("direct", _first(2**27)), "price", _STREAMS),
-    "a carried integer is larger": Lie(_filter("carried", _first(2**20)), "price", _STREAMS),
-    "a carried integer is negative": Lie(_filter("carried", _first(-(2**40))), "files", _STREAMS),
-    "a state decays more slowly": Lie(_filter("decays", _first(-1)), "price", _STREAMS),
+    "a direct integer is larger": Lie(_filter("direct", _first(2**27)), "price", _FILTERED),
+    "a carried integer is larger": Lie(_filter("carried", _first(2**20)), "price", _FILTERED),
+    "a carried integer is negative": Lie(_filter("carried", _first(-(2**40))), "files", _FILTERED),
+    "a state decays more slowly": Lie(_filter("decays", _slower), "price", _FILTERED),
     "a state grows": Lie(_filter("decays", _first(2**40)), "files", ("stream",)),
-    "a row is larger": Lie(_filter("rows", _first(9)), "price", _STREAMS),
-    "less is shifted": Lie(_filter("shift", lambda s: s - 1), "price", _STREAMS),
+    "a row is larger": Lie(_filter("rows", _first(9)), "price", _FILTERED),
+    "less is shifted": Lie(_filter("shift", lambda s: s - 1), "price", _FILTERED),
+    "a past count weighs more": Lie(_filter("taps", _first(2**20)), "price", _BANDED),
+    "a past count weighs less than it may": Lie(_filter("taps", _first(-(2**30))), "files", _BANDED),
     "the grain is finer": Lie(_terms("grain", lambda g: g - 1), "price", _STREAMS),
     "a person is in more periods": Lie(
-        _terms("participations", lambda k: k + 1, "per_person"), "price", ("stream of persons",)
+        _terms("participations", lambda k: k + 1, "per_person"), "price", ("stream of persons", *_BANDED)
     ),
     "the terms have more periods of a person": Lie(_terms("participations", lambda k: k + 1), "price", _STREAMS),
     "periods of a person are nearer": Lie(_terms("apart", lambda _: 1, "apart"), "price", ("stream of persons",)),
-    "nobody can be in so many periods": Lie(_terms("apart", lambda _: 10, "apart"), "price", ("stream of persons",)),
+    "nobody can be in so many periods": Lie(
+        _terms("apart", lambda _: 10, "apart"), "price", ("stream of persons", *_BANDED)
+    ),
     "a stream's records are replaced": Lie(_replaced, "price", ("stream", "stream of persons")),
     "a stream's persons have more rows": Lie(_more_rows, "price", ("stream of persons", "stream of replaced persons")),
     "a period more than was paid for": Lie(_shorter, "looks", ("stream", "stream of replaced persons")),

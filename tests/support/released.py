@@ -89,11 +89,23 @@ SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
 }
 
 _SEVERAL: dict[str, Any] = {"person": "who", "rows_per_person": 2}
+_APART = sf.periods(9, per_person=3, apart=2)
 # name: (workload, budget, the neighbours, options of the plan)
 STREAMS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "stream": (_tables, _APPROX, ADD, {"periods": 12}),
     "stream, replaced": (_tables, sf.gdp(1), REPLACE, {"periods": 300}),
-    "stream of persons": (_tables, sf.zcdp("0.5"), ADD, {"periods": sf.periods(9, per_person=3, apart=2), **_SEVERAL}),
+    "stream of persons": (
+        _tables,
+        sf.zcdp("0.5"),
+        ADD,
+        {"periods": _APART, "mechanism": sf.mechanisms.continual(strategy="buffers"), **_SEVERAL},
+    ),
+    "stream of banded persons": (
+        _tables,
+        sf.zcdp("0.5"),
+        ADD,
+        {"periods": _APART, "mechanism": sf.mechanisms.continual(strategy="banded"), **_SEVERAL},
+    ),
     "stream of replaced persons": (_tables, _APPROX, REPLACE, {"periods": 7, **_SEVERAL}),
 }
 
