@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.designs.continual.periods import Periods, periods
+from sfumato.designs.continual.declared import declared
+from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
 from sfumato.errors import SpecError, WorkloadError
@@ -124,7 +125,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
     workload, margins = _workload(root, domain)
-    over = _periods(root, unit)
+    over = declared(root, unit)
     if over is not None and margins:
         raise root.section("stream").refuse(
             "margins are of tables that are released once; take them out of [[queries]]"
@@ -146,25 +147,6 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         margins=margins,
         periods=over,
     )
-
-
-def _periods(root: Section, unit: PrivacyUnit) -> Periods | None:
-    """The periods of a stream, if the file declares one."""
-    if "stream" not in root:
-        return None
-    given = root.section("stream")
-    given.allow("periods", "periods_per_person", "apart", "promised")
-    given.need("periods", "it is the number of periods that are paid for, such as 104 for two years of weeks")
-    count, each, apart = (given.whole(key) for key in ("periods", "periods_per_person", "apart"))
-    if each is not None and each > 1 and unit.person is None:
-        raise given.refuse(
-            "whoever is in several periods is a person: name the column that says whose record a row is, as person "
-            "under [privacy]",
-            "periods_per_person",
-        )
-    with given.guard(*[key for key in ("apart", "periods_per_person", "periods") if key in given][:1]):
-        options: dict[str, Any] = {"per_person": each, "apart": apart, "promised": given.raw("promised")}
-        return periods(count or 0, **{name: value for name, value in options.items() if value is not None})
 
 
 def _mechanism(plan: Section) -> Mechanism[Any]:

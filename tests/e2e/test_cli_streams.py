@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.continual.periods import Periods
 from sfumato.plans.streams import StreamPlan
 from sfumato.releases.streamed import StreamRelease
 from support.typed import SPEC, Ended, Run, refused
@@ -166,7 +167,12 @@ def test_after_the_last_period_the_next_stream_is_named(run: Run) -> None:
         (("periods = 6", "periods = 0"), "stream.periods: count of periods must be a whole number"),
         (("periods = 6", "apart = 2"), "periods is missing"),
         (("periods = 6", "periods = 6\nweeks = 2"), "stream.weeks: there is no such key here"),
-        (("periods = 6", "periods = 6\nask = ['totals']"), "stream.ask: there is no such key here"),
+        (("periods = 6", "periods = 6\nask = ['last 7']"), "stream.ask: a question over time is 'totals'"),
+        (("periods = 6", "periods = 6\nask = { totals = 0 }"), "stream.ask"),
+        (("periods = 6", "periods = 6\nask = 3"), "stream.ask"),
+        (("periods = 6", "periods = 6\nobjective = 'max'"), "stream.objective: over time objective= is 'worst'"),
+        (("periods = 6", "periods = 'many'"), "stream.periods: must be a number"),
+        (("periods = 6", "periods = 'unknown'\nask = 'ranges'"), "may end at any time"),
         (("periods = 6", "periods = 6\napart = 2"), "leave it out"),
         (("periods = 6", "periods = 6\nperiods_per_person = 2"), "person under [privacy]"),
         (("upto = 2", "upto = 2\nmargin = 50"), "margins are of tables that are released once"),
@@ -176,6 +182,26 @@ def test_after_the_last_period_the_next_stream_is_named(run: Run) -> None:
 def test_what_a_spec_may_not_say_of_a_stream(run: Run, change: tuple[str, str], words: str) -> None:
     Path("stream.toml").write_text(STREAM.replace(*change), encoding="utf-8")
     refused(run("plan", "stream.toml"), words)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("6\nask = 'increments'", sf.periods(6, ask="increments")),
+        (
+            "6\nask = ['totals', 'last 2']\nobjective = 'mean'",
+            sf.periods(6, ask=["totals", "last 2"], objective="mean"),
+        ),
+        ("6\nask = { totals = 2, 'decayed 0.9' = 0.5 }", sf.periods(6, ask={"totals": 2, "decayed 0.9": 0.5})),
+        ("'unknown'", sf.periods(None)),
+    ],
+)
+def test_what_a_spec_asks_over_time(run: Run, said: str, meant: Periods) -> None:
+    """As in Python. Mutants: a key that is read and not used; weights dropped."""
+    Path("asked.toml").write_text(STREAM.replace("periods = 6", f"periods = {said}"), encoding="utf-8")
+    assert sf.read_spec("asked.toml").periods == meant
+    assert run("plan", "asked.toml", "-o", "asked.plan").code == 0
+    assert sf.load("asked.plan").periods == meant
 
 
 def test_people_in_several_periods_from_a_spec(run: Run) -> None:

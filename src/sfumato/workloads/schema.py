@@ -355,7 +355,9 @@ marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["a
 #                         # "cells": every cell alike, so large tables take the budget; "max": the largest error
 
 # [stream]                  # only where the same tables come again and again, period after period
-# periods = 104             # all that are paid for, once, before the first
+# periods = 104             # all that are paid for, once, before the first; "unknown" where nobody knows how many
+# ask = ["totals", "last 12"]   # what is to err little, or weights, {{ totals = 2, "decayed 0.99" = 1 }}
+# objective = "worst"       # period, the default, or "mean"
 # periods_per_person = 12   # with person above: the most periods that one person is in; default: 1
 # apart = 4                 # the least distance of two of them
 # promised = true           # nobody is in more, as you know; by default rows that exceed are left out
