@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
+from sfumato.errors import PlanError
 
 Line = Sequence[tuple[float, float]]
 NAMED: dict[str, dict[str, Any]] = {
@@ -37,9 +38,12 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 400, 62, 214, 16, 46
 
 
 def ordered(make: Callable[..., sf.Workload], n: int, name: str) -> float:
-    """rmse at noise multiplier 1, one record added or removed."""
+    """rmse at noise multiplier 1, one record added or removed; infinite where no such plan can be released."""
     work = make(sf.Domain({"t": n}), "t")
-    return sf.plan(work, sf.gdp(1), neighbours="add-remove", **NAMED[name]).rmse
+    try:
+        return sf.plan(work, sf.gdp(1), neighbours="add-remove", **NAMED[name]).rmse
+    except PlanError:
+        return math.inf
 
 
 def random_queries(k: int, m: int = 256) -> sf.Workload:
@@ -127,7 +131,7 @@ def table(head: str, columns: Sequence[str], rows: Sequence[str], value: Callabl
     least = [min(r[i] for r in found) for i in range(len(columns))]
     out = ["| " + " | ".join([head, *columns]) + " |", "|---" * (1 + len(columns)) + "|"]
     for row, numbers in zip(rows, found, strict=True):
-        digits = [f"{v:,.0f}" if v >= 1000 else f"{v:.4g}" for v in numbers]
+        digits = ["–" if v == math.inf else f"{v:,.0f}" if v >= 1000 else f"{v:.4g}" for v in numbers]
         shown = [f"**{d}**" if v <= b * 1.0005 else d for d, v, b in zip(digits, numbers, least, strict=True)]
         out.append("| " + " | ".join([row, *shown]) + " |")
     return "\n".join(out)
@@ -144,7 +148,8 @@ def main(folder: Path) -> None:
     print(table("prefixes", columns, list(noises), lambda row, i: by_epsilon(PREFIXES[i], *noises[row])))
     steps = [2**i for i in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17)]
     for name, make in (("prefixes", sf.prefix), ("ranges", sf.ranges)):
-        lines = {row: [(n, ordered(make, n, row)) for n in steps] for row in SHOWN}
+        found = {row: [(n, ordered(make, n, row)) for n in steps] for row in SHOWN}
+        lines = {row: [(n, error) for n, error in line if error < math.inf] for row, line in found.items()}
         (folder / f"{name}.svg").write_text(chart(lines, "cells m", "error at noise multiplier 1"), encoding="utf-8")
     powers = [2**i for i in range(13)]
     lines = {row: [(k, by_queries(k, row)) for k in powers] for row in KINDS}

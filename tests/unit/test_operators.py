@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sfumato.errors import WorkloadError
+import sfumato as sf
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import (
     AllRange,
     Block,
@@ -313,3 +314,11 @@ def test_a_grouping_is_its_matrix(codes: list[int]) -> None:
 def test_groups_that_are_none_are_refused(codes: Any, groups: Any) -> None:
     with pytest.raises(WorkloadError):
         Grouping(codes, groups)
+
+
+def test_ranges_that_are_too_many_to_be_measured_are_refused_when_planned() -> None:
+    """With what to do; the workload itself may have any number, and another strategy answers it."""
+    work = sf.ranges(sf.Domain({"t": 5_793}), "t")
+    with pytest.raises(PlanError, match=r"16,782,321 ranges are too many to be measured one by one.*a tree"):
+        sf.plan(work, sf.gdp(1), neighbours="add-remove", strategy="queries")
+    assert sf.plan(work, sf.gdp(1), neighbours="add-remove", strategy="tree").rmse < 20

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.errors import WorkloadError
+from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
 from sfumato.maps import Map, RangesMap
-from sfumato.operators.base import FloatArray, LinearOperator, Numbers, check_dense
+from sfumato.operators.base import DENSE_LIMIT, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
 
@@ -137,6 +137,14 @@ class AllRange(Contiguous):
         check_dense(self.shape[0], 2)
         first, last = np.triu_indices(self.n)
         return first, last + 1
+
+    def lowered(self) -> Map:
+        if 2 * self.shape[0] > DENSE_LIMIT:
+            raise PlanError(
+                f"{self.shape[0]:,} ranges are too many to be measured one by one, at most {DENSE_LIMIT // 2:,}; "
+                "measure the cells, a tree or a factorization"
+            )
+        return Contiguous.lowered(self)
 
     def column_sums(self, power: int) -> Numbers:
         index = np.arange(self.n)
