@@ -141,7 +141,7 @@ def test_looks_and_sessions_count_there_and_keys_say_that_they_do_not(people: Ru
 
 
 CLUSTER = """
-import itertools, os, signal, subprocess, sys, warnings
+import itertools, os, signal, subprocess, sys, time, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from sfumato.domain import Categories, Domain, Integers
@@ -160,7 +160,7 @@ frame = session.sql("SELECT CAST(id % 11 AS INT) AS x, IF(id % 3 = 0, 'a', 'b') 
 own = Spark._told
 
 def executors():
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
     rows = [line.split(None, 2) for line in listed[1:]]
     above = {int(p): int(q) for p, q, _ in rows}
     def mine(p):
@@ -174,7 +174,11 @@ def executors():
 
 def told(self, action, batch=None):
     if batch == 16:  # a pass: an executor dies with what it had kept
-        os.kill(executors()[0], signal.SIGKILL)
+        living = executors()
+        while not living:  # the one that was killed before has its follower within seconds
+            time.sleep(0.2)
+            living = executors()
+        os.kill(living[0], signal.SIGKILL)
     return own(self, action, batch)
 
 for person in (None, "who"):

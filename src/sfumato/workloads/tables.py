@@ -62,11 +62,13 @@ def marginals(
     >>> sf.marginals(nested, sets=[(), ("adult",)], factors={"place": "levels"})
     Workload(18 queries over 6 cells; all place: 3, state: 6, county: 9)
     """
-    nested = [n for n, kind in factors.items() if kind == "levels"] if isinstance(factors, Mapping) else []
+    # a factor may be an array, which is compared cell by cell
+    kinds = factors if isinstance(factors, Mapping) else {}
+    nested = [n for n, kind in kinds.items() if isinstance(kind, str) and kind == "levels"]
     if sum(given is not None for given in (order, upto, sets)) != 1:
         raise WorkloadError("give exactly one of order=, upto= or sets=")
     if factors is not None and nested:
-        rest = {n: kind for n, kind in factors.items() if kind != "levels"}
+        rest = {n: kind for n, kind in factors.items() if n not in nested}
         return _at_levels(domain, nested, order if order is not None else upto, order is None, sets, weights, rest)
     if sets is not None:
         if isinstance(sets, str) or not isinstance(sets, Iterable):
