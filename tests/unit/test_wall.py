@@ -24,7 +24,7 @@ CHOOSE = {"sfumato.wall.selecting"}
 WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
 OVER_TIME = {"sfumato.wall.streams"}
 # The goal of `measure` is 4,000.
-MOST_MEASURE = 4_945
+MOST_MEASURE = 4_935
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
