@@ -38,7 +38,8 @@ def test_every_category_and_bin_occurs_and_the_ends_are_real() -> None:
 
 
 def test_the_spec_asks_what_the_demo_shows() -> None:
-    assert tuple(SPEC.workload.parts) == ("main", "age CDF", "older than 64", "graduates", "unpaid or out of work")
+    named = ("older than 64", "graduates", "unpaid or out of work")
+    assert tuple(SPEC.workload.parts) == ("main", "people", "age CDF", *named)
     assert SPEC.neighbours.value == "add-remove"
     assert SPEC.person is None
     assert not SPEC.domain.drops
