@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from sfumato.designs.ordered.fitting import Asked, Parameters, fit
@@ -31,21 +32,25 @@ def fitted(asked: Asked) -> dict[int, Parameters]:
     return dict(sorted(found.items()))
 
 
-def table(asked: Asked) -> str:
-    """The lines of a table: per size its binary logarithm, the numbers of buffers, and those of rows."""
-    lines: list[str] = []
-    for k, parameters in fitted(asked).items():
+def lines(found: Mapping[int, Parameters]) -> str:
+    """Those of a table: per size its binary logarithm, the numbers of buffers, and those of rows."""
+    out: list[str] = []
+    for k, parameters in found.items():
         numbers = [f"{v:.4f}" for v in parameters.vector]
-        lines += [" ".join([f"{k}", *numbers[:BUFFERS]]), "  " + " ".join(numbers[BUFFERS:])]
-    return "\n".join(lines)
+        out += [" ".join([f"{k}", *numbers[:BUFFERS]]), "  " + " ".join(numbers[BUFFERS:])]
+    return "\n".join(out)
+
+
+def write(target: Path, tables: Mapping[str, str]) -> None:
+    """Put tables into a file under their names, each in place of the one that is there."""
+    text = target.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        text, count = re.subn(rf'{name} """.*?"""', f'{name} """\n{table}\n"""', text, flags=re.DOTALL)
+        assert count == 1
+    target.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
     start = time.process_time()
-    text = TARGET.read_text(encoding="utf-8")
-    for asked in ASKED:
-        made = f'"{asked}": """\n{table(asked)}\n"""'
-        text, count = re.subn(rf'"{asked}": """.*?"""', made, text, flags=re.DOTALL)
-        assert count == 1
-    TARGET.write_text(text, encoding="utf-8")
+    write(TARGET, {f'"{asked}":': lines(fitted(asked)) for asked in ASKED})
     print(f"{time.process_time() - start:.0f} CPU-s")

@@ -5,12 +5,12 @@ python scripts/fit_streams.py
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from fit_buffers import lines, write
 
 import sfumato as sf
 from sfumato.designs.continual.curves import Curves, Every, column_lengths
@@ -65,26 +65,11 @@ def unending() -> Parameters:
     return fit(replace(goal, against=against), ordered(n, "largest"), 3 * STEPS)
 
 
-def table(name: str) -> str:
-    """The lines of a table: per size its binary logarithm, the numbers of buffers, and those of rows."""
-    lines: list[str] = []
-    for k, parameters in fitted(name).items():
-        numbers = [f"{v:.4f}" for v in parameters.vector]
-        lines += [" ".join([f"{k}", *numbers[:BUFFERS]]), "  " + " ".join(numbers[BUFFERS:])]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     start = time.process_time()
-    text = TARGET.read_text(encoding="utf-8")
-    for name in STARTS:
-        made = f'"{name}": """\n{table(name)}\n"""'
-        text, count = re.subn(rf'"{name}": """.*?"""', made, text, flags=re.DOTALL)
-        assert count == 1
-    TARGET.write_text(text, encoding="utf-8")
+    # what is found for ends that are known is what an unknown one is held against
+    write(TARGET, {f'"{name}":': lines(fitted(name)) for name in STARTS})
     numbers = [f"{v:.4f}" for v in unending().vector]
     rows = "\n  ".join(" ".join(numbers[i : i + BUFFERS]) for i in range(0, len(numbers), BUFFERS))
-    text, count = re.subn(r'_UNENDING = """.*?"""', f'_UNENDING = """\n{rows}\n"""', text, flags=re.DOTALL)
-    assert count == 1
-    TARGET.write_text(text, encoding="utf-8")
+    write(TARGET, {"_UNENDING =": rows})
     print(f"{time.process_time() - start:.0f} CPU-s")

@@ -22,7 +22,10 @@ MOST = 2**22  # entries of a matrix or table that is written out; of what is lar
 ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
 SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in a row, and what underflow loses is < 1
 COMBINED = "combined "  # in place of an attribute's name: the columns of a combination are cells of their own
-Cannot = NotImplementedError  # what these files have no way to check
+
+
+class Cannot(NotImplementedError):
+    """What these files have no way to check."""
 
 
 class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None

@@ -28,6 +28,7 @@ from sfumato.operators import (
 )
 from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy import sums as sums_module
+from sfumato.privacy import terms as terms_module
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple
@@ -153,7 +154,8 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
         elif limits == "ties":
             patch.setattr(sums_module, "_MOST_NEAR", 0)
         else:
-            for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT", "_MOST_CELLS_HUGE"):
+            patch.setattr(terms_module, "_MOST_CELLS_HUGE", 0)
+            for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT"):
                 patch.setattr(sensitivity_module, name, 0)
         if limits != "ties":
             patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)

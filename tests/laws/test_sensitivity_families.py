@@ -23,6 +23,7 @@ from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Pr
 from sfumato.privacy import products as products_module
 from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy import sums as sums_module
+from sfumato.privacy import terms as terms_module
 from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sensitivity import Changes, Sensitivity
 from sfumato.privacy.sums import Bundle, Sum
@@ -122,7 +123,8 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
         patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
         patch.setattr(proposals_module, "_MAX_TABLES", data.draw(st.sampled_from([0, 100])))
         patch.setattr(sensitivity_module, "_MOST_ABSOLUTE", data.draw(st.sampled_from([0, 1000])))
-        for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT", "_MOST_CELLS_HUGE"):
+        patch.setattr(terms_module, "_MOST_CELLS_HUGE", data.draw(st.sampled_from([0, 100])))
+        for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT"):
             patch.setattr(sensitivity_module, name, data.draw(st.sampled_from([0, 100])))
         for neighbours in Neighbours:
             found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)

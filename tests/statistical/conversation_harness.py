@@ -7,13 +7,11 @@ an accident of probability below e^-400 each.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
-# Run as a script, this folder is on the path.
+# Run as a script, this folder is on the path, and the one above is not.
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ledger_harness import child, statuses
 
 import sfumato as sf
@@ -38,6 +38,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.wall.talk import Conversation, converse, resume
 from sfumato.wall.talk.stored import read_transcript
+from support.experiments import carry_out
 
 Figures = dict[str, Any]
 CELLS = 16
@@ -239,14 +240,5 @@ def race(folder: Path, processes: int, count: int) -> Figures:
 EXPERIMENTS = {experiment.__name__: experiment for experiment in (kills, boundaries, race)}
 
 
-def main() -> None:
-    name, arguments = sys.argv[1], json.loads(sys.argv[2])
-    # A kill is no power cut: what was written survives it, on a disk or in memory, and memory is quicker.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        figures = EXPERIMENTS[name](Path(folder), **arguments)
-        sys.stdout.write(json.dumps(figures))
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(EXPERIMENTS)

@@ -8,12 +8,10 @@ to the last bit, that of a stream that was never killed; two draws for one perio
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import sqlite3
 import sys
-import tempfile
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -38,6 +36,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, states, stream
 from sfumato.wall.streams.filtering import advance
+from support.experiments import carry_out
 from support.patching import put
 
 Figures = dict[str, Any]
@@ -293,14 +292,5 @@ def race(folder: Path, processes: int) -> Figures:
 EXPERIMENTS = {experiment.__name__: experiment for experiment in (kills, boundaries, race)}
 
 
-def main() -> None:
-    name, arguments = sys.argv[1], json.loads(sys.argv[2])
-    # A kill is no power cut: what was written survives it, on a disk or in memory, and memory is quicker.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        figures = EXPERIMENTS[name](Path(folder), **arguments)
-        sys.stdout.write(json.dumps(figures))
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(EXPERIMENTS)

@@ -7,13 +7,11 @@ command's own work. It prints its figures as JSON; a test judges a small one.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import resource
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ import sfumato as sf
 from sfumato import cli
 from sfumato.recipes import loading, opening  # noqa: F401  (what the commands import)
 from sfumato.sessions.streams import stored_release
+from support.experiments import carry_out
 
 Figures = dict[str, Any]
 
@@ -162,12 +161,5 @@ def spent() -> Figures:
 EXPERIMENTS = {"long": long}
 
 
-def main() -> None:
-    # A kill is no power cut: what was written survives it, on a disk or in memory, and memory is quicker.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        sys.stdout.write(json.dumps(EXPERIMENTS[sys.argv[1]](Path(folder), **json.loads(sys.argv[2]))))
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(EXPERIMENTS)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["experiment_of"]
+__all__ = ["carry_out", "experiment_of"]
 
 
 def experiment_of(harness: Path, name: str, **arguments: object) -> dict[str, Any]:
@@ -17,3 +20,12 @@ def experiment_of(harness: Path, name: str, **arguments: object) -> dict[str, An
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def carry_out(experiments: Mapping[str, Callable[..., object]]) -> None:
+    """What a harness does as a script: the experiment that is named, with its arguments, in a folder that goes."""
+    name, arguments = sys.argv[1], json.loads(sys.argv[2])
+    # A kill is no power cut: what was written survives it, on a disk or in memory, and memory is quicker.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        sys.stdout.write(json.dumps(experiments[name](Path(folder), **arguments)))

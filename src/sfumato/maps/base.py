@@ -37,16 +37,6 @@ class Map(Linear):
         return True
 
     @property
-    def binary(self) -> bool:
-        """Whether it is known that every entry is 0 or 1."""
-        return False
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether it is known that no entry is negative."""
-        return self.binary
-
-    @property
     def max_abs(self) -> int:
         """Largest absolute entry, or an upper bound of it."""
         return 1 if self.binary else int(max(self.column_sums(1)))

@@ -52,6 +52,16 @@ class Linear(ABC):
         """Whether every entry is an integer."""
 
     @property
+    def binary(self) -> bool:
+        """Whether it is known that every entry is 0 or 1."""
+        return False
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether it is known that no entry is negative."""
+        return self.binary
+
+    @property
     def exchangeable(self) -> bool:
         """Whether any permutation of the columns is a permutation of the rows."""
         return False

@@ -62,16 +62,6 @@ class LinearOperator(Linear):
         """Whether every entry is an integer."""
         return False
 
-    @property
-    def binary(self) -> bool:
-        """Whether every entry is 0 or 1."""
-        return False
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether it is known that no entry is negative."""
-        return self.binary
-
     @abstractmethod
     def apply_transpose(self, vectors: Numbers) -> Numbers:
         """(rows, c) -> (columns, c)."""

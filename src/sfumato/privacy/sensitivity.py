@@ -30,7 +30,7 @@ from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.columns import distinct_columns, of_columns
 from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Sum, products
-from sfumato.privacy.terms import Inside, Terms, on_axes
+from sfumato.privacy.terms import Inside, Terms, joint_gram, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "priced"]
@@ -39,8 +39,8 @@ Sizes = Mapping[str, int]
 Blocks = BlockMap | FamilyMap | CombinationMap
 Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
 
-# What is looked at where all pairs of cells are: cells of one group, of several, with Python integers; all entries.
-_MOST_CELLS_ALONE, _MOST_CELLS_JOINT, _MOST_CELLS_HUGE, _MOST_PAIRED = 5_000, 1_000, 400, 2**30
+# What is looked at where all pairs of cells are: cells of one group, and of several; all entries.
+_MOST_CELLS_ALONE, _MOST_CELLS_JOINT, _MOST_PAIRED = 5_000, 1_000, 2**30
 _MOST_DOMINANCE = 2_000  # rows compared pair by pair: seconds
 _MOST_ABSOLUTE = 2**20  # entries of one block's table of L1 distances
 _FEW_CELLS = 64  # of the whole table, of which all pairs are looked at unasked
@@ -230,7 +230,7 @@ def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     In several groups at once the two cells of a pair may stand in either order.
     """
     own = [terms.slots[i] for i in terms.of_group(group)]
-    alike = [_ends(s.alike) for s in own if s.alike]
+    alike = [s.ends for s in own if s.alike]
     if len(alike) == len(own):
         # cells that agree, and two others
         triples = [[(s, s, s) for s, _ in alike], [(s, s, o) for s, o in alike]][: min(terms.cells[group], 2)]
@@ -239,30 +239,13 @@ def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     if cells > _MOST_CELLS_JOINT:
         raise PlanError("there are too many cells to look at all pairs of them")
     u, v = (i.reshape(-1) for i in np.indices((cells, cells)))
-    grams = [_joint_gram(s.inside, terms.groups[group], sizes) for s in own]
+    grams = [joint_gram(s.inside, terms.groups[group], sizes) for s in own]
     columns = [c for gram in grams for c in (gram[u, u], gram[v, v], gram[u, v])]
     if any(c.dtype.kind == "O" for c in columns):
         rows = set(zip(*(c.tolist() for c in columns), strict=True))
         return np.array(sorted(rows), dtype=object).reshape(len(rows), -1, 3)
     found = np.unique(np.stack(columns, axis=1), axis=0)
     return found.reshape(len(found), -1, 3)
-
-
-def _joint_gram(inside: Inside, group: tuple[str, ...], sizes: Sizes) -> Numbers:
-    """The Gram matrix over the cells of a group: int64, or Python integers for few cells. Raises PlanError for many."""
-    shape = tuple(sizes[a] for a in group)
-    cells = math.prod(shape)
-    gram: Numbers = np.ones((cells, cells), dtype=np.int64)
-    for names, factor in inside:
-        part = factor.gram()
-        if part.dtype.kind == "O" or int(np.abs(gram).max()) * int(np.abs(part).max()) >= INT64:
-            if cells > _MOST_CELLS_HUGE:
-                raise PlanError("the entries are too large to look at all pairs of cells")
-            gram = gram.astype(object)
-        position = np.arange(math.prod(sizes[a] for a in names))
-        place = np.broadcast_to(on_axes(position, names, group, sizes), shape).reshape(-1)
-        gram = gram * part[np.ix_(place, place)]
-    return gram
 
 
 def _one_group(terms: Terms, sizes: Sizes) -> int:
@@ -277,7 +260,7 @@ def _one_group(terms: Terms, sizes: Sizes) -> int:
     total = np.zeros((terms.cells[0],) * 2, dtype=np.int64)
     bound = 0
     for slot, weight in zip(terms.slots, weights, strict=True):
-        gram = _joint_gram(slot.inside, terms.groups[0], sizes)
+        gram = joint_gram(slot.inside, terms.groups[0], sizes)
         top = int(np.abs(gram).max())
         bound += 4 * (weight // common) * top
         if bound >= INT64:
@@ -346,9 +329,7 @@ def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
     features: dict[int, Feature] = {}
     same: list[int] = []
     for i, slot in enumerate(terms.slots):
-        top, other = (
-            _ends(slot.alike) if slot.alike else _least_inner(slot.inside, terms, slot.group, sizes, slot.top(2))
-        )
+        top, other = slot.ends if slot.alike else _least_inner(slot.inside, terms, slot.group, sizes, slot.top(2))
         same.append(top)
         if top != other:
             features[i] = (slot.group if slot.alike else len(terms.groups) + i, np.array([top, other], dtype=object))
@@ -357,16 +338,11 @@ def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
     return Changes(2, column, total, all(s.alike for s in terms.slots))
 
 
-def _ends(alike: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
-    """(squared norm of a column, inner product of two) from pairs of entries."""
-    return sum(n * a * a for n, a, _ in alike), sum(n * a * b for n, a, b in alike)
-
-
 def _least_inner(inside: Inside, terms: Terms, group: int, sizes: Sizes, top: int) -> tuple[int, int]:
     """(the largest norm, the least inner product of two columns, or less)."""
     if terms.cells[group] <= _MOST_CELLS_JOINT:
         with suppress(PlanError, WorkloadError):
-            return top, int(_joint_gram(inside, terms.groups[group], sizes).min())
+            return top, int(joint_gram(inside, terms.groups[group], sizes).min())
     return top, 0 if all(f.nonnegative for _, f in inside) else -top
 
 

@@ -17,10 +17,12 @@ from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MergedMap, Multiple
 from sfumato.maps.linear import INT64, Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
 
-__all__ = ["Group", "Inside", "Slot", "Terms", "joint_groups", "on_axes"]
+__all__ = ["Group", "Inside", "Slot", "Terms", "joint_gram", "joint_groups", "on_axes"]
 
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, Map], ...]
+
+_MOST_CELLS_HUGE = 400  # of which all pairs are looked at with Python integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class Slot:
     group: int
     inside: Inside
     alike: tuple[tuple[int, int, int], ...] | None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """(squared norm of a column, inner product of two), where columns are alike."""
+        pairs = self.alike or ()
+        return sum(n * a * a for n, a, _ in pairs), sum(n * a * b for n, a, b in pairs)
 
     def top(self, power: int) -> int:
         """The largest sum of |entries|^power of a column, as a product over its factors."""
@@ -188,3 +196,20 @@ def on_axes(values: Numbers, names: Group, group: Group, sizes: Mapping[str, int
     table = values.reshape(tuple(sizes[a] for a in names))
     table = table.transpose(sorted(range(len(names)), key=lambda i: group.index(names[i])))
     return table.reshape(tuple(sizes[a] if a in names else 1 for a in group))
+
+
+def joint_gram(inside: Inside, group: Group, sizes: Mapping[str, int]) -> Numbers:
+    """The Gram matrix over the cells of a group: int64, or Python integers for few cells. Raises PlanError for many."""
+    shape = tuple(sizes[a] for a in group)
+    cells = math.prod(shape)
+    gram: Numbers = np.ones((cells, cells), dtype=np.int64)
+    for names, factor in inside:
+        part = factor.gram()
+        if part.dtype.kind == "O" or int(np.abs(gram).max()) * int(np.abs(part).max()) >= INT64:
+            if cells > _MOST_CELLS_HUGE:
+                raise PlanError("the entries are too large to look at all pairs of cells")
+            gram = gram.astype(object)
+        position = np.arange(math.prod(sizes[a] for a in names))
+        place = np.broadcast_to(on_axes(position, names, group, sizes), shape).reshape(-1)
+        gram = gram * part[np.ix_(place, place)]
+    return gram

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ import pytest
 import sfumato as sf
 from sfumato.privacy import entries, files
 from sfumato.privacy.accountant import ZcdpEvent
-from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.conversing import SparseVector, Terms
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall.talk import converse, conversing, filed, resume
 from sfumato.wall.talk.stored import read_transcript
 from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
+from support.edited import edited, put
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
 
@@ -231,28 +232,7 @@ def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkey
 # Tampering -----------------------------------------------------------------------------------------------------------
 
 
-def edit(store: Path, *statements: str) -> None:
-    """Change the file as someone with a database tool would, and put the triggers back."""
-
-    def other(body: bytes, part: int, text: str) -> bytes:
-        parts = body.split(b"\n", 3)
-        parts[part] = text.encode()
-        return b"\n".join(parts)
-
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.create_function("other", 3, other)
-        for name in SCHEMA:
-            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
-        for statement in statements:
-            connection.execute(statement)
-        for sql in SCHEMA.values():
-            if sql.startswith("CREATE TRIGGER"):
-                connection.execute(sql)
-
-
-def put(line: int, part: int, text: str) -> str:
-    """Other bytes for one part of a line, of those that a line break follows, or the last."""
-    return f"UPDATE lines SET body = other(body, {part}, '{text}') WHERE sequence = {line}"
+edit = partial(edited, breaks=3)
 
 
 EDITS = {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ import pytest
 import sfumato as sf
 from sfumato.errors import LedgerCorrupted, LedgerError
 from sfumato.privacy import files
-from sfumato.privacy.chain import SCHEMA
 from sfumato.sessions.streams import read_status
 from sfumato.wall import Curator
 from sfumato.wall.streams import PublicStream, resume_stream, states, stream
 from sfumato.wall.streams.stored import is_stream, read_stream
+from support.edited import edited, put
 from support.streams import PERIODS, UNIT, exact, price, terms
 
 DOMAIN = sf.Domain({"a": 2, "b": 3})
@@ -57,27 +58,7 @@ def goes_on(found: PublicStream, done: int) -> None:
         assert (np.concatenate(period.values) == values).all()
 
 
-def edit(store: Path, *statements: str) -> None:
-    """Change the file as someone with a database tool would, and put the triggers back."""
-
-    def other(body: bytes, part: int, text: str) -> bytes:
-        parts = body.split(b"\n", 2)
-        parts[part] = text.encode()
-        return b"\n".join(parts)
-
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.create_function("other", 3, other)
-        for name in SCHEMA:
-            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
-        for statement in statements:
-            connection.execute(statement)
-        for sql in SCHEMA.values():
-            if sql.startswith("CREATE TRIGGER"):
-                connection.execute(sql)
-
-
-def put(line: int, part: int, text: str) -> str:
-    return f"UPDATE lines SET body = other(body, {part}, '{text}') WHERE sequence = {line}"
+edit = partial(edited, breaks=2)
 
 
 EDITS = {
