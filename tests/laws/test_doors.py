@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.maps.linear import DENSE_LIMIT
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix
 from sfumato.privacy.accountant import BoundedRangeEvent, PureEvent
 from sfumato.privacy.certified import exp_bounds
@@ -43,11 +44,15 @@ UNITS = [
 ]
 
 
+@pytest.mark.parametrize("dense", [DENSE_LIMIT, 0], ids=["at once", "a column or two at a time"])
 @pytest.mark.parametrize("unit", UNITS, ids=PrivacyUnit.describe)
-def test_the_sensitivity_is_the_largest_move_of_any_person(unit: PrivacyUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sensitivity_is_the_largest_move_of_any_person(
+    unit: PrivacyUnit, dense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mutants: vanishing records forgotten; products of signed rows by the largest entries alone; the first columns
     alone; the others fail at the curator too."""
-    monkeypatch.setattr("sfumato.privacy.selection._CHUNK", 4)  # a column or two at a time
+    monkeypatch.setattr("sfumato.privacy.selection.DENSE_LIMIT", dense)
+    monkeypatch.setattr("sfumato.privacy.selection._CHUNK", 4)
     blocks = [Dense(QUERIES), Dense(np.array([[3, 5], [-4, -6]])), Prefix(4), AllRange(3), Identity(1), Identity(5)]
     joint = Block((("a",), ("b",)), (Prefix(2), Dense(np.array([[1, -1, 2]]))))
     signed = Block(

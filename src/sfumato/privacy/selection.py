@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.maps import AlikeMap, BlockMap
-from sfumato.maps.linear import Linear
+from sfumato.maps.linear import DENSE_LIMIT, Linear
 from sfumato.privacy.accountant import BoundedRangeEvent, Event
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampling import BitSource, SystemBits
@@ -144,11 +144,14 @@ def _moves(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
 
 
 def _extremes(factor: Linear) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(rows,) the largest and the smallest entry of each row, from its columns, some at a time."""
+    """(rows,) the largest and the smallest entry of each row, from its columns, of a large map some at a time."""
     rows, n = factor.shape
     if isinstance(factor, AlikeMap) and n > 1:
         ends = (factor.own + factor.other, factor.other)
         return np.full(n, max(ends)), np.full(n, min(ends))
+    if rows * n <= DENSE_LIMIT:
+        columns = factor.lowered().columns()
+        return columns.max(axis=1), columns.min(axis=1)
     high, low = np.full(rows, -_TOP), np.full(rows, _TOP)
     step = max(1, _CHUNK // max(rows, n))
     for start in range(0, n, step):
