@@ -134,7 +134,8 @@ class Continual(Mechanism[StreamPlan]):
             terms,
             price,
             given,
-            bound if problem.objective != "max" else None,
+            # what is proved of answers without zeros that are known says nothing of these
+            None if problem.objective == "max" or asked.what.domain.impossible else bound,
             asked.records,
             notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
         )

@@ -57,7 +57,8 @@ def margins(
 ) -> FloatArray:
     """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
 
-    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only. With `bias`,
+    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only; nan
+    where it is not known, for which the widest of all is taken. With `bias`,
     which bounds what answers may be off by besides, the intervals hold for every bias within.
     """
     if bias is not None and bias.any():
@@ -71,6 +72,11 @@ def margins(
         return np.sqrt(second) * quantile(noise, (1 + confidence) / 2)
     if fourth is None or not isinstance(noise, DiscreteLaplace):
         return deviation * _normal_quantile(confidence)
+    unknown = np.isnan(fourth)
+    if unknown.any():
+        return np.where(
+            unknown, widest(confidence, second, noise), margins(confidence, second, np.nan_to_num(fourth), noise)
+        )
     share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)
     return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
 
