@@ -90,8 +90,8 @@ class StreamTerms:
         change = self.change(sizes, unit) * self.filter.response(self.participations, self.apart)
         exact = Fraction(change, 4 ** (self.grain + self.filter.shift))
         rounded = self.cells(unit) ** 2 * self.columns() * self.filter.rounding_squared()
-        if not rounded:
-            return exact
+        if not exact * rounded:
+            return exact + rounded
         # the square of their roots' sum: 2 sqrt(x y) <= x / t + t y for any t, and alike where t^2 = x / y
         middle = Fraction(math.sqrt(exact / rounded))
         return exact + rounded + exact / middle + rounded * middle
