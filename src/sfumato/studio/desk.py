@@ -31,7 +31,10 @@ __all__ = ["Desk", "Places", "checked_name"]
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
 _NAME = 64  # characters of a release's name, which is a folder's name too
-_ODD = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[/\\](?:[^\s'\"<>/\\]+[/\\])+[^\s'\"<>,;]*")
+# a place in quotes, blanks and all; or one without
+_ODD = re.compile(
+    r"(?<=')(?:[A-Za-z]:)?[/\\][^'\n]*(?=')|(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^\s'\"<>/\\]+[/\\])+[^\s'\"<>,;:]*"
+)
 
 AnyPlan = Plan | IterativePlan | StreamPlan
 

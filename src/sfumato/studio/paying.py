@@ -145,7 +145,7 @@ def account(ledger: Ledger, plan: Plan | IterativePlan | StreamPlan | None) -> d
     protects, table = words.whom(state)
     out: dict[str, Any] = {
         "total": words.total(words.promised(state)),
-        "left": words.left(state),
+        "left": words.left(state).partition("; a plan may")[0],
         "spent_share": float(state.spent) / total if total else 1.0,
         "spent": readable(state.spent),
         "remaining": readable(state.remaining),

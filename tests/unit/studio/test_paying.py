@@ -14,6 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.releasing import plan_or_spec
 from sfumato.studio import paying
+from sfumato.studio.desk import Desk, Places
 from support.studio import ROWS, SPEC, Studio, folder, studio
 
 ROOT = Path(__file__).parents[3]
@@ -188,6 +189,22 @@ def test_no_refusal_names_a_place(tmp_path: Path) -> None:
         assert str(tmp_path) not in text
         assert "hidden place" not in text
         assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("'/home/ann/my files/a.csv' cannot be read", "'…' cannot be read"),
+        ("/home/ann/a.csv: no such file", "…: no such file"),
+        ("C:\\Users\\ann\\a.csv is gone", "… is gone"),
+        ("and/or, 1/2, 'a/b' and http://x stay", "and/or, 1/2, 'a/b' and http://x stay"),
+    ],
+)
+def test_places_are_taken_out_of_texts(tmp_path: Path, said: str, shown: str) -> None:
+    """Mutant: only the spec's own folder, where a ledger or table may lie elsewhere."""
+    desk = Desk(Places(tmp_path / "spec.toml", tmp_path / "budget.db", tmp_path / "releases"))
+    assert desk.placeless(said) == shown
+    assert desk.placeless(f"{tmp_path}/codes.csv is empty") == "codes.csv is empty"
 
 
 KILLED = """

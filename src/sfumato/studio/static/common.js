@@ -34,7 +34,7 @@ export async function post(name, body) {
   try {
     answer = await fetch(`/api/${name}`, {
       method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" },
-      body: JSON.stringify(body),
+      body: JSON.stringify(body), keepalive: name === "change" && JSON.stringify(body).length < 60_000,
     });
   } catch {
     throw new Error("sfumato studio does not answer; is it still running in the terminal?");
@@ -59,16 +59,46 @@ export async function attempt(place, work) {
   }
 }
 
+const waiting = new Set();
+/** Do something a moment after the last keystroke in one field; what waits is done before the page is left. */
+export function later(work, wait = 300) {
+  let timer;
+  let given;
+  const now = () => {
+    clearTimeout(timer);
+    if (waiting.delete(now)) work(...given);
+  };
+  return (...fresh) => {
+    given = fresh;
+    waiting.add(now);
+    clearTimeout(timer);
+    timer = setTimeout(now, wait);
+  };
+}
+
 let line = Promise.resolve();
+let unsaved = 0;
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("a[href^='/']");
+  if (!link || link.hasAttribute("download") || (waiting.size === 0 && unsaved === 0)) return;
+  event.preventDefault();
+  for (const now of [...waiting]) now();
+  await line;
+  location.assign(link.href);
+});
+window.addEventListener("pagehide", () => { for (const now of [...waiting]) now(); });
+
 /** Write changes to the spec, one after another; `then` sees the state that they lead to. */
 export function change(changes, then) {
+  for (const now of [...waiting]) now(); // in the order in which they were typed
+  unsaved += 1;
   line = line.then(() => attempt(null, async () => {
     say("Saving…");
     Object.assign(data, { at: null }, await post("change", { version: data.version, changes }));
     say("Saved in the spec.");
     then?.();
     return true;
-  })).then((done) => { if (!done) say(""); });
+  })).then((done) => { unsaved -= 1; if (!done) say(""); });
   return line;
 }
 

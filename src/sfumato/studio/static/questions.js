@@ -117,6 +117,6 @@ $("add-where").addEventListener("click", () => {
   if (i < 0) change([{ place: ["queries", entries().length], value: { name: named("counts"), where: [text] } }], done);
   else change([{ place: ["queries", i, "where", entries()[i].where.length], value: text }], done);
 });
+complete($("where"), attributes); // first, so that an Enter that takes an offer is no more
 $("where").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.defaultPrevented) $("add-where").click(); });
-complete($("where"), attributes);
 show();

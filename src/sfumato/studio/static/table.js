@@ -1,6 +1,6 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
-import { $, attempt, change, complain, data, fill, h, listing, number, options, post, say } from "./common.js";
+import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, say } from "./common.js";
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["category", "labels"],
@@ -15,11 +15,6 @@ const PARTS = {
 
 const spec = () => data.spec;
 const table = (...keys) => keys.reduce((here, key) => here?.[key] ?? {}, spec());
-
-function later(work, wait = 300) {
-  let timer;
-  return (...given) => { clearTimeout(timer); timer = setTimeout(() => work(...given), wait); };
-}
 
 /** What an edit of one column's field writes. */
 function write(name, key, value) {
@@ -42,11 +37,11 @@ function read(text, coded) {
 
 function ranges(name, kind) {
   const given = table("schema", name);
-  const saves = later((key, text) => {
+  const save = (key, text) => {
     const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number);
     write(name, key, !text.trim() ? null : key === "edges" ? list : number(text));
-  });
-  return PARTS[kind].map(([key, label]) => h("label", {}, label, " ", h("input", {
+  };
+  return PARTS[kind].map(([key, label]) => [key, label, later(save)]).map(([key, label, saves]) => h("label", {}, label, " ", h("input", {
     type: "text", inputMode: key === "edges" ? "text" : "decimal", autocomplete: "off", className: key === "edges" ? "" : "short",
     value: key === "edges" ? (given.edges || []).join(", ") : given[key] ?? "",
     oninput: (event) => saves(key, event.target.value),
@@ -178,7 +173,7 @@ kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
 kept("rows", ["privacy", "rows_per_person"], number);
 for (const policy of ["outside", "missing"]) {
-  $(policy).addEventListener("change", (event) => change([{ place: ["schema_defaults", policy], value: event.target.value }], () => columns()));
+  $(policy).addEventListener("change", (event) => change([{ place: ["schema_defaults", policy], value: event.target.value }], () => { names().forEach(told); summary(); }));
 }
 for (const radio of document.getElementsByName("neighbours")) {
   radio.addEventListener("change", () => change([{ place: ["privacy", "neighbours"], value: radio.value }], summary));
