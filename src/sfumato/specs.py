@@ -39,7 +39,7 @@ from sfumato.workloads import (
 from sfumato.workloads.reading import Section, read_toml
 from sfumato.workloads.schema import read_schema
 
-__all__ = ["QUERIES", "Spec", "read_spec"]
+__all__ = ["QUERIES", "Spec", "read_spec", "spec_of"]
 
 _MAX_QUERIES = 1_000  # more tables [[queries]] are not written by hand; a program has the library
 # each alone, so that a value that no budget may have is refused on its own line
@@ -109,8 +109,11 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     sfumato.errors.SpecError: line 2: schema.age.type: no type is called 'complex'; there are integer, number,
     category, hierarchy, boolean
     """
-    place = Path(path)
-    root = read_toml(place)
+    return spec_of(read_toml(path), Path(path))
+
+
+def spec_of(root: Section, place: Path) -> Spec:
+    """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
     root.allow("data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "stream")
     if blanks := root.blanks():
         listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])

@@ -57,6 +57,8 @@ class Projection:
     `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
     `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
     which tables over several attributes move, each in units of the noise of what it has beyond its margins.
+    "families": a tree was settled from the root down; `gap` and `moved` add up what is proved of every family given
+    its parent, in units of the noise, and `answers` are empty above ten million, where they are read off `possible`.
 
     >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
     >>> found.answers, found.realisable, round(found.moved, 3)
@@ -91,6 +93,8 @@ class Projection:
         """What was done, in words."""
         kind = "some table has exactly these answers" if self.realisable else _LARGER[self.body]
         proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
+        if self.norm == "families":
+            proof += " family by family, each given its parent"
         whole = (
             "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
         )
@@ -104,7 +108,8 @@ class Projection:
 
     def __repr__(self) -> str:
         proof = f"gap {self.gap:.3g}" if self.certified else "not certified"
-        return f"<Projection onto {self.body!r}: {len(self.answers):,} answers, moved {self.moved:.4g}, {proof}>"
+        held = f"{len(self.answers):,} answers" if len(self.answers) else "answers not listed"
+        return f"<Projection onto {self.body!r}: {held}, moved {self.moved:.4g}, {proof}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

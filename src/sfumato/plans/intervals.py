@@ -17,7 +17,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
-__all__ = ["check_confidence", "margins", "simultaneous", "widest"]
+__all__ = ["check_confidence", "margins", "of_any_sum", "simultaneous", "widest"]
 
 _MOST_TOGETHER = 10**10  # to confidences of 1 - 1e-11, which floats still tell from 1
 _NODES = np.linspace(0.0, 1.0, 17)  # of kurtosis, between which quantiles are nearly straight
@@ -87,6 +87,15 @@ def widest(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray
         return margins(confidence, second, None, noise)
     shapes = [margins(confidence, second, share * second**2, noise) for share in _NODES]
     return np.max(shapes, axis=0)
+
+
+def of_any_sum(confidence: float, noise: NoiseLaw) -> float:
+    """The widest half-width of any weighted sum of the noise, in units of its standard deviation.
+
+    What is compared may average few or many draws, and A - p B anything between.
+    """
+    single = float(widest(confidence, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
+    return max(single, _normal_quantile(confidence))
 
 
 def _off_centre(confidence: float, deviation: FloatArray, bias: FloatArray) -> FloatArray:

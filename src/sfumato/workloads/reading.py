@@ -15,7 +15,7 @@ from sfumato.errors import InvalidInput, SpecError
 from sfumato.ground.checks import read_number, read_text
 from sfumato.ground.nearest import nearest
 
-__all__ = ["Section", "find_fault", "read_toml"]
+__all__ = ["Section", "find_fault", "parse_toml", "read_toml"]
 
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
@@ -57,7 +57,12 @@ def find_fault(tree: object) -> tuple[Place, str] | None:
 
 def read_toml(path: str | PathLike[str]) -> Section:
     """The root table of a TOML file; numbers with a point or an exponent are kept as they are written."""
-    text = read_text(path, "the spec file").replace("\r\n", "\n")
+    return parse_toml(read_text(path, "the spec file"))
+
+
+def parse_toml(written: str) -> Section:
+    """The root table of a TOML text, as `read_toml` has it of a file."""
+    text = written.replace("\r\n", "\n")
     if found := _LONG_KEY.search(text):
         raise SpecError("a key has more than 64 parts", text.count("\n", 0, found.start()) + 1)
     try:

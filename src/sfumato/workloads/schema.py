@@ -362,6 +362,10 @@ marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["a
                     # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]
 # weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
 
+[[queries]]         # how many people there are is read first; as one of many tables it would get little of the budget
+name = "people"
+total = true
+
 # [plan]
 # objective = "tables"    # the default: every part alike, every table of a part, every cell of a table;
 #                         # "cells": every cell alike, so large tables take the budget; "max": the largest error
