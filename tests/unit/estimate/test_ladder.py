@@ -105,7 +105,7 @@ def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pyte
     """At tables drawn at random with the held margins, and multipliers drawn too, not only where the search ends; in
     the last some cells are impossible.
 
-    Mutants: what is left below zero not subtracted from the gap; cells that have to be 0 counted there.
+    Mutant: what is left below zero not subtracted from the gap.
     """
     possible = None
     if seed == 23:
