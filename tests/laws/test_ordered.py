@@ -241,8 +241,8 @@ def test_the_bound_of_prefixes_where_a_record_is_replaced_is_that_of_equal_weigh
 
 @pytest.mark.parametrize(
     ("n", "width", "near"),
-    [(1, 1, 1), (9, 1, 1), (9, 9, 1), (9, 7, 0.94), (12, 11, 0.97), (64, 4, 0.99), (64, 20, 0.95), (64, 30, 0.88),
-     (64, 32, 0.95), (64, 33, 0.95), (64, 60, 0.93), (150, 76, 0.96), (500, 402, 0.96)],
+    [(1, 1, 1), (9, 1, 1), (9, 9, 1), (9, 7, 0.94), (12, 11, 0.97), (64, 4, 0.99), (64, 20, 0.95), (64, 30, 0.9),
+     (64, 32, 0.94), (64, 33, 0.95), (64, 60, 0.93), (150, 76, 0.96), (500, 402, 0.96)],
 )  # fmt: skip
 def test_the_bound_for_windows_is_below_the_optimum_and_near(n: int, width: int, near: float) -> None:
     """Mutants: a wave and none of its conjugate among the slow ones; waves that turn no sign; the middle cell twice; 1
