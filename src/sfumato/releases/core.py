@@ -184,9 +184,9 @@ class Release(WorkloadRelease):
             )
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
-    def frame(self, confidence: float = 0.95) -> Frame:
+    def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
-        ends = self.intervals(confidence)
+        ends = self.intervals(confidence, simultaneous=simultaneous)
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
         return answered(rows_of(self.workload), answer=self.answers, **known)
