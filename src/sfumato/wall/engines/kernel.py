@@ -135,10 +135,8 @@ class Encoding:
 def encode(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
     """Chunks of encoded records, at least one; where persons are named, a table for each bucket of persons."""
     if how.person is not None:
-        yield from _truncated(batches, how, part)
-        return
-    for chunk, (words, _, seen) in enumerate(_encoded(batches, how)):
-        yield _chunk(how, words, part, chunk, seen)
+        return _truncated(batches, how, part)
+    return (_chunk(how, words, part, k, seen) for k, (words, _, seen) in enumerate(_encoded(batches, how)))
 
 
 def _encoded(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any, int]]:
@@ -151,10 +149,8 @@ def _encoded(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any
                 session.connection.execute(*statement)
         for table in _chunks(batches):
             seen = table.num_rows
-            yield (
-                *_placed(table if session is None or not seen else _asked(session, query, table, how), seen, how),
-                seen,
-            )
+            given = table if session is None or not seen else _asked(session, query, table, how)
+            yield *_placed(given, seen, how), seen
     finally:
         if session is not None:
             session.close()
@@ -350,15 +346,13 @@ def total(batches: Iterable[Any]) -> Iterator[Part]:
             continue
         counts = np.frombuffer(sent.data, dtype="<i8")
         sums[sent.chunk] = sums.get(sent.chunk, 0) + counts
-    for k, counts in sums.items():
-        yield Part(0, k, data=counts.astype("<i8").tobytes())
+    yield from (Part(0, k, data=counts.astype("<i8").tobytes()) for k, counts in sums.items())
 
 
 def spread(rows: Iterable[Part]) -> Iterator[Any]:
     """Rows as batches of arrow."""
     import pyarrow as pa  # noqa: PLC0415
 
-    kinds = {int: pa.int64(), bytes: pa.binary()}
-    schema = pa.schema([(name, kinds[bytes if name in ("note", "data") else int]) for name in Part._fields])
+    schema = pa.schema([(n, pa.binary() if n in ("note", "data") else pa.int64()) for n in Part._fields])
     for row in rows:
         yield pa.RecordBatch.from_pylist([row._asdict()], schema=schema)

@@ -20,6 +20,8 @@ __all__ = ["cell"]
 
 # Comparisons in one expression: with many more, Java gives up compiling it, and DuckDB looks up faster.
 _MOST = 64
+# Values that are compared one after the other: with two or twenty for eight, it takes as long.
+_LIST = 8
 _WHOLE = re.compile("-?(0|[1-9][0-9]*)")
 # What "1.0" is the code 1 of: DuckDB reads 38 digits.
 _DIGITS = 38
@@ -102,7 +104,17 @@ def _looked_up(rule: Rule, kind: str, column: Any, outside: Any, f: Any) -> Any:
 
 def _among(column: Any, places: dict[Any, int], outside: Any, f: Any) -> Any:
     """The place of what a column is equal to."""
-    found = f
-    for value, place in places.items():
-        found = found.when(column == f.lit(value), f.lit(place).cast("bigint"))
-    return outside if found is f else found.otherwise(outside)
+    return f.coalesce(_searched(column, sorted(places), places, f), outside) if places else outside
+
+
+def _searched(column: Any, values: Sequence[Any], places: dict[Any, int], f: Any) -> Any:
+    """The place of what a column is equal to, or null: the list is halved, then gone through.
+
+    A list is little code whatever is in it, where an arm of CASE for every value is much.
+    """
+    if len(values) > _LIST:
+        half = len(values) // 2
+        below, rest = (_searched(column, some, places, f) for some in (values[:half], values[half:]))
+        return f.when(column < f.lit(values[half]), below).otherwise(rest)
+    number = f.call_function("array_position", f.array(*map(f.lit, values)), column) - 1
+    return f.get(f.array(*(f.lit(places[v]).cast("bigint") for v in values)), number)

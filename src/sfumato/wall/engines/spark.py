@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.wall.engines.jobs import told
 from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
 from sfumato.wall.engines.native import cell
 from sfumato.wall.engines.parts import Check, Engine, checked
@@ -40,6 +41,9 @@ _SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for
 _CHUNKS = 16
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS = 2**16  # of a batch of records; with a sixth of that, batches cost more than rows
+# Java compiles no method longer than this, but goes through it step by step, which takes six times as long; Spark
+# makes longer ones unless it is told.
+_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _FAILED, _OTHER, _LACKING = 1, 2, 3  # statuses that a partition may give, told apart by number: no text travels
 _STATES = {
@@ -64,10 +68,10 @@ class Spark(Engine):
             self._master = f"spark://{parts.netloc}" if parts.netloc else None
             self.table = (table.replace('"', ""),)
             self.label = f"the Spark table {table}"
-        elif not hasattr(source, "mapInArrow") or getattr(source, "isStreaming", False):
+            return
+        self.label, self.table = "the Spark table", ()
+        if not hasattr(source, "mapInArrow") or self._told(lambda: source.isStreaming):
             raise InvalidInput(f"of Spark a DataFrame that is no stream is counted, not a {type(source).__name__}")
-        else:
-            self.label, self.table = "the Spark table", ()
 
     def columns(self) -> Mapping[str, str]:
         schema = self._told(lambda: self._frame().schema)
@@ -102,7 +106,9 @@ class Spark(Engine):
         asked += [] if person is None else [columns[person].alias("r")]
 
         def run() -> tuple[int, list[Part]]:
+            told("encoding", 0, 2)
             came = plain.count()
+            told("encoding", 1, 2)
             # Few parts here, and no others later: one that is made again in a pass has to have the same number.
             few = plain.select(*asked).coalesce(parts)
             made = few.mapInArrow(_within("encode", how, numbered=True), _SCHEMA)
@@ -208,7 +214,7 @@ def _session(master: str | None) -> Any:
     builder = _module("pyspark.sql").SparkSession.builder
     active = _module("pyspark.sql").SparkSession.getActiveSession()
     if active is not None:
-        if master not in (None, active.sparkContext.master):
+        if master not in (None, _master(active)):
             raise SourceError(
                 "this program runs a session of another Spark than the address names: stop that one first"
             )
@@ -219,13 +225,21 @@ def _session(master: str | None) -> Any:
     return (builder if master is None else builder.master(master)).getOrCreate()
 
 
+def _master(session: Any) -> str | None:
+    """Whom a session asks; None for one of Connect, which does not know."""
+    with suppress(Exception):
+        return session.sparkContext.master
+    return None
+
+
 @contextmanager
 def _alone(session: Any, batch: int) -> Generator[None]:
     """One action of ours: batches of some rows, no word in the log, and its jobs end where it is interrupted.
 
     After a failure the log stays off: tasks that are still running would quote rows there.
     """
-    before, tag = session.conf.get(_BATCH), f"sfumato-{uuid.uuid4()}"
+    settings, tag = {_BATCH: str(batch), **_METHOD}, f"sfumato-{uuid.uuid4()}"
+    before = {name: session.conf.get(name) for name in settings}
     # Spark's Python part has a log of its own, on standard error
     logging.getLogger("SQLQueryContextLogger").disabled = True
     context = level = None
@@ -234,8 +248,9 @@ def _alone(session: Any, batch: int) -> Generator[None]:
         level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()  # noqa: SLF001
         context.setLogLevel("OFF")
     session.addTag(tag)
-    session.conf.set(_BATCH, str(batch))
     try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
         yield
     except BaseException as error:
         if not isinstance(error, Exception):
@@ -248,7 +263,8 @@ def _alone(session: Any, batch: int) -> Generator[None]:
     finally:
         logging.getLogger("SQLQueryContextLogger").disabled = False
         with suppress(Exception):
-            session.conf.set(_BATCH, before)
+            for name, value in before.items():
+                session.conf.set(name, value)
             session.removeTag(tag)
 
 
