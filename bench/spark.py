@@ -72,7 +72,7 @@ def since(before: dict[str, float]) -> dict[str, float]:
     return {name: round(value - before[name], 2) for name, value in spent().items()}
 
 
-def session(master: str) -> Any:
+def session(master: str, **settings: str) -> Any:
     """A session that compiles for long runs."""
     warnings.simplefilter("ignore")
     import pyspark
@@ -80,7 +80,7 @@ def session(master: str) -> Any:
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
     builder = SparkSession.builder.master(master)
-    for key, value in (SETTINGS | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}).items():
+    for key, value in (SETTINGS | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"} | settings).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("OFF")
@@ -144,8 +144,8 @@ GENERATED = [
 
 
 def large(rows: int) -> None:
-    """One release of all tables of three; encoded records for which a heap of 1 GB has no room lie on disk."""
-    spark = session("local[2]")
+    """One release of all tables of three; encoded records for which a heap of 3 GB has no room lie on disk."""
+    spark = session("local[2]", **{"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "16"})
     attributes = domain().attributes.values()
     frame = spark.range(0, rows, 1, 16).selectExpr(*GENERATED)
     whole = sf.Domain(dict(zip(frame.columns, attributes, strict=True)))

@@ -192,7 +192,7 @@ def operator(op: Any) -> Any:  # a map of the closed set, own I + other J or 1 o
 
 def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
     """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
-    if s.kind in ("Stacked", "Biased", "Merged"):
+    if s.kind in ("Stacked", "Biased", "Merged", "Allowed"):
         return [b for part in s.pieces or [s.measured] for b in blocks(part, sizes, ops)]
     simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
     own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]

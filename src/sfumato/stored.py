@@ -60,6 +60,7 @@ ELSEWHERE: dict[str, str] = {
     "PairMoments": "sfumato.estimate.possible",
     "PairResiduals": "sfumato.designs.marginals.pairs",
     "Periods": "sfumato.designs.continual.periods",
+    "PlacedCounts": "sfumato.estimate.spine.placed",
     "Plan": "sfumato.plans.plan",
     "Product": "sfumato.designs.product",
     "Products": "sfumato.privacy.products",

@@ -18,7 +18,7 @@ import typer
 from sfumato.errors import InvalidInput
 from sfumato.ground.frames import Frame, safe_text
 
-__all__ = ["busy", "csv_text", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
+__all__ = ["busy", "csv_text", "finite", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
 
 
 def same_bytes() -> None:
@@ -30,7 +30,7 @@ def same_bytes() -> None:
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout, in ASCII."""
-    typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=True, allow_nan=False))
+    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def print_csv(frame: Frame) -> None:
@@ -44,17 +44,17 @@ def csv_text(frame: Frame) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(safe_text, frame.columns))
     for row in zip(*frame.columns.values(), strict=True):
-        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(_finite, row)])
+        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(finite, row)])
     return text.getvalue()
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: what is not finite becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {str(k): finite(v) for k, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def write_new(path: Path, text: str) -> None:

@@ -27,6 +27,7 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import projecting, statistics, words, writing
+from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.cautions import Caution, caution_lines, find_cautions
 from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
@@ -35,7 +36,7 @@ from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
-from sfumato.releases.tables import Answer, Batch, Intervals, Table, answered, rows_of
+from sfumato.releases.tables import Batch, Intervals, Table, answered, rows_of
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
@@ -222,7 +223,7 @@ class Release(WorkloadRelease):
         block = work.blocks[0].block
         value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
-        return Answer(value, error, low, high)
+        return Answer(value, error, low, high).known(Linear(((1.0, self, block),)), level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [ends(self, q.block, expand(self.margins(q.block, level), q), level) for q in work.blocks]

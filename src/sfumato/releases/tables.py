@@ -13,7 +13,7 @@ from sfumato.ground.frames import Frame, Framed, package
 from sfumato.operators.base import FloatArray, LinearOperator
 from sfumato.workloads import Workload
 
-__all__ = ["Answer", "Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
+__all__ = ["Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
@@ -39,22 +39,6 @@ def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) ->
     count = max(v.size for v in values.values() if v is not None)
     lists = {n: [None] * count if v is None else v.reshape(-1).tolist() for n, v in values.items()}
     return Frame({**where, **lists})
-
-
-class Answer(NamedTuple):
-    """One answer: its value, its standard error (None where it is projected), and the ends of its interval.
-
-    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
-    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
-    >>> young = ages.ask("age <= 1")
-    >>> round(young.standard_error, 6), young.low < young.value < young.high
-    (1.414214, True)
-    """
-
-    value: float
-    standard_error: float | None
-    low: float
-    high: float
 
 
 class Intervals(NamedTuple):

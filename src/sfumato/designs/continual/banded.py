@@ -7,6 +7,7 @@ and people whose periods are at least b apart meet a band of b once, so k of the
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -42,6 +43,7 @@ def width_for(given: Periods) -> int | None:
     return min(2 * max(longest) + 1, given.count)
 
 
+@functools.lru_cache(maxsize=2)
 def banded(given: Periods, width: int) -> WindowFilter:
     """A band of so many entries. All columns are of one length where they are few, else all of them are alike."""
     n = given.count

@@ -20,8 +20,6 @@ __all__ = ["cell"]
 
 # Comparisons in one expression: with many more, Java gives up compiling it, and DuckDB looks up faster.
 _MOST = 64
-# Values that are compared one after the other: with two or twenty for eight, it takes as long.
-_LIST = 8
 _WHOLE = re.compile("-?(0|[1-9][0-9]*)")
 # What "1.0" is the code 1 of: DuckDB reads 38 digits.
 _DIGITS = 38
@@ -103,18 +101,11 @@ def _looked_up(rule: Rule, kind: str, column: Any, outside: Any, f: Any) -> Any:
 
 
 def _among(column: Any, places: dict[Any, int], outside: Any, f: Any) -> Any:
-    """The place of what a column is equal to."""
-    return f.coalesce(_searched(column, sorted(places), places, f), outside) if places else outside
+    """The place of what a column is equal to.
 
-
-def _searched(column: Any, values: Sequence[Any], places: dict[Any, int], f: Any) -> Any:
-    """The place of what a column is equal to, or null: the list is halved, then gone through.
-
-    A list is little code whatever is in it, where an arm of CASE for every value is much.
+    It is looked for in a list, which is little code whatever is in it: an arm of CASE for every value is much.
     """
-    if len(values) > _LIST:
-        half = len(values) // 2
-        below, rest = (_searched(column, some, places, f) for some in (values[:half], values[half:]))
-        return f.when(column < f.lit(values[half]), below).otherwise(rest)
-    number = f.call_function("array_position", f.array(*map(f.lit, values)), column) - 1
-    return f.get(f.array(*(f.lit(places[v]).cast("bigint") for v in values)), number)
+    if not places:
+        return outside
+    number = f.call_function("array_position", f.array(*map(f.lit, places)), column) - 1
+    return f.coalesce(f.get(f.array(*(f.lit(p).cast("bigint") for p in places.values())), number), outside)

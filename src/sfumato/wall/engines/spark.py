@@ -41,9 +41,6 @@ _SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for
 _CHUNKS = 16
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS = 2**16  # of a batch of records; with a sixth of that, batches cost more than rows
-# Java compiles no method longer than this, but goes through it step by step, which takes six times as long; Spark
-# makes longer ones unless it is told.
-_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _FAILED, _OTHER, _LACKING = 1, 2, 3  # statuses that a partition may give, told apart by number: no text travels
 _STATES = {
@@ -89,9 +86,8 @@ class Spark(Engine):
         kinds = self.columns()
         plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
         columns = {name: f.col(f"c{i}") for i, name in enumerate(kinds)}
-        for name, kind in kinds.items():
-            if kind == "VARCHAR":  # of whatever collation: equal are texts whose bytes are
-                columns[name] = f.collate(columns[name], "UTF8_BINARY")
+        # of whatever collation: equal are texts whose bytes are
+        columns |= {n: f.collate(columns[n], "UTF8_BINARY") for n, kind in kinds.items() if kind == "VARCHAR"}
         placed = {
             i: cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
         }
@@ -214,22 +210,13 @@ def _session(master: str | None) -> Any:
     builder = _module("pyspark.sql").SparkSession.builder
     active = _module("pyspark.sql").SparkSession.getActiveSession()
     if active is not None:
-        if master not in (None, _master(active)):
-            raise SourceError(
-                "this program runs a session of another Spark than the address names: stop that one first"
-            )
+        # one of Connect has no context, and does not know whom it asks
+        if master not in (None, getattr(getattr(active, "sparkContext", None), "master", None)):
+            raise SourceError("this program runs a session of another Spark than the address names: stop it first")
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(key, "false")
+    builder = builder.config(map=dict.fromkeys(("spark.ui.enabled", "spark.ui.showConsoleProgress"), "false"))
     return (builder if master is None else builder.master(master)).getOrCreate()
-
-
-def _master(session: Any) -> str | None:
-    """Whom a session asks; None for one of Connect, which does not know."""
-    with suppress(Exception):
-        return session.sparkContext.master
-    return None
 
 
 @contextmanager
@@ -238,7 +225,8 @@ def _alone(session: Any, batch: int) -> Generator[None]:
 
     After a failure the log stays off: tasks that are still running would quote rows there.
     """
-    settings, tag = {_BATCH: str(batch), **_METHOD}, f"sfumato-{uuid.uuid4()}"
+    # Java compiles no method of more than 8,000 bytes, but goes through it step by step, which takes six times as long
+    settings, tag = {_BATCH: str(batch), "spark.sql.codegen.hugeMethodLimit": "8000"}, f"sfumato-{uuid.uuid4()}"
     before = {name: session.conf.get(name) for name in settings}
     # Spark's Python part has a log of its own, on standard error
     logging.getLogger("SQLQueryContextLogger").disabled = True

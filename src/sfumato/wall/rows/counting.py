@@ -22,16 +22,7 @@ from sfumato.errors import PlanError, SourceError
 from sfumato.wall.rows.clusters import Cluster, Packing, Sets, alone, clusters
 from sfumato.wall.rows.summing import Batch, Outbox, sum_down
 
-__all__ = [
-    "ColumnCounts",
-    "Counts",
-    "PackedCounts",
-    "TableCounts",
-    "TensorCounts",
-    "check_countable",
-    "passes",
-    "tally",
-]
+__all__ = ["ColumnCounts", "Counts", "PackedCounts", "TableCounts", "TensorCounts", "check_countable", "tally"]
 
 AttributeSet = tuple[str, ...]
 Table = NDArray[np.int64]
