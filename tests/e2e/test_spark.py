@@ -362,7 +362,7 @@ def test_a_cluster_that_dies_loses_and_doubles_nothing(tmp_path: Path) -> None:
         start_new_session=True,
     ) as process:
         try:
-            out, err = process.communicate(timeout=400)
+            out, err = process.communicate(timeout=600)
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)  # what it started, should it not have ended
