@@ -11,8 +11,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support import browser as of_browser
 from support import postgres as of_postgres
 from support import spark as of_spark
+from support.browser import Browser
 from support.patching import armed
 from support.postgres import Server
 from support.spark import Running
@@ -46,4 +48,12 @@ def spark() -> Iterator[Running]:
     """A Spark of this process's tests; those that use it are of one group, so that one is started."""
     _need(of_spark.missing())
     with of_spark.spark() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless browser of this process's tests; those that use it are of one group, so that one is started."""
+    _need(of_browser.missing())
+    with of_browser.browser() as running:
         yield running

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import typer
 from sfumato.errors import InvalidInput
 from sfumato.ground.frames import Frame, safe_text
 
-__all__ = ["busy", "csv_text", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
+__all__ = ["busy", "csv_text", "finite", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
 
 
 def same_bytes() -> None:
@@ -29,7 +30,7 @@ def same_bytes() -> None:
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout, in ASCII."""
-    typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=True, allow_nan=False))
+    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def print_csv(frame: Frame) -> None:
@@ -43,17 +44,17 @@ def csv_text(frame: Frame) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(safe_text, frame.columns))
     for row in zip(*frame.columns.values(), strict=True):
-        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(_finite, row)])
+        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(finite, row)])
     return text.getvalue()
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: what is not finite becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {str(k): finite(v) for k, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def write_new(path: Path, text: str) -> None:
@@ -90,8 +91,20 @@ def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(text, total=None)
 
-        def report(steps: int, gap: float) -> None:
-            how = "" if math.isnan(gap) else f", within {gap:.1%} of the proved bound"
-            bar.update(task, description=f"{text}: step {steps}{how}")
+        yield Line(text, lambda said: bar.update(task, description=said))
 
-        yield report
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What moves on a terminal: steps of a computation, or jobs of an engine."""
+
+    text: str
+    show: Callable[[str], None]
+
+    def __call__(self, steps: int, gap: float) -> None:
+        how = "" if math.isnan(gap) else f", within {gap:.1%} of the proved bound"
+        self.show(f"{self.text}: step {steps}{how}")
+
+    def jobs(self, what: str, done: int, of: int) -> None:
+        """Jobs done, of how many."""
+        self.show(f"{self.text}: {what}, {done} of {of} jobs done")

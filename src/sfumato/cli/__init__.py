@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import keys, ledgers, planning, releases, samples, sessions, statistics, streams
+from sfumato.cli import keys, ledgers, planning, publishing, releases, samples, sessions, statistics, streams, studio
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -55,8 +55,10 @@ def _about(
 
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
+app.add_typer(publishing.commands)
 app.add_typer(samples.commands)
 app.add_typer(statistics.commands)
+app.add_typer(studio.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
 app.add_typer(sessions.commands, name="session")

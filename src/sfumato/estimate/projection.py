@@ -8,23 +8,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
+from sfumato.ground import markup
 from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.ground.progress import Progress
-from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
+from sfumato.operators import Block, Compose, Identity, LinearOperator, OnMarginal, Sparse, Stack
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.workloads import Workload
 
-__all__ = ["Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
+__all__ = [
+    "Projection",
+    "Task",
+    "joint_attributes",
+    "joint_operator",
+    "largest_tables",
+    "possible_operator",
+    "read_task",
+]
 
 
 _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
+_SHOWN = 10  # answers in a notebook: how they look, not what they are
 _HELD = 0.01  # standard errors
 
 _LARGER = {
@@ -104,6 +115,11 @@ class Projection:
         held = f"{len(self.answers):,} answers" if len(self.answers) else "answers not listed"
         return f"<Projection onto {self.body!r}: {held}, moved {self.moved:.4g}, {proof}>"
 
+    def _repr_html_(self) -> str:
+        first = Frame({"answer": self.answers[:_SHOWN].tolist()})
+        what = f"The first {_SHOWN} of {len(self.answers):,} answers" if len(self.answers) > _SHOWN else "Answers"
+        return markup.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
@@ -120,6 +136,11 @@ class Task:
     def names(self) -> tuple[str, ...]:
         """The attributes that the queries mention."""
         return joint_attributes(self.work)
+
+    @property
+    def possible(self) -> NDArray[np.bool_] | None:
+        """Which cells of that table can hold a record; None where all can."""
+        return self.work.domain.possible(self.names)
 
     @property
     def cells(self) -> int:
@@ -160,6 +181,18 @@ def joint_operator(work: Workload) -> LinearOperator:
         return work.blocks[0].block.operator
     parts = tuple(OnMarginal(shape, tuple(names.index(a) for a in q.attributes), q.block.operator) for q in work.blocks)
     return parts[0] if len(parts) == 1 else Stack(parts)
+
+
+def possible_operator(work: Workload) -> tuple[LinearOperator, NDArray[np.intp] | None]:
+    """The same over the cells that can hold a record alone, and their places among all; None where all can."""
+    operator, possible = joint_operator(work), work.domain.possible(joint_attributes(work))
+    if possible is None:
+        return operator, None
+    kept = np.flatnonzero(possible)
+    ends = np.zeros(possible.size + 1, dtype=np.int64)
+    ends[kept + 1] = 1
+    some = Sparse(np.ones(len(kept), dtype=np.int64), np.arange(len(kept)), np.cumsum(ends), len(kept))
+    return Compose(operator, some), kept
 
 
 def read_task(

@@ -19,7 +19,18 @@ from sfumato.releases import Release, Table
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
 
-__all__ = ["Agreement", "Distribution", "Single", "SmallTable", "agreement", "distributions", "singles", "small_tables"]
+__all__ = [
+    "Agreement",
+    "Distribution",
+    "Single",
+    "SmallTable",
+    "agreement",
+    "distribution",
+    "distributions",
+    "singles",
+    "small_table",
+    "small_tables",
+]
 
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
 _MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all
@@ -137,11 +148,12 @@ def small_tables(release: Release) -> list[SmallTable]:
             table = release.table(*names, confidence=CONFIDENCE)
         except NotAnswerable:
             continue
-        found.append(_small(release, table, asked=asked))
+        found.append(small_table(release, table, asked=asked))
     return found
 
 
-def _small(release: Release, table: Table, *, asked: bool) -> SmallTable:
+def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
+    """The rows of a table over one or two attributes as charts take them."""
     cells = np.ndindex(*table.values.shape)
     projected = release.projection is not None
     raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
@@ -180,34 +192,36 @@ def _distribution_of(query: QueryBlock) -> tuple[str, tuple[str, ...]] | None:
 
 def distributions(release: Release) -> list[Distribution]:
     """A distribution for every part that asks for cumulative counts."""
-    found: list[Distribution] = []
-    for attribute, by in dict.fromkeys(filter(None, map(_distribution_of, _others(release)))):
-        domain = release.plan.workload.domain
-        if domain[attribute].size > _MAX_POINTS:
-            continue  # more points than a picture has, and every interval of a share is a row of that length
-        whole = domain[attribute].kind == "integer"
-        ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
-        try:
-            frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
-        except NotAnswerable:
-            continue
-        groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
-        labels = [safe_text(t) for t in domain[attribute].declared_labels]
-        shape = (len(groups), len(labels))
-        share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
-        # where a group's total cannot be told from zero, nothing is known of its distribution
-        drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
-        rows: Rows = [
-            {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
-            | {"low": _number(low[g, i]), "high": _number(high[g, i])}
-            for g in drawn[:_MAX_GROUPS]
-            for i in range(len(labels))
-        ]
-        names = tuple(safe_text(b) for b in by)
-        omitted = len(groups) - len(drawn[:_MAX_GROUPS])
-        if rows:
-            found.append(Distribution(safe_text(attribute), names, rows, omitted))
-    return found
+    asked = dict.fromkeys(filter(None, map(_distribution_of, _others(release))))
+    return [d for d in (distribution(release, attribute, by) for attribute, by in asked) if d is not None]
+
+
+def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distribution | None:
+    """The distribution of an ordered attribute within groups, those that can be told; None where there is none."""
+    domain = release.plan.workload.domain
+    if domain[attribute].size > _MAX_POINTS:
+        return None  # more points than a picture has, and every interval of a share is a row of that length
+    whole = domain[attribute].kind == "integer"
+    ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
+    try:
+        frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
+    except NotAnswerable:
+        return None
+    groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
+    labels = [safe_text(t) for t in domain[attribute].declared_labels]
+    shape = (len(groups), len(labels))
+    share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
+    # where a group's total cannot be told from zero, nothing is known of its distribution
+    drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
+    rows: Rows = [
+        {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
+        | {"low": _number(low[g, i]), "high": _number(high[g, i])}
+        for g in drawn[:_MAX_GROUPS]
+        for i in range(len(labels))
+    ]
+    names = tuple(safe_text(b) for b in by)
+    omitted = len(groups) - len(drawn[:_MAX_GROUPS])
+    return Distribution(safe_text(attribute), names, rows, omitted) if rows else None
 
 
 def singles(release: Release) -> tuple[list[Single], int]:

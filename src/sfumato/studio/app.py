@@ -1,0 +1,248 @@
+"""The pages and what they ask for: routes, each a few lines over the rooms of this folder."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
+from sfumato.report.charts import CONFIG
+from sfumato.report.template import asset
+from sfumato.studio import downloads, paying, reading
+from sfumato.studio.calls import CALLS, Asked, Json, release_of
+from sfumato.studio.desk import Desk
+from sfumato.studio.guard import Guard, Keys
+from sfumato.studio.saying import ledger_csv, state
+from sfumato.terminal import finite
+
+__all__ = ["make_app"]
+
+STEPS = {
+    "table": "Table",
+    "questions": "Questions",
+    "what-if": "What if",
+    "pay": "Pay",
+    "read": "Read",
+    "audit": "Audit",
+}
+"""The pages in the order of the road."""
+_SCRIPTS = ("common", "completion", *STEPS)
+_TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+
+
+def _static() -> dict[str, tuple[str, str]]:
+    """Every file that a page may load: its text and type."""
+    own = resources.files("sfumato.studio") / "static"
+    found = {f"{n}.js": ((own / f"{n}.js").read_text(encoding="utf-8"), _TYPES["js"]) for n in _SCRIPTS}
+    found["studio.css"] = ((own / "studio.css").read_text(encoding="utf-8"), _TYPES["css"])
+    found["style.css"] = (asset("style.css"), _TYPES["css"])
+    found["vega.js"] = (asset("vendor/vega-bundle.js"), _TYPES["js"])
+    return found
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("sfumato.studio", "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def make_app(desk: Desk, keys: Keys) -> Guard:
+    """The whole server behind its guard."""
+    payments, static = paying.Payments(desk), _static()
+
+    def page(name: str) -> Callable[[Request], Response]:
+        def shown(request: Request) -> Response:
+            data = _PAGES[name](desk, payments, dict(request.query_params))
+            return HTMLResponse(_page(desk, name, data))
+
+        return shown
+
+    def answer(handler: Asked) -> Callable[[Request], Any]:
+        async def called(request: Request) -> Response:
+            try:
+                given = json.loads(await request.body())
+            except (ValueError, RecursionError):
+                return JSONResponse({"error": "this is not JSON"}, 400)
+            if not isinstance(given, dict):
+                return JSONResponse({"error": "a request is an object"}, 400)
+            return await run_in_threadpool(_answered, desk, functools.partial(handler, desk, payments, given))
+
+        return called
+
+    def file(request: Request) -> Response:
+        found = static.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found[0], media_type=found[1])
+
+    def download(request: Request) -> Response:
+        return _answered(desk, lambda: _download(desk, request))
+
+    def first(request: Request) -> Response:
+        del request
+        return RedirectResponse("/table", 303)
+
+    def job(request: Request) -> Response:
+        del request
+        return JSONResponse(payments.status())
+
+    routes = [
+        Route("/", first),
+        *(Route(f"/{name}", page(name)) for name in STEPS),
+        Route("/static/{name}", file),
+        Route("/job", job),
+        Route("/download/{what}", download),
+        *(Route(f"/api/{name}", answer(handler), methods=["POST"]) for name, handler in CALLS.items()),
+    ]
+    handlers: dict[Any, Any] = {404: _missing, 405: _missing, 500: _failed, SfumatoError: _refused_by(desk)}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), keys)
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    del request, error
+    return JSONResponse({"error": "there is nothing here"}, 404)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    del request, error  # what it says could hold anything
+    return JSONResponse({"error": "something failed that should not; nothing was spent by this request"}, 500)
+
+
+def _refused_by(desk: Desk) -> Callable[[Request, Exception], Response]:
+    def refused(request: Request, error: Exception) -> Response:
+        del request
+        return _refusal(desk, error)
+
+    return refused
+
+
+def _refusal(desk: Desk, error: Exception) -> Response:
+    clash = isinstance(error, (NameTaken, LedgerMismatch, BudgetExceeded))
+    return JSONResponse({"error": desk.said(error)}, 409 if clash else 400)
+
+
+def _answered(desk: Desk, call: Callable[[], Any]) -> Response:
+    """What a call returns as JSON; a refusal in words, and of anything else only that it failed."""
+    try:
+        found = call()
+    except SfumatoError as error:
+        return _refusal(desk, error)
+    except (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError):
+        return JSONResponse({"error": "this request could not be served; nothing was spent by it"}, 400)
+    return found if isinstance(found, Response) else JSONResponse(finite(found))
+
+
+def _page(desk: Desk, name: str, data: Json) -> str:
+    text = json.dumps(finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    order = list(STEPS)
+    at = order.index(name)
+    return (
+        _templates()
+        .get_template(f"{name}.html")
+        .render(
+            steps=STEPS,
+            step=name,
+            before=order[at - 1] if at else None,
+            after=order[at + 1] if at + 1 < len(order) else None,
+            spec=desk.places.spec.name,
+            data=Markup(text),  # escaped above
+        )
+    )
+
+
+# -- pages ---------------------------------------------------------------------------------------------------
+
+
+def _table(desk: Desk, payments: paying.Payments, query: Json) -> Json:
+    del payments, query
+    return state(desk)
+
+
+def _pay_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
+    del query
+    return state(desk) | {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
+
+
+def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
+    del payments
+    shelf = desk.shelf()
+    name = query.get("name") or (shelf[0] if shelf else None)
+    found: Json = {"shelf": shelf, "name": name, "config": CONFIG, "release": None, "error": None}
+    if name is not None:
+        try:
+            found["release"] = reading.overview(desk.release(name), name)
+        except SfumatoError as error:
+            found["error"] = desk.said(error)
+    return found
+
+
+def _audit_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
+    del payments, query
+    found = desk.ledger()
+    name = desk.places.ledger.name
+    return {"ledger": None if found is None else paying.account(found, None), "file": name, "shelf": desk.shelf()}
+
+
+_PAGES: dict[str, Asked] = {
+    "table": _table,
+    "questions": _table,
+    "what-if": _table,
+    "pay": _pay_page,
+    "read": _read_page,
+    "audit": _audit_page,
+}
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def _download(desk: Desk, request: Request) -> Response:
+    what, query = request.path_params["what"], request.query_params
+    if what == "spec":
+        return _attached(desk.text.encode(), desk.places.spec.name, "application/toml")
+    if what == "ledger.csv":
+        found = desk.ledger()
+        if found is None:
+            raise InvalidInput("there is no ledger yet")
+        return _attached(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
+    name = query.get("name", "")
+    if what in downloads.FILES:
+        place = downloads.stored_file(desk.stored(name), what)
+        return FileResponse(place, media_type=downloads.FILES[what], filename=f"{name} {what}")
+    release = release_of(desk, name)
+    if what == "table.csv":
+        names = tuple(query.getlist("a"))
+        return _attached(
+            downloads.table_csv(release, names).encode(), f"{name} {' x '.join(names)}.csv", "text/csv; charset=utf-8"
+        )
+    if what == "tables.xlsx":
+        kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+        return _attached(downloads.workbook(release), f"{name}.xlsx", kind)
+    raise InvalidInput("there is no such file")
+
+
+def _attached(body: bytes, name: str, kind: str) -> Response:
+    plain = "".join(c if c.isalnum() or c in "._- " else "-" for c in name)
+    return Response(
+        body, media_type=kind, headers={"content-disposition": f"attachment; filename*=utf-8''{quote(plain)}"}
+    )

@@ -1,0 +1,207 @@
+"""What lies on the desk: one spec file, its plan, a ledger, and the releases beside them.
+
+Places are fixed when the studio is started; a page names releases and never a path. What a page changes goes to the
+spec file at once, and only if the file is still as that page saw it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import tomllib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import InvalidInput, NameTaken, SfumatoError, SourceError
+from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.ledger import Ledger
+from sfumato.recipes.loading import load
+from sfumato.releasing import plan_of
+from sfumato.specs import Spec
+from sfumato.studio import drafts
+from sfumato.wall.rows.headers import column_names
+
+__all__ = ["Desk", "Places", "checked_name"]
+
+_KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
+_KEPT_RELEASES = 4  # two to compare, and two that were looked at before
+_NAME = 64  # characters of a release's name, which is a folder's name too
+# a place in quotes, blanks and all; or one without
+_ODD = re.compile(
+    r"(?<=')(?:[A-Za-z]:)?[/\\][^'\n]*(?=')|(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^\s'\"<>/\\]+[/\\])+[^\s'\"<>,;:]*"
+)
+
+AnyPlan = Plan | IterativePlan | StreamPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are: the spec's file, the ledger's, and the folder of releases."""
+
+    spec: Path
+    ledger: Path
+    releases: Path
+
+
+def checked_name(name: object) -> str:
+    """A release's name that is a folder's name on every system. Raises InvalidInput."""
+    text = name if isinstance(name, str) else ""
+    fits = 0 < len(text) <= _NAME and text == text.strip() and all(c.isalnum() or c in "._- " for c in text)
+    if not fits or not text[0].isalnum() or text[-1] == ".":
+        raise InvalidInput(
+            f"a name is at most {_NAME} letters, digits, blanks, points, dashes and underscores, and begins with a "
+            "letter or digit: such as 2026-11"
+        )
+    return text
+
+
+@dataclass(slots=True)
+class Desk:
+    """The state behind all pages; any thread may use it."""
+
+    places: Places
+    header: tuple[str, ...] | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _plans: OrderedDict[str, AnyPlan] = field(default_factory=OrderedDict)
+    _planning: dict[str, threading.Lock] = field(default_factory=dict)
+    _releases: OrderedDict[tuple[str, int], Any] = field(default_factory=OrderedDict)
+
+    # -- the spec ------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The spec file as it is now. Raises InvalidInput where it cannot be read."""
+        try:
+            return self.places.spec.read_text(encoding="utf-8").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError):
+            raise InvalidInput("the spec file is gone, or is no text; put it back, or start again") from None
+
+    def change(self, version: object, changes: object) -> str:
+        """The file with changes made to the state that `version` names, written. Raises NameTaken for another."""
+        with self._lock:
+            text = self.text
+            if version != drafts.version_of(text):
+                raise NameTaken("the spec was changed meanwhile, in another window or an editor; load this page again")
+            written = drafts.change(text, changes)
+            if written != text:
+                drafts.store(self.places.spec, written)
+            return written
+
+    def seen(self, version: object) -> str:
+        """The text that a page saw. Raises NameTaken where the file is another by now."""
+        text = self.text
+        if version != drafts.version_of(text):
+            raise NameTaken("the spec was changed meanwhile, in another window or an editor; load this page again")
+        return text
+
+    def spec(self, text: str | None = None) -> Spec:
+        """What the file, or a variant of it, declares. Raises SpecError."""
+        return drafts.parsed(self.text if text is None else text, self.places.spec)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the table's columns, read anew; no row is looked at. Raises InvalidInput."""
+        try:
+            data = tomllib.loads(self.text).get("data", {})
+        except ValueError:
+            raise InvalidInput("the spec is not TOML; mend it in an editor") from None
+        source = data.get("source") if isinstance(data, dict) else None
+        if not isinstance(source, str) or not source:
+            raise InvalidInput("say where the table is; then its columns' names can be read")
+        place = source if "://" in source else self.places.spec.parent / source
+        try:
+            self.header = column_names(place)
+        except (SfumatoError, OSError):
+            raise InvalidInput(
+                "no table can be opened there; the terminal's sfumato init says why. Nothing of it was read"
+            ) from None
+        return self.header
+
+    # -- plans ---------------------------------------------------------------------------------------
+
+    def plan(self, text: str) -> AnyPlan:
+        """The plan of a spec's text; planned once, however many pages ask. No data are read."""
+        key = drafts.version_of(text)
+        with self._lock:
+            turn = self._planning.setdefault(key, threading.Lock())
+        with turn:
+            with self._lock:
+                if key in self._plans:
+                    self._plans.move_to_end(key)
+                    return self._plans[key]
+            found = plan_of(self.spec(text))
+            with self._lock:
+                self._plans[key] = found
+                while len(self._plans) > _KEPT_PLANS:
+                    self._plans.popitem(last=False)
+                self._planning.pop(key, None)
+        return found
+
+    # -- ledger and releases --------------------------------------------------------------------------
+
+    def ledger(self) -> Ledger | None:
+        """The ledger, or None where there is none yet. Raises LedgerError."""
+        return Ledger(self.places.ledger) if self.places.ledger.exists() else None
+
+    def shelf(self) -> list[str]:
+        """Names of what is stored beside the spec and can be read, the newest first."""
+        if not self.places.releases.is_dir():
+            return []
+        found = [p for p in self.places.releases.iterdir() if _readable(p)]
+        return [p.name for p in sorted(found, key=lambda p: -p.stat().st_mtime)]
+
+    def place(self, name: object) -> Path:
+        """Where the release of a name is, or will be. Raises InvalidInput for what is no name."""
+        return self.places.releases / checked_name(name)
+
+    def stored(self, name: object) -> Path:
+        """Where the release of a name is. Raises InvalidInput where there is none, or only a link."""
+        place = self.place(name)
+        if not _readable(place):
+            raise InvalidInput("no release of that name is stored here")
+        return place
+
+    def release(self, name: object) -> Any:
+        """What is stored under a name: a release, or what else sf.load gives. Raises InvalidInput."""
+        place = self.stored(name)
+        key = (place.name, (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns)
+        with self._lock:
+            if key in self._releases:
+                self._releases.move_to_end(key)
+                return self._releases[key]
+        found = load(place)
+        with self._lock:
+            self._releases[key] = found
+            while len(self._releases) > _KEPT_RELEASES:
+                self._releases.popitem(last=False)
+        return found
+
+    # -- what is said --------------------------------------------------------------------------------
+
+    def said(self, error: Exception) -> str:
+        """A refusal for a page: without places of this machine, and of a table's reader only that it failed."""
+        if isinstance(error, SourceError):
+            return (
+                "the table could not be read as it is declared; nothing was spent. The reason is shown where sfumato "
+                "studio was started"
+            )
+        return self.placeless(str(error))
+
+    def placeless(self, text: str) -> str:
+        """A text without places of this machine."""
+        for folder in {self.places.spec.parent, self.places.spec.parent.resolve(), self.places.ledger.parent}:
+            text = text.replace(f"{folder}{os.sep}", "")
+        return _ODD.sub("…", text)
+
+
+def _readable(place: Path) -> bool:
+    """A release's folder, or a file of one; links lead elsewhere and are not followed."""
+    if place.is_symlink():
+        return False
+    if place.is_dir():
+        return (place / "release.json").is_file()
+    return place.is_file() and place.suffix == ".sfumato"

@@ -1,0 +1,223 @@
+"""A spec file as a draft: what the page changes in it, and what is said of each part of it as it stands.
+
+The text is kept as people wrote it, comments included; a change touches its own key. A change is a place (keys and
+numbers of list entries) and a value, or None to take the place out; a number is {"number": "1e-6"}, as it was typed.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import tomlkit
+
+from sfumato.domain import Domain
+from sfumato.domain.mock import mock_columns
+from sfumato.errors import InvalidInput, SpecError
+from sfumato.ground.documents import write_atomically
+from sfumato.ground.frames import safe_text
+from sfumato.specs import Spec, spec_of
+from sfumato.workloads.reading import parse_toml
+from sfumato.workloads.schema import import_schema, read_schema, spec_text
+
+__all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "version_of"]
+
+ROOTS = ("data", "schema", "schema_defaults", "privacy", "queries", "plan")
+"""What the page may change; other tables of a spec stay as they are."""
+_MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
+_MOCK_ROWS = 4  # of a column, as an example
+_SHOWN_LABELS = 6  # of a column: a line
+# as TOML has numbers; what else is typed is kept as a text, which the spec then refuses or reads by its own rules
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def version_of(text: str) -> str:
+    """What tells one state of the file from another."""
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def in_page(text: str) -> dict[str, Any]:
+    """The tables of a spec as JSON values; numbers with a point or an exponent as they are written."""
+    return cast("dict[str, Any]", _plain(tomllib.loads(text, parse_float=str)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in cast("list[Any]", value)]
+    return value if isinstance(value, (str, bool, int)) else str(value)
+
+
+def change(text: str, changes: object) -> str:
+    """The text with the changes made. Raises InvalidInput for what is no change, or would break the file."""
+    if not isinstance(changes, list) or len(changes) > _MOST_CHANGES:
+        raise InvalidInput(f"changes are a list of at most {_MOST_CHANGES:,}")
+    try:
+        document = tomlkit.parse(text)
+        wanted = tomllib.loads(text)
+    except ValueError as error:
+        raise SpecError(f"this is not TOML: {error}") from error
+    for one in cast("list[Any]", changes):
+        place, value = _read(one)
+        _put(wanted, place, _value(value))
+        try:
+            _put(document, place, _item(value))
+        except InvalidInput:
+            raise
+        except Exception as error:  # tables that stand apart in a file are more than the editor takes on
+            raise InvalidInput("this part of the file cannot be changed here; change it in an editor") from error
+    written = tomlkit.dumps(document)
+    try:
+        kept = tomllib.loads(written) == wanted
+    except ValueError:
+        kept = False
+    if not kept:
+        raise InvalidInput("this change would spoil other parts of the file; make it in an editor")
+    return written
+
+
+def _read(one: object) -> tuple[list[str | int], Any]:
+    if not isinstance(one, dict) or set(cast("dict[str, Any]", one)) != {"place", "value"}:
+        raise InvalidInput("a change has a place and a value")
+    given = cast("dict[str, Any]", one)
+    place = given["place"]
+    if not isinstance(place, list) or not 1 <= len(cast("list[Any]", place)) <= 6:
+        raise InvalidInput("a place is a list of one to six keys")
+    keys = cast("list[Any]", place)
+    if not all(isinstance(k, str) or (isinstance(k, int) and not isinstance(k, bool) and k >= 0) for k in keys):
+        raise InvalidInput("keys are texts or numbers of entries")
+    if keys[0] not in ROOTS:
+        raise InvalidInput(f"the page changes {', '.join(ROOTS)} and nothing else")
+    return keys, given["value"]
+
+
+def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
+    """Set or take out what is at a place; tables on the way are made."""
+    here, *_ = (root,)
+    for i, key in enumerate(place[:-1]):
+        if isinstance(key, int):
+            if not isinstance(here, list) or key >= len(cast("list[Any]", here)):
+                raise InvalidInput("there is no such entry")
+        elif not isinstance(here, Mapping):
+            raise InvalidInput("there is no such table")
+        elif key not in here:
+            if value is None:
+                return
+            made: Any = [] if isinstance(place[i + 1], int) else {}
+            cast(Any, here)[key] = made if isinstance(root, dict) and type(root) is dict else _new(made)
+        here = cast(Any, here)[key]
+    last = place[-1]
+    if isinstance(last, int):
+        entries = cast("list[Any]", here)
+        if not isinstance(here, list) or last > len(entries) or (value is None and last == len(entries)):
+            raise InvalidInput("there is no such entry")
+        if value is None:
+            del entries[last]
+        elif last == len(entries):
+            entries.append(copy.deepcopy(value))
+        else:
+            entries[last] = copy.deepcopy(value)
+    elif value is None:
+        here.pop(last, None)
+    else:
+        here[last] = copy.deepcopy(value)
+
+
+def _new(made: object) -> Any:
+    return tomlkit.aot() if isinstance(made, list) else tomlkit.table()
+
+
+def _value(value: Any) -> Any:
+    """What a value of the page is in TOML."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        return value
+    if isinstance(value, list):
+        return [_value(v) for v in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        raise InvalidInput("values are texts, whole numbers, lists and tables")
+    given = cast("dict[str, Any]", value)
+    if set(given) == {"number"}:
+        text = str(given["number"]).strip()
+        return tomllib.loads(f"x = {text}")["x"] if _NUMBER.fullmatch(text) else text
+    return {str(k): _value(v) for k, v in given.items()}
+
+
+def _item(value: Any) -> Any:
+    """The same, as the editor writes it: numbers keep the digits that were typed."""
+    if isinstance(value, list):
+        found = cast("list[Any]", value)
+        array = tomlkit.array()
+        for v in found:
+            array.append(_item(v))
+        return array
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        if set(given) == {"number"}:
+            text = str(given["number"]).strip()
+            return tomlkit.value(text) if _NUMBER.fullmatch(text) else tomlkit.string(text)
+        table = tomlkit.table()
+        for k, v in given.items():
+            table.add(str(k), _item(v))
+        return table
+    return value if value is None else tomlkit.item(value)
+
+
+def store(path: Path, text: str) -> None:
+    """Write the file whole or not at all."""
+
+    def write(partial: Path) -> None:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+    write_atomically(path, write)
+
+
+def parsed(text: str, path: Path) -> Spec:
+    """The spec that the text declares. Raises SpecError."""
+    return spec_of(parse_toml(text), path)
+
+
+def imported(text: str) -> dict[str, Any]:
+    """The tables [schema.NAME] of another tool's schema, as the page has them. Raises SpecError."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "schema.json"
+        place.write_text(text, encoding="utf-8")
+        columns = import_schema(place)
+    return {k: v for k, v in in_page(spec_text(columns)).items() if k == "schema"}
+
+
+def of_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, Any]:
+    """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
+    root = tomlkit.document()
+    if "schema_defaults" in tables:
+        root["schema_defaults"] = tables["schema_defaults"]
+    root["schema"] = {name: tables["schema"][name]}
+    return dict(_of_column(tomlkit.dumps(root), name, str(folder)))
+
+
+@lru_cache(maxsize=4_096)
+def _of_column(text: str, name: str, folder: str) -> tuple[tuple[str, Any], ...]:
+    try:
+        root = parse_toml(text)
+        if blanks := root.blanks():
+            return (("blank", ", ".join(where.rpartition(".")[2] for where, _ in blanks)),)
+        domain = read_schema(root, Path(folder))
+    except InvalidInput as error:
+        said = re.sub(r"^line \d+: ", "", str(error)).removeprefix(f"schema.{name}").lstrip(".: ")
+        return (("error", said),)
+    attribute = domain[name]
+    labels = [safe_text(t) for t in attribute.labels[: _SHOWN_LABELS - 1]]
+    more = attribute.size - len(labels)
+    last = [f"… {more - 1:,} more …"] if more > 1 else []
+    shown = [*labels, *last, *([safe_text(attribute.labels[-1])] if more else [])]
+    mock = mock_columns(Domain({name: attribute}), _MOCK_ROWS)[name]
+    return (("cells", attribute.size), ("labels", shown), ("mock", [safe_text(m) for m in mock]))

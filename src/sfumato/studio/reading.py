@@ -1,0 +1,255 @@
+"""What is read off a release: tables, distributions, statistics, single answers, before and after a projection.
+
+Everything is Python's own answer, rounded to what its error allows; nothing is computed in the browser.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import InvalidInput, NotAnswerable
+from sfumato.ground.frames import Frame, safe_text
+from sfumato.releases import ModelRelease, Release
+from sfumato.releases.cautions import caution_lines
+from sfumato.releases.streamed import StreamRelease
+from sfumato.report import charts, scatter
+from sfumato.report.answers import distribution, singles, small_table
+from sfumato.report.facts import families
+from sfumato.report.projected import before_and_after
+from sfumato.report.sections import protects, reading, short
+from sfumato.report.words import rounded, show
+from sfumato.studio.calculator import OPERATIONS, calculate, ranks
+
+__all__ = ["asked", "calculated", "maps", "measured", "overview", "placed", "projected", "ranked", "statistic"]
+
+_ROWS = 400  # of a table on a page; the downloads have all
+_DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
+_DRAWN_PAIR, _GROUPS = 72, 8  # as in the report
+_OFFERED = 500  # labels, while one types
+_PROJECTED = 4_000_000  # answers; above, a projection takes minutes, which a page does not wait for
+_NUMBERS = ("answer", "unprojected", "standard_error", "low", "high", "share", "quantile")
+
+Json = dict[str, Any]
+
+
+def measured(stored: Any) -> Release | None:
+    """The release of one look that pages can read; of a stream the totals of its last period. None for others."""
+    if isinstance(stored, StreamRelease):
+        return stored.totals if stored.published else None
+    return stored if isinstance(stored, Release) else None
+
+
+def overview(stored: Any, name: str) -> Json:
+    """What is said of a release at first, and what may be asked of it."""
+    release = measured(stored)
+    if release is None:
+        return {"name": name, "kind": "told", "text": str(stored.explain()), "note": _note(stored)}
+    plan, domain = release.plan, release.plan.workload.domain
+    single, omitted = singles(release)
+    attributes = [
+        {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
+        | {"labels": list(domain[n].declared_labels[:_OFFERED]) if domain[n].intervals is None else []}
+        for n in (*domain.names, *domain.levels)
+    ]
+    found = [_single(s) for s in single]
+    return {
+        "name": name,
+        "kind": "tables",
+        "note": _note(stored),
+        "created": release.provenance.created,
+        "guarantee": short(plan),
+        "unit": plan.unit.describe(),
+        "protects": protects(plan, released=True),
+        "reading": reading(plan, projected=release.projection is not None),
+        "queries": len(release.workload),
+        "cautions": caution_lines(release.cautions),
+        "singles": found,
+        "omitted": omitted,
+        "attributes": attributes,
+        "operations": OPERATIONS,
+        "projected": release.projection is not None,
+        "projectable": len(release.workload) <= _PROJECTED and release.projection is None,
+    }
+
+
+def _note(stored: Any) -> str:
+    if isinstance(stored, StreamRelease):
+        last = safe_text(stored.periods[-1]) if stored.periods else ""
+        return f"A stream: these are its totals up to {last}. The next period is added by sfumato stream append."
+    if isinstance(stored, ModelRelease):
+        return (
+            "These are answers of a model, without standard errors or intervals: sfumato show and sfumato ask read "
+            "them. Charts, the calculator and projections need errors, and do not apply."
+        )
+    return "" if isinstance(stored, Release) else "What this page can do does not apply to it; it is told in words."
+
+
+def _single(s: Any) -> Json:
+    return {
+        "part": s.part,
+        "label": s.label,
+        "unit": s.unit,
+        "error": show(s.error),
+        **{k: rounded(getattr(s, k), s.error) for k in ("value", "low", "high")},
+    }
+
+
+def _names(release: Release, given: object, most: int) -> tuple[str, ...]:
+    domain = release.plan.workload.domain
+    if not isinstance(given, list) or len(given) > most or not all(isinstance(n, str) for n in given):
+        raise InvalidInput(f"name at most {most} attributes")
+    known = {*domain.names, *domain.levels}
+    if strange := [n for n in given if n not in known]:
+        raise InvalidInput(f"no attribute is called {strange[0][:80]!r}")
+    return tuple(given)
+
+
+def placed(release: Release, given: object) -> Json:
+    """A marginal table: the first rows in words, and a chart where it has one or two attributes and few cells."""
+    names = _names(release, given, 6)
+    if not names:
+        raise InvalidInput("choose at least one attribute")
+    table = release.table(*names)
+    shape = table.values.shape
+    errors = table.standard_errors
+    spec: Json | None = None
+    few = table.values.size <= (_DRAWN if len(names) == 1 else _DRAWN_PAIR)
+    if len(names) == 1 and few:
+        spec = charts.table_chart(small_table(release, table, asked=True))
+    elif len(names) == 2 and few and min(shape) <= _GROUPS:
+        # the longer attribute runs down the chart
+        turned = table if shape[0] >= shape[1] else release.table(*reversed(names))
+        spec = charts.table_chart(small_table(release, turned, asked=True))
+    rows: list[list[str]] = []
+    for place in itertools.islice(np.ndindex(*shape), _ROWS):
+        error = math.nan if errors is None else float(errors[place])
+        cells = [safe_text(table.labels[i][j]) for i, j in enumerate(place)]
+        width = float(table.high[place]) - float(table.low[place])
+        scale = error if math.isfinite(error) else width / 4
+        numbers = [rounded(float(x[place]), scale) for x in (table.values, table.low, table.high)]
+        rows.append([*cells, *numbers, show(error)])
+    return {
+        "columns": [*(safe_text(n) for n in names), "answer", "from", "to", "standard error"],
+        "texts": len(names),
+        "rows": rows,
+        "cells": table.values.size,
+        "chart": spec,
+    }
+
+
+def statistic(release: Release, what: object, attribute: object, by: object, at: object = None) -> Json:
+    """Quantiles, means, shares or the distribution of an attribute within groups."""
+    (name,), groups = _names(release, [attribute], 1), _names(release, by, 3)
+    spec: Json | None = None
+    if what == "quantiles":
+        if not isinstance(at, list) or not 0 < len(at) <= 99 or not all(isinstance(p, (int, float)) for p in at):
+            raise InvalidInput("quantiles are asked at numbers between 0 and 1, such as 0.1, 0.5, 0.9")
+        frame = release.quantiles(name, [float(p) for p in at], by=groups)
+    elif what == "mean":
+        frame = release.mean(name, by=groups)
+    elif what == "share":
+        frame = release.share(name, within=groups)
+    elif what == "cdf":
+        frame = release.cdf(name, by=groups)
+        drawn = distribution(release, name, groups)
+        spec = None if drawn is None else charts.distribution_chart(drawn)
+    else:
+        raise InvalidInput("there are quantiles, mean, share and cdf")
+    return _listed(frame) | {"chart": spec}
+
+
+def _listed(frame: Frame) -> Json:
+    names = [n for n in frame.columns if n != "note" or any(frame["note"])]
+    texts = [n for n in names if n == "note" or not all(isinstance(v, (int, float)) or v is None for v in frame[n])]
+    rows = [[_cell(n, row) for n in names] for row in itertools.islice(frame.rows(), _ROWS)]
+    return {
+        "columns": [safe_text(n.replace("_", " ")) for n in names],
+        "numeric": [n not in texts for n in names],
+        "rows": rows,
+        "cells": len(frame),
+    }
+
+
+def _cell(name: str, row: Json) -> str:
+    value = row[name]
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return safe_text(value)
+    if name == "probability":
+        return f"{value:g}"
+    error = row.get("standard_error")
+    if error is None and "quantile" in row:  # of quantiles the ends are cells' edges
+        return f"{value:,.6g}"
+    return rounded(value, error) if name != "standard_error" and error else show(value)
+
+
+def asked(release: Release, question: object) -> Json:
+    """The answer to a condition, with its interval."""
+    if not isinstance(question, str) or not question.strip():
+        raise InvalidInput("ask with a condition, such as age >= 65")
+    found = release.ask(question)
+    error = found.standard_error
+    scale = (found.high - found.low) / 4 if error is None else error
+    numbers = {k: rounded(getattr(found, k), scale) for k in ("value", "low", "high")}
+    return {"question": safe_text(question), "error": show(error), "exact": found.value} | numbers
+
+
+def calculated(operation: object, one: tuple[Release, object], other: tuple[Release, object]) -> Json:
+    """The calculator's answer in words and numbers."""
+    if not isinstance(one[1], str) or not isinstance(other[1], str) or not isinstance(operation, str):
+        raise InvalidInput("the calculator takes an operation and two conditions")
+    found = calculate(operation, (one[0], one[1]), (other[0], other[1]))
+    percent = operation in ("share", "growth")
+    return asdict(found) | {
+        "shown": [_calculated(x, found, percent=percent) for x in (found.value, found.low, found.high)]
+    }
+
+
+def _calculated(value: float | None, found: Any, *, percent: bool) -> str:
+    if value is None or found.low is None:
+        return "–"
+    error = (found.high - found.low) / 4
+    if percent:
+        return f"{rounded(100 * value, 100 * error)} %"
+    return rounded(value, error)
+
+
+def ranked(release: Release, attribute: object) -> Json:
+    """The places of an attribute's cells."""
+    (name,) = _names(release, [attribute], 1)
+    found = ranks(release, name)[:_ROWS]
+    rows = [[safe_text(r.cell), show(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
+    columns = [safe_text(name), "answer", "place from", "place to"]
+    return {"columns": columns, "numeric": [False, True, True, True], "rows": rows, "cells": len(found)}
+
+
+def maps(release: Release) -> Json:
+    """The error of every table as a strip, and of every pair of attributes as a map."""
+    found = [f for f in families(release.plan, release.part) if math.isfinite(f.rmse)]
+    return {"strip": charts.family_chart(found), "pairs": charts.pair_map(found)}
+
+
+def projected(release: Release) -> Json:
+    """Before and after a projection onto what some table could have given."""
+    if len(release.workload) > _PROJECTED:
+        raise NotAnswerable(f"above {_PROJECTED:,} answers a projection is made by a program: release.project()")
+    result = release if release.projection is not None else release.project()
+    found = before_and_after(result)
+    if found is None:
+        raise NotAnswerable("nothing was projected")
+    single, _ = singles(result)
+    return {
+        "texts": found.texts,
+        "facts": found.facts,
+        "most": found.most,
+        "chart": scatter.moved_chart(found),
+        "singles": [
+            {"label": s.label, "before": rounded(s.before, s.error), "after": rounded(s.value, s.error)} for s in single
+        ],
+    }

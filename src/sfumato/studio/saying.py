@@ -1,0 +1,69 @@
+"""The spec for a page: its tables, what every column declares, what is still wrong, and in which question."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from sfumato.errors import InvalidInput, SpecError
+from sfumato.ground.frames import Frame, safe_text
+from sfumato.privacy.ledger import Ledger
+from sfumato.report.sections import cells_text
+from sfumato.studio import drafts
+from sfumato.studio.desk import Desk
+from sfumato.terminal import csv_text
+
+__all__ = ["ledger_csv", "state"]
+
+_LABELS = 500  # of an attribute, offered while one types
+_QUERY = re.compile(r"^(?:line \d+: )?queries\.(\d+)\b[.\w]*:? ?")
+
+
+def state(desk: Desk) -> dict[str, Any]:
+    """Everything that the pages before the payment show. No data are read."""
+    text = desk.text
+    try:
+        tables = tomllib.loads(text)
+    except ValueError:
+        return {"version": drafts.version_of(text), "broken": "the spec is not TOML; mend it in an editor"}
+    schema = tables.get("schema")
+    columns = {name: _column(desk, tables, name) for name in schema} if isinstance(schema, dict) else {}
+    found: dict[str, Any] = {
+        "version": drafts.version_of(text),
+        "broken": None,
+        "spec": drafts.in_page(text),
+        "columns": columns,
+        "header": None if desk.header is None else list(desk.header),
+        "problem": None,
+        "at": None,
+    }
+    try:
+        spec = desk.spec(text)
+    except (InvalidInput, SpecError) as error:
+        said = desk.said(error)
+        place = _QUERY.match(said)
+        found["problem"] = said if place is None else said[place.end() :]
+        found["at"] = None if place is None else int(place[1]) - 1
+        return found
+    domain = spec.domain
+    found["cells"] = cells_text(domain.size)
+    found["queries"] = f"{len(spec.workload):,}"
+    found["stream"] = spec.periods is not None
+    found["attributes"] = [
+        {"name": n, "size": a.size, "ordered": a.intervals is not None}
+        | {"labels": [safe_text(t) for t in a.declared_labels[:_LABELS]] if a.intervals is None else []}
+        for n, a in domain.attributes.items()
+    ]
+    return found
+
+
+def _column(desk: Desk, tables: dict[str, Any], name: str) -> dict[str, Any]:
+    found = drafts.of_column(tables, name, desk.places.spec.parent)
+    return found | {"error": desk.placeless(found["error"])} if "error" in found else found
+
+
+def ledger_csv(ledger: Ledger) -> str:
+    """Every spend for an outside accountant."""
+    rows = ledger.export()
+    return csv_text(Frame({name: [row[name] for row in rows] for name in Ledger.EXPORTED}))

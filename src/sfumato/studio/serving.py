@@ -1,0 +1,127 @@
+"""The server: on this machine alone, at a port that nobody knew before, for the browser that it opens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import webbrowser
+from importlib import resources
+from pathlib import Path
+
+import uvicorn
+
+from sfumato.errors import InvalidInput
+from sfumato.studio.app import make_app
+from sfumato.studio.desk import Desk, Places
+from sfumato.studio.drafts import change, store
+from sfumato.studio.guard import Keys
+from sfumato.wall.rows.headers import column_names
+
+__all__ = ["listening", "prepared", "serve"]
+
+_BACKLOG = 64  # connections that wait: one browser opens six
+_IDLE = 30  # seconds that a silent connection is kept
+_BLANK = """\
+# A table, what is asked of it, and what that may cost. None of this comes from its rows.
+# Written by sfumato studio; sfumato plan and sfumato release read the same file.
+
+[data]
+source = ""
+
+[schema_defaults]
+outside = ""
+missing = ""
+
+[privacy]
+epsilon = 1
+delta = 1e-6
+neighbours = ""
+"""
+
+
+def prepared(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tuple[str, ...] | None]:
+    """The spec file to work on, made where there is none yet, and the names of the table's columns where it is new.
+
+    `given` is a spec (.toml), a table, or None for a spec that asks where the table is. Raises InvalidInput, OSError.
+    """
+    if demo:
+        return _demo(folder), None
+    if given is not None and given.endswith(".toml"):
+        if not Path(given).is_file():
+            raise InvalidInput(f"{given!r} is no file; name a spec, or a table for a new one")
+        return Path(given), None
+    if given is None:
+        place = folder / "table.toml"
+        if not place.exists():
+            store(place, _BLANK)
+        return place, None
+    names = column_names(given)
+    stem = Path(given.partition("?")[0]).stem if "://" in given else Path(given).stem
+    place = folder / f"{stem or 'table'}.toml"
+    if not place.exists():
+        source = given if "://" in given else os.path.relpath(given, folder)
+        store(place, change(_BLANK, [{"place": ["data", "source"], "value": source}]))
+    return place, names
+
+
+def _demo(folder: Path) -> Path:
+    """The bundled public table in a new folder, with its spec."""
+    number, place = 1, folder / "sfumato-studio"
+    while place.exists():
+        number += 1
+        place = folder / f"sfumato-studio-{number}"
+    place.mkdir(parents=True)
+    for name in ("adult.toml", "adult.parquet"):
+        (place / name).write_bytes((resources.files("sfumato.data") / name).read_bytes())
+    return place / "adult.toml"
+
+
+def listening() -> socket.socket:
+    """A socket on this machine's own address alone, at a port that the system chooses."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.bind(("127.0.0.1", 0))
+    found.listen(_BACKLOG)
+    return found
+
+
+def server(desk: Desk, keys: Keys) -> uvicorn.Server:
+    """The server, which says nothing of itself and keeps no log of addresses."""
+    config = uvicorn.Config(
+        make_app(desk, keys),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        lifespan="off",
+        http="h11",
+        loop="asyncio",
+        timeout_keep_alive=_IDLE,
+        proxy_headers=False,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(places: Places, header: tuple[str, ...] | None, *, opens: bool) -> None:
+    """Serve until interrupted. With `opens` the browser is led to the page; else the address is printed."""
+    with listening() as found:
+        keys = Keys(found.getsockname()[1])
+        desk = Desk(places, header)
+        sys.stdout.write(f"Working on {places.spec}. Ctrl-C ends it; what you declared stays in the file.\n")
+        if opens:
+            _open(keys)
+        else:
+            sys.stdout.write(f"Open in a browser on this machine, once: {keys.address}\n")
+        sys.stdout.flush()
+        server(desk, keys).run(sockets=[found])
+
+
+def _open(keys: Keys) -> None:
+    """Lead the browser to the address by a file that only this account reads: arguments of programs all can see."""
+    handle, name = tempfile.mkstemp(prefix="sfumato-", suffix=".html")
+    with os.fdopen(handle, "w", encoding="utf-8") as page:
+        page.write(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={keys.address}">')
+    if not webbrowser.open(Path(name).as_uri()):
+        sys.stdout.write(f"No browser could be opened. Open on this machine, once: {keys.address}\n")

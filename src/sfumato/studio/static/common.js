@@ -1,0 +1,157 @@
+// Everything the pages share: elements made from text alone, requests, and the spec with its version.
+
+export const data = JSON.parse(document.getElementById("data").textContent);
+export const $ = (id) => document.getElementById(id);
+
+/** An element; texts become text, never markup. */
+export function h(tag, props, ...kids) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(props || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key in made && key !== "list" && key !== "role") made[key] = value;
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...kids.flat().filter((k) => k !== null && k !== undefined && k !== false));
+  return made;
+}
+
+export function fill(place, ...kids) {
+  place.replaceChildren(...kids.flat().filter((k) => k !== null && k !== undefined));
+  return place;
+}
+
+export function say(text) { $("status").textContent = text; }
+
+export function complain(text) {
+  const place = $("problem");
+  place.hidden = !text;
+  place.textContent = text || "";
+}
+
+export async function post(name, body) {
+  let answer;
+  try {
+    answer = await fetch(`/api/${name}`, {
+      method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" },
+      body: JSON.stringify(body), keepalive: name === "change" && JSON.stringify(body).length < 60_000,
+    });
+  } catch {
+    throw new Error("sfumato studio does not answer; is it still running in the terminal?");
+  }
+  const found = await answer.json().catch(() => ({ error: "the answer could not be read" }));
+  if (!answer.ok) throw new Error(found.error || "this was refused");
+  return found;
+}
+
+/** Run something that asks the server; what is refused is said, and the place is busy meanwhile. */
+export async function attempt(place, work) {
+  place?.setAttribute("aria-busy", "true");
+  try {
+    const found = await work();
+    complain("");
+    return found;
+  } catch (error) {
+    complain(error.message);
+    return null;
+  } finally {
+    place?.removeAttribute("aria-busy");
+  }
+}
+
+const waiting = new Set();
+/** Do something a moment after the last keystroke in one field; what waits is done before the page is left. */
+export function later(work, wait = 300) {
+  let timer;
+  let given;
+  const now = () => {
+    clearTimeout(timer);
+    if (waiting.delete(now)) work(...given);
+  };
+  return (...fresh) => {
+    given = fresh;
+    waiting.add(now);
+    clearTimeout(timer);
+    timer = setTimeout(now, wait);
+  };
+}
+
+let line = Promise.resolve();
+let unsaved = 0;
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("a[href^='/']");
+  if (!link || link.hasAttribute("download") || (waiting.size === 0 && unsaved === 0)) return;
+  event.preventDefault();
+  for (const now of [...waiting]) now();
+  await line;
+  location.assign(link.href);
+});
+window.addEventListener("pagehide", () => { for (const now of [...waiting]) now(); });
+
+/** Write changes to the spec, one after another; `then` sees the state that they lead to. */
+export function change(changes, then) {
+  for (const now of [...waiting]) now(); // in the order in which they were typed
+  unsaved += 1;
+  line = line.then(() => attempt(null, async () => {
+    say("Saving…");
+    Object.assign(data, { at: null }, await post("change", { version: data.version, changes }));
+    say("Saved in the spec.");
+    then?.();
+    return true;
+  })).then((done) => { unsaved -= 1; if (!done) say(""); });
+  return line;
+}
+
+export const number = (text) => ({ number: String(text).trim() });
+
+const words = new Intl.NumberFormat("en-US");
+const three = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+export const count = (value) => (value === null || value === undefined ? "–" : words.format(value));
+/** Three figures, as an error is told. */
+export const size = (value) =>
+  value === null || value === undefined ? "–" : Math.abs(value) >= 1000 ? words.format(Math.round(value)) : three.format(value);
+
+/** A table of texts; numbers stand to the right. */
+export function listing(columns, rows, { caption, numeric } = {}) {
+  const right = (i) => (numeric ? numeric[i] : false);
+  const head = h("tr", {}, columns.map((c, i) => h("th", { scope: "col", className: right(i) ? "n" : "" }, c)));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, i) =>
+    h("td", { className: right(i) ? "n" : "t" }, cell instanceof Node ? cell : String(cell)))));
+  return h("table", {}, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
+}
+
+export function options(select, values, chosen) {
+  fill(select, values.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+  return select;
+}
+
+/** A bar of shares, drawn without styles: spent, this, left. */
+export function bar(parts, label) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  made.setAttribute("class", "bar");
+  made.setAttribute("role", "img");
+  made.setAttribute("aria-label", label);
+  made.setAttribute("viewBox", "0 0 1000 24");
+  made.setAttribute("preserveAspectRatio", "none");
+  let start = 0;
+  for (const [share, kind] of parts) {
+    const width = Math.max(0, Math.min(1000 - start, 1000 * share));
+    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [k, v] of Object.entries({ x: start, y: 0, width, height: 24, class: kind })) rect.setAttribute(k, v);
+    made.append(rect);
+    start += width;
+  }
+  return made;
+}
+
+/** What the budget fields of a form say, and which of them are shown. */
+export function budgetOf(kind, parameter, delta) {
+  const names = { approx: "epsilon", pure: "epsilon", zcdp: "rho", gdp: "mu" };
+  return { [names[kind]]: parameter.trim(), ...(kind === "approx" ? { delta: delta.trim() } : {}) };
+}
+
+export function budgetFields() {
+  const letters = { approx: "ε", pure: "ε", zcdp: "ρ", gdp: "μ" };
+  $("parameter-name").textContent = letters[$("kind").value];
+  $("delta-field").hidden = $("kind").value !== "approx";
+}

@@ -1,0 +1,122 @@
+// The second page: what is asked, by clicks and conditions. Refusals are those of the spec's own grammar.
+
+import { $, change, complain, data, fill, h, options, say } from "./common.js";
+import { complete } from "./completion.js";
+
+const MATRIX = 24; // attributes whose pairs fit a screen
+const entries = () => (Array.isArray(data.spec?.queries) ? data.spec.queries : []);
+// of a spec whose questions are still missing the server names no attributes: the columns that are declared do
+const attributes = () => data.attributes ?? Object.entries(data.columns || {}).filter(([, c]) => c.cells)
+  .map(([name, c]) => ({ name, size: c.cells, ordered: ["integer", "number"].includes(data.spec.schema[name].type), labels: listed(data.spec.schema[name].values) }));
+const listed = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
+const by = (names) => (names?.length ? ` within ${[].concat(names).join(", ")}` : "");
+
+const WORDS = {
+  marginals: (q) => `all tables of ${q.marginals} attributes`,
+  upto: (q) => `all tables of up to ${q.upto} attributes, and the number of records`,
+  sets: (q) => `tables: ${q.sets.map((s) => s.join(" × ")).join(" · ")}`,
+  prefix: (q) => `the distribution of ${q.prefix}${by(q.by)}`,
+  ranges: (q) => `all ranges of ${q.ranges}${by(q.by)}`,
+  windows: (q) => `windows of ${q.width} cells of ${q.windows}${by(q.by)}`,
+  hierarchy: (q) => `the tree over ${q.hierarchy}${by(q.by)}`,
+  sums: (q) => `sums of ${q.sums}${by(q.by)}`,
+  identity: (q) => `the table ${[].concat(q.identity).join(" × ")}`,
+  total: () => "the number of records",
+};
+
+function named(wanted) {
+  const taken = new Set(entries().map((q) => q.name));
+  let name = wanted;
+  for (let i = 2; taken.has(name); i += 1) name = `${wanted} ${i}`;
+  return name;
+}
+
+const add = (wanted, asked) => change([{ place: ["queries", entries().length], value: { name: named(wanted), ...asked } }], show);
+
+function entry(q, i) {
+  const kind = Object.keys(WORDS).find((k) => k in q);
+  const wrong = data.at === i;
+  const told = "where" in q
+    ? h("ul", {}, q.where.map((text, j) => h("li", {}, h("code", {}, text), " ", h("button", {
+      type: "button", className: "small", "aria-label": `Take out ${text}`,
+      onclick: () => change([q.where.length === 1 ? { place: ["queries", i], value: null } : { place: ["queries", i, "where", j], value: null }], show),
+    }, "take out"))))
+    : h("p", {}, kind ? WORDS[kind](q) : "asked in the file");
+  return h("div", { className: wrong ? "entry wrong" : "entry", role: "group", "aria-label": q.name ?? `question ${i + 1}` },
+    h("div", { className: "head" }, h("h3", {}, q.name ?? `(unnamed ${i + 1})`),
+      h("button", { type: "button", className: "small", "aria-label": `Remove ${q.name ?? i + 1}`, onclick: () => change([{ place: ["queries", i], value: null }], show) }, "remove")),
+    told, wrong ? h("p", { className: "problem" }, data.problem) : null);
+}
+
+function clicked(names, on) {
+  const i = entries().findIndex((q) => q.name === "tables" && Array.isArray(q.sets));
+  if (i < 0) return add("tables", { sets: [names] });
+  const same = (s) => s.length === names.length && names.every((n) => s.includes(n));
+  const left = on ? [...entries()[i].sets, names] : entries()[i].sets.filter((s) => !same(s));
+  return change([left.length ? { place: ["queries", i, "sets"], value: left } : { place: ["queries", i], value: null }], show);
+}
+
+function asked(names) {
+  const sets = entries().filter((q) => Array.isArray(q.sets)).flatMap((q) => q.sets);
+  return sets.some((s) => s.length === names.length && names.every((n) => s.includes(n)));
+}
+
+/** The question that asks for all tables of so many attributes, this one among them. */
+const covered = (names) => entries().find((q) => q.marginals === names.length || q.upto >= names.length);
+
+function matrix() {
+  const all = attributes().slice(0, MATRIX);
+  const box = (names) => h("input", {
+    type: "checkbox", "aria-label": names.join(" by "), checked: asked(names) || Boolean(covered(names)),
+    disabled: Boolean(covered(names)) && !asked(names), title: covered(names) ? `asked under ${covered(names).name}` : names.join(" × "), id: `m-${names.join("\u0000")}`,
+    onchange: (event) => clicked(names, event.target.checked),
+  });
+  const head = h("tr", {}, h("td", {}), all.map((a, j) => h("th", { scope: "col" }, h("span", { title: a.name }, `${j + 1}`))));
+  const rows = all.map((a, i) => h("tr", {}, h("th", { scope: "row" }, `${i + 1} ${a.name}`),
+    all.map((b, j) => h("td", {}, j > i ? null : box(i === j ? [a.name] : [b.name, a.name])))));
+  return h("table", { className: "matrix" }, h("caption", {}, "Columns are numbered as rows are; the last of each row is the attribute by itself"), h("thead", {}, head), h("tbody", {}, rows));
+}
+
+function show() {
+  const focused = document.activeElement?.id;
+  const found = entries();
+  complain(data.problem && data.at === null && found.length && !data.broken ? data.problem : data.broken);
+  fill($("entries"), found.length ? found.map(entry) : h("p", { className: "quiet" }, "Nothing yet."));
+  const all = attributes();
+  $("add").hidden = all.length === 0;
+  if (!all.length) { complain("Declare the table's columns first."); return; }
+  fill($("matrix"), matrix());
+  const names = all.map((a) => [a.name, a.name]);
+  const ordered = all.filter((a) => a.ordered).map((a) => [a.name, a.name]);
+  for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)].name);
+  for (const id of ["cdf", "sums"]) options($(id), ordered, $(id).value);
+  for (const id of ["cdf-by", "sums-by"]) options($(id), [["", "everybody"], ...names], $(id).value);
+  if (focused) $(focused)?.focus();
+  if (data.queries) say(`${data.queries} queries are asked.`);
+}
+
+$("add-upto").addEventListener("click", () => add("main", { upto: Number($("upto").value) }));
+$("add-triple").addEventListener("click", () => {
+  const set = [...new Set([$("t1").value, $("t2").value, $("t3").value])];
+  clicked(set, true);
+});
+$("add-cdf").addEventListener("click", () => {
+  const group = $("cdf-by").value;
+  add(`${$("cdf").value} distribution`, { prefix: $("cdf").value, ...(group ? { by: [group] } : {}) });
+});
+$("add-sums").addEventListener("click", () => {
+  const group = $("sums-by").value;
+  add(`sum of ${$("sums").value}`, { sums: $("sums").value, ...(group ? { by: [group] } : {}) });
+});
+$("add-total").addEventListener("click", () => add("people", { total: true }));
+$("add-where").addEventListener("click", () => {
+  const text = $("where").value.trim();
+  if (!text) return;
+  const i = entries().findIndex((q) => q.name === "counts" && Array.isArray(q.where));
+  const done = () => { show(); if (data.at === null) $("where").value = ""; };
+  if (i < 0) change([{ place: ["queries", entries().length], value: { name: named("counts"), where: [text] } }], done);
+  else change([{ place: ["queries", i, "where", entries()[i].where.length], value: text }], done);
+});
+complete($("where"), attributes); // first, so that an Enter that takes an offer is no more
+$("where").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.defaultPrevented) $("add-where").click(); });
+show();

@@ -1,0 +1,116 @@
+// The fifth page: everything that follows from what was measured. All numbers are the server's.
+
+import { $, attempt, data, fill, h, listing, options, post } from "./common.js";
+import { complete } from "./completion.js";
+
+const release = data.release;
+const name = data.name;
+
+/** A chart, drawn by expressions that are interpreted; what cannot be drawn is said. */
+function chart(spec, label) {
+  if (!spec) return null;
+  const place = h("div", { className: "chart", role: "img", "aria-label": label });
+  const options = { config: data.config, renderer: "svg", actions: false, defaultStyle: false, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true } };
+  queueMicrotask(() => window.vegaEmbed(place, spec, options).then(() => place.setAttribute("aria-label", label),
+    (reason) => { place.textContent = `This chart could not be drawn: ${reason.message}`; }));
+  return place;
+}
+
+const scrolled = (label, ...kids) => h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": label }, ...kids);
+
+function shown(place, found, label) {
+  const more = found.cells > found.rows.length ? h("p", { className: "quiet" }, `The first ${found.rows.length} of ${found.cells.toLocaleString("en-US")}; the files have all.`) : null;
+  fill(place, chart(found.chart, label), found.chart
+    ? h("details", {}, h("summary", {}, "As numbers"), scrolled(label, listing(found.columns, found.rows, { numeric: found.numeric })), more)
+    : [scrolled(label, listing(found.columns, found.rows, { numeric: found.numeric })), more]);
+}
+
+const answer = (id, work) => $(id).addEventListener("submit", (event) => { event.preventDefault(); work(); });
+
+function readable() {
+  const names = release.attributes.map((a) => [a.name, a.shown]);
+  const ordered = release.attributes.filter((a) => a.ordered).map((a) => [a.name, a.shown]);
+  options($("a1"), names);
+  for (const id of ["a2", "a3"]) options($(id), [["", "–"], ...names], "");
+  options($("of"), ordered.length ? ordered : names);
+  options($("within"), [["", "everybody"], ...names], "");
+  options($("rank-of"), names);
+  options($("operation"), Object.entries(release.operations));
+  options($("other"), data.shelf.map((n) => [n, n]), name);
+  fill($("cautions"), release.cautions.length ? h("div", { className: "note careful", role: "note" }, h("p", {}, h("strong", {}, "Look at this first")), h("ul", {}, release.cautions.map((c) => h("li", {}, c)))) : null);
+  fill($("about"), release.note ? h("p", { className: "note" }, release.note) : null,
+    h("dl", { className: "figures" }, [["Answers", release.queries.toLocaleString("en-US")], ["Guarantee", release.guarantee], ["Protects", release.unit], ["Made", release.created.slice(0, 10)]]
+      .map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+    h("details", {}, h("summary", {}, "What is promised, and how to read an answer"), [...release.protects, ...release.reading].map((t) => h("p", {}, t))));
+  $("singles-section").hidden = release.singles.length === 0;
+  fill($("singles"), listing(["question", "answer", "from", "to", "standard error", "unit"], release.singles.map((s) => [s.label, s.value, s.low, s.high, s.error, s.unit]),
+    { caption: "With 95 % intervals", numeric: [false, true, true, true, true, false] }));
+  const files = [["tables.xlsx", "All tables as a workbook"], ["answers.parquet", "All answers as Parquet"], ["report.html", "The report, one file to pass on"], ["release.json", "The public facts"], ["measurements.npz", "The noisy measurements, which may be published"]];
+  fill($("files"), files.map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
+}
+
+const described = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels }));
+
+function forms() {
+  const asked = [];
+  answer("ask", async () => {
+    const question = $("question").value.trim();
+    const found = question && await attempt($("answers"), () => post("ask", { name, question }));
+    if (!found) return;
+    asked.unshift([found.question, found.value, found.low, found.high, found.error]);
+    fill($("answers"), scrolled("Answers", listing(["question", "answer", "from", "to", "standard error"], asked, { numeric: [false, true, true, true, true] })));
+  });
+  answer("tables", async () => {
+    const attributes = [...new Set([$("a1").value, $("a2").value, $("a3").value].filter(Boolean))];
+    const found = await attempt($("table"), () => post("table", { name, attributes }));
+    if (!found) return;
+    found.numeric = found.columns.map((_, i) => i >= found.texts);
+    const label = attributes.join(" × ");
+    shown($("table"), found, label);
+    const query = attributes.map((a) => `&a=${encodeURIComponent(a)}`).join("");
+    $("table").append(h("p", {}, h("a", { href: `/download/table.csv?name=${encodeURIComponent(name)}${query}`, download: "" }, `${label} as CSV`)));
+  });
+  answer("statistics", async () => {
+    const within = $("within").value;
+    const at = $("at").value.split(",").map(Number);
+    const found = await attempt($("statistic"), () => post("statistic", { name, what: $("what").value, attribute: $("of").value, by: within ? [within] : [], at }));
+    if (found) shown($("statistic"), found, `${$("what").selectedOptions[0].textContent} of ${$("of").value}${within ? ` within ${within}` : ""}`);
+  });
+  answer("calculator", async () => {
+    const found = await attempt($("calculated"), () => post("calculate", { name, other: $("other").value, operation: $("operation").value, a: $("calc-a").value, b: $("calc-b").value }));
+    if (!found) return;
+    const [value, low, high] = found.shown;
+    fill($("calculated"), h("p", { className: "result" }, found.value === null ? "B cannot be told from noise, so nothing is known of this." : `${value}, with 95 % confidence between ${low} and ${high}`));
+    Object.assign($("calculated").dataset, { value: found.value, low: found.low, high: found.high });
+  });
+  answer("ranking", async () => {
+    const found = await attempt($("ranked"), () => post("ranks", { name, attribute: $("rank-of").value }));
+    if (found) shown($("ranked"), { ...found, chart: null }, "Places, which hold together with 95 % confidence");
+  });
+  $("what").addEventListener("change", () => {
+    $("at-field").hidden = $("what").value !== "quantiles";
+    const all = release.attributes.filter((a) => a.ordered || $("what").value === "share").map((a) => [a.name, a.shown]);
+    options($("of"), all, $("of").value);
+  });
+  $("show-maps").addEventListener("click", async () => {
+    const found = await attempt($("maps"), () => post("maps", { name }));
+    if (found) fill($("maps"), [["strip", "Typical error of each table"], ["pairs", "Typical error of the table over every two attributes"]].filter(([k]) => found[k])
+      .map(([k, text]) => h("figure", {}, h("figcaption", {}, text), chart(found[k], text))));
+  });
+  $("project").disabled = !release.projectable && !release.projected;
+  $("project").addEventListener("click", async () => {
+    fill($("projected"), h("progress", { "aria-label": "Projecting" }), h("p", { className: "quiet" }, "This can take a minute, and costs no budget."));
+    const found = await attempt($("projected"), () => post("project", { name }));
+    fill($("projected"), found ? [found.texts.map((t) => h("p", {}, t)), chart(found.chart, "Projected against unprojected answers"),
+      h("dl", { className: "facts" }, found.facts.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])),
+      found.singles.length ? scrolled("Single answers before and after", listing(["question", "before", "after"], found.singles.map((s) => [s.label, s.before, s.after]), { numeric: [false, true, true] })) : null].flat() : []);
+  });
+  for (const id of ["question", "calc-a", "calc-b"]) complete($(id), described);
+}
+
+options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
+$("releases").addEventListener("change", (event) => { location.href = `/read?name=${encodeURIComponent(event.target.value)}`; });
+if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
+if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
+if (release?.kind === "told") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
+if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else $("statistics").requestSubmit(); }

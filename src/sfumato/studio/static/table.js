@@ -1,0 +1,204 @@
+// The first page: where the table is, what its columns are, whose privacy.
+
+import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, say } from "./common.js";
+
+const KINDS = [
+  ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["category", "labels"],
+  ["boolean", "yes or no"], ["hierarchy", "places in places (edit in the file)"],
+];
+const POLICIES = { outside: ["other", "clamp", "drop"], missing: ["other", "drop"] };
+const POLICY = { "": "as for all", other: "counted as (other)", clamp: "moved to the nearest cell", drop: "row left out" };
+const PARTS = {
+  integer: [["min", "From"], ["max", "to"], ["width", "numbers in a cell"], ["edges", "or edges of cells, with commas"]],
+  number: [["min", "From"], ["max", "to"], ["width", "width of a cell"], ["edges", "or edges of cells, with commas"]],
+};
+
+const spec = () => data.spec;
+const table = (...keys) => keys.reduce((here, key) => here?.[key] ?? {}, spec());
+
+/** What an edit of one column's field writes. */
+function write(name, key, value) {
+  change([{ place: ["schema", name, key], value }], () => { told(name); summary(); });
+}
+
+function labels(values) {
+  if (Array.isArray(values)) return values.map(String).join("\n");
+  return Object.entries(values || {}).map(([code, label]) => `${code} = ${label}`).join("\n");
+}
+
+function read(text, coded) {
+  const lines = text.split("\n").map((l) => l.replace(/\r$/, "")).filter((l) => l.trim());
+  if (!coded) return lines.length ? lines : "";
+  return Object.fromEntries(lines.map((l) => {
+    const at = l.search(/\s*[=\t]\s*/);
+    return at < 0 ? [l.trim(), l.trim()] : [l.slice(0, at).trim(), l.slice(at).replace(/^\s*[=\t]\s*/, "").trim()];
+  }));
+}
+
+function ranges(name, kind) {
+  const given = table("schema", name);
+  const save = (key, text) => {
+    const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number);
+    write(name, key, !text.trim() ? null : key === "edges" ? list : number(text));
+  };
+  return PARTS[kind].map(([key, label]) => [key, label, later(save)]).map(([key, label, saves]) => h("label", {}, label, " ", h("input", {
+    type: "text", inputMode: key === "edges" ? "text" : "decimal", autocomplete: "off", className: key === "edges" ? "" : "short",
+    value: key === "edges" ? (given.edges || []).join(", ") : given[key] ?? "",
+    oninput: (event) => saves(key, event.target.value),
+  })));
+}
+
+/** What few columns need, folded away until it is said. */
+function folded(name, kind) {
+  const given = table("schema", name);
+  const said = ["outside", "missing", "values_from"].some((k) => given[k] !== undefined);
+  return h("details", { open: said }, h("summary", {}, kind === "category" ? "Codes, and values that are not declared" : "Values that are not declared"),
+    h("div", { className: "fields" }, kind === "category" ? codes(name) : null, policies(name, kind)));
+}
+
+const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
+
+function categories(name) {
+  const given = table("schema", name);
+  const text = h("textarea", { rows: 3, spellcheck: false, value: labels(given.values || []) });
+  const saves = later(() => {
+    const changes = [{ place: ["schema", name, "values"], value: read(text.value, isCoded(spec().schema[name].values)) }];
+    if (spec().schema[name].values_from !== undefined && text.value.trim()) changes.push({ place: ["schema", name, "values_from"], value: null });
+    change(changes, () => { told(name); summary(); });
+  });
+  text.addEventListener("input", saves);
+  return h("label", { className: "wide" }, isCoded(given.values) ? "Codes and labels, as code = label, one on a line " : "Labels, one on a line ", text);
+}
+
+function codes(name) {
+  const given = table("schema", name);
+  const box = h("input", { type: "checkbox", checked: isCoded(given.values), onchange: () => {
+    const lines = labels(spec().schema[name].values || []);
+    change([{ place: ["schema", name, "values"], value: read(lines, box.checked) }], () => columns(name));
+  } });
+  const file = h("input", {
+    type: "text", value: given.values_from ?? "", autocomplete: "off", placeholder: "codes.csv",
+    onchange: (event) => {
+      const value = event.target.value.trim() || null;
+      const changes = [{ place: ["schema", name, "values_from"], value }];
+      if (value) changes.push({ place: ["schema", name, "values"], value: null });
+      change(changes, () => columns());
+    },
+  });
+  return [h("label", { className: "choice" }, box, " labels have codes"), h("label", {}, "From a file of codes ", file)];
+}
+
+function policies(name, kind) {
+  const given = table("schema", name);
+  return Object.entries(POLICIES).map(([policy, all]) => {
+    const allowed = kind === "integer" || kind === "number" ? all : all.filter((p) => p !== "clamp");
+    const select = options(h("select", {}), ["", ...allowed].map((p) => [p, POLICY[p]]), given[policy] ?? "");
+    select.addEventListener("change", () => write(name, policy, select.value || null));
+    return h("label", {}, policy === "outside" ? "Not declared " : "Missing ", select);
+  });
+}
+
+function kindChosen(name, kind) {
+  if (!kind) return change([{ place: ["schema", name], value: null }], columns);
+  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, category: { values: "" }, boolean: {}, hierarchy: { levels: "" } };
+  return change([{ place: ["schema", name], value: { type: kind, ...start[kind] } }], () => columns(name));
+}
+
+function column(name, i) {
+  const kind = table("schema", name).type ?? "";
+  const select = options(h("select", { "aria-label": `Kind of ${name}` }), KINDS, kind);
+  select.addEventListener("change", () => kindChosen(name, select.value));
+  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : [];
+  return h("div", { className: kind ? "column" : "column off", role: "group", "aria-labelledby": `column-${i}` },
+    h("div", { className: "head" }, h("h3", { id: `column-${i}` }, name), select),
+    kind ? h("div", { className: "fields" }, fields) : null,
+    kind && kind !== "hierarchy" ? folded(name, kind) : null,
+    h("p", { className: "told quiet", "data-column": name }),
+  );
+}
+
+function told(name) {
+  const place = [...document.querySelectorAll("[data-column]")].find((p) => p.dataset.column === name);
+  const found = data.columns[name];
+  if (!place) return;
+  place.className = found?.error ? "told problem" : "told quiet";
+  if (!found) place.textContent = "";
+  else if (found.error) place.textContent = found.error;
+  else if (found.blank) place.textContent = `still blank: ${found.blank}`;
+  else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
+}
+
+function names() {
+  return [...new Set([...(data.header || []), ...Object.keys(spec().schema || {})])];
+}
+
+function columns(focus) {
+  fill($("columns"), names().map(column));
+  names().forEach(told);
+  if (typeof focus === "string") {
+    const place = [...document.querySelectorAll("[data-column]")].find((p) => p.dataset.column === focus);
+    place?.parentElement.querySelector(".fields input, .fields textarea")?.focus();
+  }
+  summary();
+}
+
+function summary() {
+  const known = Object.entries(data.columns).filter(([, c]) => c.mock);
+  $("mock-section").hidden = known.length === 0;
+  const rows = known.length ? known[0][1].mock.map((_, i) => known.map(([, c]) => c.mock[i])) : [];
+  fill($("mock"), listing(known.map(([n]) => n), rows));
+  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.` : "";
+  const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
+  say(early ? `Still to do: ${data.problem}` : "");
+}
+
+function show() {
+  if (data.broken) { complain(data.broken); return; }
+  $("source").value = table("data").source ?? "";
+  $("public-name").value = table("data").table ?? "";
+  for (const policy of ["outside", "missing"]) $(policy).value = table("schema_defaults")[policy] ?? "";
+  for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
+  $("person").value = table("privacy").person ?? "";
+  $("rows").value = table("privacy").rows_per_person ?? "";
+  columns();
+}
+
+const kept = (id, place, how = (t) => t) => $(id).addEventListener("change", (event) => {
+  const text = event.target.value.trim();
+  change([{ place, value: text ? how(text) : null }], summary);
+});
+
+kept("source", ["data", "source"]);
+kept("public-name", ["data", "table"]);
+kept("person", ["privacy", "person"]);
+kept("rows", ["privacy", "rows_per_person"], number);
+for (const policy of ["outside", "missing"]) {
+  $(policy).addEventListener("change", (event) => change([{ place: ["schema_defaults", policy], value: event.target.value }], () => { names().forEach(told); summary(); }));
+}
+for (const radio of document.getElementsByName("neighbours")) {
+  radio.addEventListener("change", () => change([{ place: ["privacy", "neighbours"], value: radio.value }], summary));
+}
+$("read-names").addEventListener("click", async () => {
+  const place = $("read-names");
+  await change([{ place: ["data", "source"], value: $("source").value.trim() || "" }]);
+  const found = await attempt(place, () => post("names", { version: data.version }));
+  if (!found) return;
+  Object.assign(data, found);
+  columns();
+  say(`${found.header.length} names were read, and no row. Choose the kind of each that is asked about.`);
+});
+$("add-column").addEventListener("click", () => {
+  const name = $("new-column").value.trim();
+  if (!name) return;
+  $("new-column").value = "";
+  change([{ place: ["schema", name], value: { type: "category", values: "" } }], () => columns(name));
+});
+$("import").addEventListener("change", async (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  const text = await file.text();
+  const found = await attempt($("columns"), () => post("import", { version: data.version, text }));
+  event.target.value = "";
+  if (found) { Object.assign(data, found); show(); say("Imported; say what goes for values that it does not declare."); }
+});
+show();

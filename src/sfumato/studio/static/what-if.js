@@ -1,0 +1,156 @@
+// The third page: errors before data. Budgets scale what was planned; weights plan anew, the old figures greyed.
+
+import { $, attempt, budgetFields, budgetOf, change, complain, count, data, fill, h, listing, number, options, post, say, size } from "./common.js";
+
+let plan = null;
+let factor = 1;
+const weights = new Map(); // part: weight as it was changed here
+const NAMES = { approx: "epsilon", pure: "epsilon", zcdp: "rho", gdp: "mu" };
+
+const entry = (part) => (data.spec.queries || []).findIndex((q) => q.name === part);
+const weightOf = (part) => weights.get(part) ?? Number(data.spec.queries[entry(part)]?.weight ?? 1);
+const changes = () => [...weights].map(([part, w]) => ({ place: ["queries", entry(part), "weight"], value: number(w) }));
+const budget = () => budgetOf($("kind").value, $("parameter").value, $("delta").value);
+const kindOf = (p) => ("rho" in p ? "zcdp" : "mu" in p ? "gdp" : "delta" in p ? "approx" : "pure");
+
+function asInSpec() {
+  const kept = data.spec.privacy || {};
+  $("kind").value = kindOf(kept);
+  $("parameter").value = kept[NAMES[$("kind").value]] ?? "1";
+  $("delta").value = kept.delta ?? "1e-6";
+  budgetFields();
+  slideTo();
+}
+
+function slideTo() {
+  const value = Math.log10(Number($("parameter").value));
+  if (Number.isFinite(value)) $("budget").value = Math.round(100 * value);
+  $("budget").setAttribute("aria-valuetext", $("parameter").value);
+}
+
+const touched = () => JSON.stringify(budget()) !== JSON.stringify(budgetOf(kindOf(data.spec.privacy), String(data.spec.privacy[NAMES[kindOf(data.spec.privacy)]]), String(data.spec.privacy.delta ?? "")));
+
+let asking = false;
+let again = false;
+/** Ask for the factor of the budget on the slider; while one request is under way, the last wish waits. */
+async function scale() {
+  for (const id of ["keep-budget", "undo"]) $(id).disabled = !touched();
+  if (!plan) return;
+  if (asking) { again = true; return; }
+  asking = true;
+  const began = performance.now();
+  const found = await attempt(null, () => post("scale", { version: data.version, budget: budget(), changes: changes() }));
+  if (found) {
+    factor = found.factor;
+    promise(found);
+    figures();
+    $("lines").dataset.took = String(performance.now() - began);
+  }
+  asking = false;
+  if (again) { again = false; scale(); }
+}
+
+function promise(found) {
+  fill($("promise"), h("p", {}, h("strong", {}, found.statement), `: ${found.guarantee}.`),
+    found.attack ? h("p", {}, `Whoever guesses about one person would be right at most ${found.attack} of the time, where 50 % is guessing.`) : null);
+}
+
+function weighing(line, first) {
+  if (!first || entry(line.key) < 0) return "";
+  const now = weightOf(line.key);
+  const shown = h("output", {}, `× ${size(now)}`);
+  const slider = h("input", {
+    type: "range", min: -6, max: 10, step: 1, value: Math.round(Math.log2(now)), "aria-label": `Weight of ${line.part}`, "aria-valuetext": `times ${now}`,
+    oninput: (event) => { shown.textContent = `× ${size(2 ** Number(event.target.value))}`; },
+    onchange: (event) => { weights.set(line.key, 2 ** Number(event.target.value)); replan(`weight-${line.key}`); },
+    id: `weight-${line.key}`,
+  });
+  return h("span", { className: "weight" }, slider, shown);
+}
+
+const ordered = (order) => (order === 0 ? "number of records" : order === 1 ? "of one attribute" : `of ${order} attributes`);
+
+function figures() {
+  const seen = new Set();
+  const rows = plan.lines.map((l) => {
+    const first = !seen.has(l.key);
+    seen.add(l.key);
+    return [l.part, ordered(l.order), count(l.queries), `± ${size(l.margin * factor)}`, size(l.rmse * factor), size(l.alone === null ? null : l.alone * factor),
+      l.fifth === null ? "–" : count(Math.ceil(l.fifth * factor)), weighing(l, first)];
+  });
+  const units = [...new Set(plan.lines.map((l) => l.unit))];
+  const made = listing(["part", "tables", "queries", "margin", "typical error", "alone", "known to a fifth", "weight"], rows,
+    { caption: `In ${units.join(" and ")}`, numeric: [false, false, true, true, true, true, true, false] });
+  const focused = document.activeElement?.id;
+  fill($("lines"), made);
+  if (focused?.startsWith("weight-")) $(focused)?.focus();
+  const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above what is proved to be the least possible`;
+  $("summary").textContent = plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note;
+  every();
+}
+
+function every() {
+  const wanted = $("filter").value.toLowerCase();
+  const found = plan.tables.filter((t) => t.name.toLowerCase().includes(wanted));
+  const rows = found.slice(0, 400).map((t) => [t.name, t.part, count(t.cells), `± ${size(t.margin === null ? null : t.margin * factor)}`, t.fifth === null ? "–" : count(Math.ceil(t.fifth * factor))]);
+  fill($("every"), listing(["table", "part", "cells", "margin", "known to a fifth"], rows,
+    { caption: `${count(found.length)} of ${count(plan.tables.length)}`, numeric: [false, false, true, true, true] }));
+}
+
+async function replan() {
+  $("lines").classList.add("old");
+  say("Planning…");
+  const began = performance.now();
+  const found = await attempt($("lines"), () => post("plan", { version: data.version, changes: changes() }));
+  $("lines").classList.remove("old");
+  say("");
+  if (!found) return;
+  plan = found;
+  factor = 1;
+  $("lines").dataset.planned = String(performance.now() - began);
+  $("keep-weights").disabled = weights.size === 0;
+  options($("line"), plan.lines.map((l, i) => [String(i), `${l.part}, ${ordered(l.order)}`]), $("line").value || "0");
+  $("budget").disabled = !plan.scales;
+  promise(found);
+  figures();
+  if (plan.scales) await scale();
+}
+
+$("budget").addEventListener("input", () => {
+  $("parameter").value = String(Number((10 ** (Number($("budget").value) / 100)).toPrecision(3)));
+  $("budget").setAttribute("aria-valuetext", $("parameter").value);
+  scale();
+});
+for (const id of ["parameter", "delta"]) $(id).addEventListener("change", () => { slideTo(); scale(); });
+$("kind").addEventListener("change", () => { budgetFields(); scale(); });
+$("undo").addEventListener("click", () => { asInSpec(); scale(); });
+$("keep-budget").addEventListener("click", async () => {
+  const asked = budget();
+  const gone = ["epsilon", "delta", "rho", "mu"].filter((k) => k in data.spec.privacy && !(k in asked));
+  await change([...gone.map((k) => ({ place: ["privacy", k], value: null })), ...Object.entries(asked).map(([k, v]) => ({ place: ["privacy", k], value: number(v) }))]);
+  for (const id of ["keep-budget", "undo"]) $(id).disabled = true;
+  if (data.problem) complain(data.problem); else await replan();
+});
+$("keep-weights").addEventListener("click", async () => {
+  await change(changes());
+  weights.clear();
+  $("keep-weights").disabled = true;
+  await replan();
+});
+$("wanted").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const line = plan.lines[Number($("line").value)];
+  const margin = Number($("margin").value);
+  const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order }));
+  if (!found) return;
+  const people = [0.1, 0.01].map((share) => `${count(Math.ceil((line.margin * factor) / share))} people for ${100 * share} %`).join(", ");
+  fill($("takes"), `A budget of ${found.statement}. `, h("button", { type: "button", className: "small", onclick: () => {
+    $("kind").value = found.budget.kind; $("parameter").value = found.budget.parameter; if (found.budget.delta) $("delta").value = found.budget.delta;
+    budgetFields(); slideTo(); scale();
+  } }, "Try it above"), ` With the budget above, these margins are a share of all records: ${people}.`);
+});
+$("filter").addEventListener("input", () => plan && every());
+
+if (data.broken || data.problem) complain(data.broken || `Before anything can be planned: ${data.problem}`);
+if (data.spec?.privacy) asInSpec();
+if (!data.problem && !data.broken) replan();
