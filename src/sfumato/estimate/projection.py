@@ -98,8 +98,9 @@ class Projection:
         proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
         if self.norm == "families":
             proof += " family by family, each given its parent"
+        what = "cells of a family" if self.norm == "families" else "answers"
         whole = (
-            "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
+            "" if self.rounded is None else f"; then rounded to whole counts, which moved {what} by {self.rounded:.3g}"
         )
         if self.norm == "ladder":
             share = math.sqrt(max(self.gap, 0.0)) / self.moved if self.moved > 0 else 0.0
