@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import DomainError
 from sfumato.ground.codec import rebuild, storable
+from sfumato.ground.later import later
 
-__all__ = ["MAX_CELLS", "Codes", "Edges", "Grid", "Rule", "Truths", "Wholes"]
+__all__ = ["MAX_CELLS", "Codes", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 _EXACT = 2**53  # whole numbers below are doubles
+_MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +132,31 @@ class Edges(Rule):
 
 
 @storable
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Where the records of some attributes' cells are counted: of each joint cell, in C order, the cell it goes to.
+
+    Any such map will do for privacy: it looks at one record. Raises DomainError at birth.
+    """
+
+    axes: tuple[int, ...]
+    cells: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        axes, cells = self.axes, self.cells
+        named = type(axes) is tuple and axes != () and all(type(a) is int and a >= 0 for a in axes)
+        if not named or cells.dtype.kind != "i" or cells.ndim != 1 or cells.min() < 0 or cells.max() >= len(cells):
+            raise DomainError("cells of attributes, given by their positions, are moved to cells that are there")
+
+
+@storable
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The cells of a table: its attributes in order, by name, and the rule of each. Raises DomainError at birth."""
 
     names: tuple[str, ...]
     rules: tuple[Rule, ...]
+    moves: tuple[Moves, ...] = later(())
 
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.rules) or len(set(self.names)) != len(self.names):
@@ -141,6 +165,10 @@ class Grid:
             raise DomainError("cells are declared by names and rules")
         if max(r.declared for r in self.rules) > MAX_CELLS:
             raise DomainError(f"an attribute has at most {MAX_CELLS:,} cells")
+        full = [type(m) is Moves and len(m.cells) == math.prod(self.shape[a] for a in m.axes) for m in self.moves]
+        moved = [a for m in self.moves for a in m.axes]
+        if len(set(moved)) != len(moved) or not all(full):
+            raise DomainError("records are moved once along each attribute, and from each of its cells")
 
     @classmethod
     def of(cls, declared: object) -> Grid:
@@ -185,3 +213,20 @@ class Grid:
         if len(set(given)) != len(given):
             raise DomainError(f"an attribute is named twice in {given}")
         return given
+
+    def moving(self, axes: Sequence[int]) -> list[int]:
+        """The attributes that decide about the cells of these, ascending."""
+        return sorted({*axes, *(a for m in self.moves if not set(axes).isdisjoint(m.axes) for a in m.axes)})
+
+    def moved(self, columns: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
+        """Cells of records, by attribute, of all that `moving` lists: each record by itself goes to where it counts."""
+        found = dict(columns)
+        for m in (m for m in self.moves if m.axes[0] in columns):
+            given, sizes = [columns[a] for a in m.axes], [self.shape[a] for a in m.axes]
+            made = [np.empty_like(c) for c in given]
+            for some in (slice(i, i + _MOVED) for i in range(0, len(given[0]), _MOVED)):
+                cells = m.cells[np.ravel_multi_index(tuple(c[some] for c in given), sizes)]
+                for into, numbers in zip(made, np.unravel_index(cells, sizes), strict=True):
+                    into[some] = numbers
+            found.update(zip(m.axes, made, strict=True))
+        return found

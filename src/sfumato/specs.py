@@ -14,9 +14,11 @@ from sfumato.designs.continual.declared import declared
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.domain import Domain
+from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.ground.checks import check_distinct
 from sfumato.ground.elsewhere import engine
+from sfumato.ground.nearest import nearest
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
@@ -34,8 +36,7 @@ from sfumato.workloads import (
     total,
     windows,
 )
-from sfumato.workloads.predicates import compile_predicate
-from sfumato.workloads.reading import Section, nearest, read_toml
+from sfumato.workloads.reading import Section, read_toml
 from sfumato.workloads.schema import read_schema
 
 __all__ = ["QUERIES", "Spec", "read_spec", "spec_of"]
@@ -113,7 +114,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
 
 def spec_of(root: Section, place: Path) -> Spec:
     """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
-    root.allow("data", "schema", "schema_defaults", "privacy", "queries", "plan", "public", "stream")
+    root.allow("data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "stream")
     if blanks := root.blanks():
         listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
         raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])

@@ -12,6 +12,7 @@ __all__ = ["ELSEWHERE", "fetch"]
 ELSEWHERE: dict[str, str] = {
     "Adapted": "sfumato.estimate.mixtures.adapted",
     "AdaptedTables": "sfumato.estimate.mixtures.held",
+    "Allowed": "sfumato.designs.allowed",
     "Alone": "sfumato.plans.predictions",
     "Axis": "sfumato.designs.unions.axes",
     "Biased": "sfumato.designs.approximate.biased",
@@ -60,6 +61,7 @@ ELSEWHERE: dict[str, str] = {
     "PairMoments": "sfumato.estimate.possible",
     "PairResiduals": "sfumato.designs.marginals.pairs",
     "Periods": "sfumato.designs.continual.periods",
+    "PlacedCounts": "sfumato.estimate.spine.placed",
     "Plan": "sfumato.plans.plan",
     "Product": "sfumato.designs.product",
     "Products": "sfumato.privacy.products",

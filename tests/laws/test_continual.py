@@ -15,12 +15,13 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.maps import FamilyMap
-from sfumato.operators import Family, Residual
+from sfumato.operators import Dense, Family, Residual
 from sfumato.operators.ordered import Prefix
 from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms, multiples_of
-from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.continual import StreamTerms, multiples_of, opposed
+from sfumato.privacy.filters import IntegerFilter, WindowFilter
 from sfumato.privacy.noise import DiscreteGaussian, RoundedGaussian
+from sfumato.privacy.sensitivity import certified
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.counting import TensorCounts
 from sfumato.wall.streams.measuring import cells_of, measure
@@ -28,7 +29,7 @@ from support.insecure_bits import InsecureTestBits
 from support.streams import drawn, drawn_window, filtered
 
 PAIRS = 1_000
-"""Of streams under every setting. Neighbours by adding: 12 settings, 12,000 pairs; by replacing: 10, 10,000."""
+"""Of streams under every setting. Neighbours by adding: 12 settings, 12,000 pairs; by replacing: 16, 16,000."""
 
 SHAPE = (2, 3)
 NAMES = ("a", "b")
@@ -165,16 +166,103 @@ def test_a_cut_under_replace_one_would_cost_more() -> None:
 
 @pytest.mark.parametrize(("k", "b", "rows"), [(1, 1, 1), (2, 2, 2)])
 @pytest.mark.parametrize("bits", [3, 20])
-def test_persons_replaced_change_no_more_than_is_priced(k: int, b: int, rows: int, bits: int) -> None:
-    """Each in periods of their own, counts cut in some tables and not in others. Mutant: the price of a record."""
+@pytest.mark.parametrize("first", [None, Prefix(2)])
+def test_persons_replaced_change_no_more_than_is_priced(k: int, b: int, rows: int, bits: int, first: Any) -> None:
+    """Each in periods of their own, half of them in the same; counts cut in some tables and not in others. 8,000 pairs.
+
+    Mutants: the price of a record; two added persons who never point apart; rows that do so once and not squared.
+    """
     rng = np.random.default_rng([4, k, bits])
     unit = PrivacyUnit("replace-one", "id", rows)
-    terms = terms_of(rng, k, b, bits=bits, most=3, first=Prefix(2))
+    terms = terms_of(rng, k, b, bits=bits, most=3, first=first)
     n = terms.filter.periods
     tables = rng.integers(0, 3, size=(n, PAIRS, *SHAPE))
     one, other = (records(rng, n, k, b, rows) for _ in range(2))
+    # the same periods, other cells
+    other[:, ::2] = np.roll(one, 1, axis=-1)[:, ::2, ::-1]
     found = shifts(terms, tables + one, tables + other, cut=True)
     assert ratio(found, terms.squared_shift(SIZES, unit)) <= 1
+
+
+def alone(axes: list[list[int]], multiples: list[int]) -> tuple[FamilyMap, ...]:
+    """Residuals of some tables, with their multiples."""
+    given = zip(axes, multiples, strict=True)
+    factors = (Residual(2), Residual(3))
+    sets = [(np.array(s, dtype=np.int32).reshape(1, len(s)), [m]) for s, m in given]
+    return tuple(Family(NAMES, factors, s, np.array(m)).lowered() for s, m in sets)
+
+
+def test_persons_replaced_may_point_apart_in_some_tables_and_not_be_counted_in_others() -> None:
+    """Two periods that are heard alike, in one of which the total is full: so the total moves for one person alone,
+    and the table of sexes by both, who point apart. Mutant: the larger of two added and of one replaced, all counted.
+    """
+    used = IntegerFilter([[1, 30]], 0, [400], [1], [2**30], [[2**30]])
+    terms = StreamTerms(used, alone([[], [0]], [4, 4]), 2, ONE, 1, 1, 5)
+    tables = np.zeros((400, 1, *SHAPE), dtype=np.int64)
+    tables[1, 0, :, 1] = 3, 3
+    first, second = tables.copy(), tables.copy()
+    first[0, 0, 0, 0] += 1
+    second[1, 0, 1, 0] += 1
+    found = shifts(terms, first, second, cut=True)[0]
+    unit = PrivacyUnit("replace-one", "id")
+    scale = Fraction(used.response(), 4**terms.grain)
+    added = certified(terms.families, SIZES, PrivacyUnit("add-remove", "id"), 2)
+    replaced_ = certified(terms.families, SIZES, unit, 2)
+    assert max(2 * added, replaced_) * scale < found <= terms.squared_shift(SIZES, unit) < 4 * added * scale
+
+
+def test_rows_of_persons_who_point_apart_do_so_in_pairs() -> None:
+    """Two of each: four times as far as one. Mutants: rows that are not squared, twice the price of one added."""
+    terms = StreamTerms(IntegerFilter([[1, 1]], 0, [1], [1], [1000], [[0]]), alone([[0]], [1]), 0, ONE, 1, 1, 100)
+    tables = np.zeros((1, 1, *SHAPE), dtype=np.int64)
+    others = tables.copy()
+    tables[0, 0, 0, 0] = others[0, 0, 1, 0] = 2
+    found = shifts(terms, tables, others, cut=True)[0]
+    bound = terms.squared_shift(SIZES, PrivacyUnit("replace-one", "id", 2))
+    assert found == 4 * 8 * 1000**2 <= bound < found * Fraction(101, 100)
+
+
+def test_responses_of_both_signs_point_apart_altogether() -> None:
+    """Mutant: taps of both signs priced as if no two periods were heard with opposite signs."""
+    used = WindowFilter([3], [[1000, -1000]])
+    terms = StreamTerms(used, alone([[]], [1]), 0, ONE, 1, 1, 5)
+    tables = np.zeros((3, 1, *SHAPE), dtype=np.int64)
+    others = tables.copy()
+    tables[0, 0, 0, 0] = others[1, 0, 0, 0] = 1
+    found = shifts(terms, tables, others, cut=True)[0]
+    unit = PrivacyUnit("replace-one", "id")
+    assert found == 6 * 1000**2 <= terms.squared_shift(SIZES, unit)
+    there = StreamTerms(WindowFilter([3], [[1000, 1000]]), alone([[]], [1]), 0, ONE, 1, 1, 5)
+    assert there.squared_shift(SIZES, unit) == 4 * 1000**2 < terms.squared_shift(SIZES, unit)
+
+
+@pytest.mark.parametrize("last", [None, Dense(np.array([[3, -2], [1, 1]]))])
+@pytest.mark.parametrize("shape", [(2, 2), (2, 2, 2), (3, 4, 2), (1, 2), (2,) * 5])
+def test_what_tables_can_point_apart_is_no_less_than_any_two_cells_do(
+    shape: tuple[int, ...], last: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against all pairs of cells. Mutants: a lower end that is the upper one, or 0 where columns are not alike; one
+    combination alone; the least share; a table's least share."""
+    rng, names = np.random.default_rng(shape), [f"x{i}" for i in range(len(shape))]
+    factors = [*(Residual(n) for n in shape[:-1]), last or Residual(2)]
+    sizes = dict(zip(names, shape, strict=True))
+    cells, wanted, given = np.indices(shape).reshape(len(shape), -1), 0, []
+    for order in range(min(len(shape), 3) + 1):
+        sets = list(itertools.combinations(range(len(shape)), order))
+        multiples = rng.integers(1, 9, size=len(sets))
+        given.append(
+            Family(names, factors, np.array(sets, dtype=np.int32).reshape(len(sets), order), multiples).lowered()
+        )
+        for chosen, multiple in zip(sets, multiples.tolist(), strict=True):
+            grams = [(lambda m: m.T @ m)(factors[a].matvec(np.eye(shape[a], dtype=np.int64))) for a in chosen]
+            pairs = [g[np.ix_(cells[a], cells[a])] for a, g in zip(chosen, grams, strict=True)]
+            inner = multiple**2 * np.prod([np.ones((cells.shape[1],) * 2, dtype=np.int64), *pairs], axis=0)
+            wanted = wanted + np.maximum(0, -inner)
+    found = opposed(given, sizes)
+    assert found >= wanted.max()
+    assert last is not None or found == wanted.max()
+    monkeypatch.setattr("sfumato.privacy.continual._MOST_TOGETHER", -1)
+    assert found <= opposed(given, sizes) <= 1.5 * found
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -283,3 +371,15 @@ def drawn_alike(rng: np.random.Generator) -> IntegerFilter:
     while (used := drawn(rng, alike=True)).periods < 2:
         pass
     return used
+
+
+def test_rounding_adds_its_length_to_that_of_the_response() -> None:
+    """(a + b)^2, not a^2 + b^2. Mutants: no cross term, or half of it."""
+    rng, unit = np.random.default_rng(11), PrivacyUnit("add-remove")
+    for bits in (3, 12, 40):
+        terms = terms_of(rng, 1, 1, bits=bits)
+        used = terms.filter
+        exact = Fraction(terms.change(SIZES, unit) * used.response(), 4 ** (terms.grain + used.shift))
+        rounded = terms.columns() * used.rounding_squared()
+        cross = terms.squared_shift(SIZES, unit) - exact - rounded
+        assert 4 * exact * rounded <= cross**2 <= 4 * exact * rounded * (1 + Fraction(1, 10**12))

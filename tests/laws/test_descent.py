@@ -1,99 +1,270 @@
-"""Laws of one product for a union: never worse than its start, R B = W, exact errors, chosen where it errs least."""
+"""Counts down a tree: exactness on random trees, families against brute force, and a gap that proves what it says."""
 
 from __future__ import annotations
 
-import math
+import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
-from sfumato.designs.dense import descent
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Problem
-from sfumato.designs.product import Product
-from sfumato.domain import Domain, Integers
-from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator, Prefix, Total
-from sfumato.plans.plan import price_design
-from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.choose import plan
-from sfumato.workloads import QueryBlock, Workload
-from support.reconstructions import reconstruction
-from support.unions import SIZES, matrix_of, problem_of
+import sfumato as sf
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError
+from sfumato.estimate.projection import Projection
+from sfumato.estimate.spine.cells import Cells
+from sfumato.estimate.spine.family import Form, Simplices, nearest
+from sfumato.estimate.spine.placed import PlacedCounts
+from sfumato.estimate.spine.whole import Halves, chain, nearest_whole, whole_family, whole_parts
+from sfumato.operators.base import FloatArray
+from support.places import grown, nested, tree_codes
 
-UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
-UNION: list[tuple[float, dict[str, LinearOperator]]] = [
-    (1.0, {"a": Prefix(6), "b": Identity(4), "c": Identity(2)}),
-    (3.0, {"a": Identity(6), "b": Prefix(4)}),
-]
+SETS: list[list[list[str]]] = [[[], ["a0"], ["a0", "a1"]], [["a0"], ["a1"]], [["a0", "a1"]], [[], ["a1"]]]
 
 
-def test_one_product_answers_all_without_bias_at_the_predicted_error() -> None:
-    """Mutants: weights left out; Grams of another attribute; attributes that a product lacks left out of its error."""
-    problem = problem_of([*UNION], UNIT)
-    design = descent.design(problem)
-    assert design is not None
-    made = price_design(design, problem)
-    assert isinstance(made.strategy, Product)
-    names = ["a", "b", "c"]
-    measured = np.concatenate([matrix_of(b, names) for b in made.strategy.blocks]).astype(np.int64).astype(object)
-    assert made.sensitivity.value == max((measured**2).sum(axis=0))
-    total = 0.0
-    for q in problem.workload.blocks:
-        back = reconstruction(made.strategy, q.block)
-        np.testing.assert_allclose(back @ measured.astype(np.float64), matrix_of(q.block, names), atol=1e-6)
-        shown = np.broadcast_to(made.strategy.row_powers(q.block, 2), [f.shape[0] for f in q.block.factors])
-        np.testing.assert_allclose(shown.reshape(-1), (back**2).sum(axis=1), rtol=1e-6)
-        total += float(q.weight) * float((back**2).sum())
-    # no factor by itself can be improved: each is the optimum of what the others leave
-    value = total * made.sensitivity.value
-    assert len(made.strategy.factors) == len(names)
-    factors = [np.asarray(f.measured.dense(), dtype=np.float64) for f in made.strategy.factors]
-    inverses = [np.linalg.inv(f.T @ f) * (f**2).sum(axis=0).max() for f in factors]
-    for i in range(len(names)):
-        gram = np.zeros_like(inverses[i])
-        for q in problem.workload.blocks:
-            own = q.block.by_attribute()
-            assert own is not None
-            grams = [np.asarray((own.get(a) or Total(SIZES[a])).gram().dense(), dtype=np.float64) for a in names]
-            others = [float((g * x).sum()) for j, (g, x) in enumerate(zip(grams, inverses, strict=True)) if j != i]
-            gram += float(q.weight) * math.prod(others) * grams[i]
-        assert value <= optimize(gram).upper_bound ** 2 * (1 + 1e-4)
+def random_rows(rng: np.random.Generator) -> list[tuple[str, ...]]:
+    """Rows of a hierarchy over some levels, groups of one among them."""
+    while True:
+        codes = tree_codes(rng, int(rng.integers(2, 5)), int(rng.integers(2, 30)))
+        kept = list({int(c.max()): c for c in codes if int(c.max()) > 0}.values())
+        if len(kept) >= 2 and int(kept[-1].max()) + 1 == len(kept[-1]):
+            return [tuple(f"{i}.{c}" for i, c in enumerate(row)) for row in zip(*kept, strict=True)]
 
 
-def test_it_is_chosen_where_tables_share_what_they_ask() -> None:
-    domain = Domain({"a": Integers(0, 49), "b": Integers(0, 49)})
-    ranges = np.array([[i <= j <= k for j in range(50)] for i in range(50) for k in range(i, 50, 3)], dtype=np.int64)
-    parts = [
-        Block((("a",), ("b",)), (Dense(ranges), Prefix(50))),
-        Block((("a",), ("b",)), (Prefix(50), Dense(ranges))),
-    ]
-    workload = Workload(domain, tuple(QueryBlock(f"part {i}", b) for i, b in enumerate(parts)))
-    made = plan(workload, Budget.gdp(1), neighbours="add-remove", mechanism="factorization")
-    assert isinstance(made.strategy, Product)
-    assert "one product" in made.strategy.summary
-    apart = [c.rmse for c in made.considered if c.strategy == "optimal factorizations"]
-    assert apart[0] is not None
-    assert made.rmse <= 0.8 * apart[0]
-    assert made.lower_bound is not None
-    assert made.lower_bound <= made.rmse <= 1.1 * made.lower_bound
+def released(work: sf.Workload, x: np.ndarray, neighbours: str, mechanism: str) -> sf.Release:
+    plan = sf.plan(work, sf.zcdp("0.5"), neighbours=neighbours, mechanism=mechanism)
+    return sf.release(plan, sf.Histogram(x), ledger=None)
 
 
-@pytest.mark.parametrize(
-    "products",
-    [
-        UNION[:1],
-        [(1.0, {"a": Grouping(np.arange(6) // 2, 3), "b": Total(4)}), (1.0, {"a": Total(6), "b": Prefix(4)})],
-    ],
-    ids=["one product", "cells never told apart"],
-)
-def test_what_it_does_not_serve_is_left_to_others(products: list[tuple[float, dict[str, LinearOperator]]]) -> None:
-    assert descent.design(problem_of([*products], UNIT)) is None
-    swap = PrivacyUnit(Neighbours.REPLACE_ONE)
-    assert descent.design(problem_of([*UNION], swap)) is None
-    problem = problem_of([*UNION], UNIT)
-    for other in (
-        Problem(problem.workload, problem.budget, UNIT, "laplace"),
-        Problem(problem.workload, problem.budget, UNIT, "gaussian", "max"),
-    ):
-        assert descent.design(other) is None
+def counts_of(whole: sf.Release) -> FloatArray:
+    """A table over the domain with the counts that were settled; in the first cell of what was not asked."""
+    assert whole.projection is not None
+    held = whole.projection.possible
+    assert isinstance(held, PlacedCounts)
+    domain = whole.plan.workload.domain
+    out = np.zeros(domain.shape)
+    codes = dict(zip(held.attributes, np.unravel_index(held.cell, held.sizes), strict=True)) | {"place": held.unit}
+    none = np.zeros(len(held.unit), dtype=np.int64)
+    np.add.at(out, tuple(codes.get(a, none) for a in domain.names), held.count)
+    return out
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_answers_are_those_of_one_table_of_records(seed: int) -> None:
+    """Of random trees, tables and strategies: whole, nonnegative, at every level the sum of what is below.
+
+    Mutants: a half's sum over the children not kept; the children of an empty parent left out; groups in the order of
+    the tree taken for their numbers.
+    """
+    rng = np.random.default_rng(seed)
+    rows = random_rows(rng)
+    work = nested([rows[i] for i in rng.permutation(len(rows))], (2, 3), SETS[seed % 4], before=seed % 2)
+    neighbours = ("add-remove", "replace-one")[seed % 3 == 0]
+    x = rng.poisson(rng.gamma(0.3, 4, work.domain.shape))
+    release = released(work, x, neighbours, ("auto", "gaussian", "marginals")[seed % 3])
+    for whole in (release.project(body="spine", integer=True), release.project()):
+        found = whole.projection
+        assert found is not None
+        assert (found.body, found.certified) == ("spine", True)
+        counts = counts_of(whole)
+        assert counts.min() >= 0
+        assert np.allclose(whole.answers, work.answer(counts), rtol=0, atol=1e-8)
+        ends = whole.intervals()
+        assert (ends.low <= whole.answers).all()
+        assert (whole.answers <= ends.high).all()
+        if neighbours == "replace-one":
+            assert counts.sum() == pytest.approx(x.sum())
+        if found.rounded is not None:
+            assert (whole.answers == np.rint(whole.answers)).all()
+            assert len(whole.synthetic()) == counts.sum()
+
+
+def problem(rng: np.random.Generator) -> tuple[Cells, FloatArray, np.ndarray, FloatArray, FloatArray]:
+    """Cells, coefficients, chosen cells, what is given, and sums of a family with few cells."""
+    cells = Cells((2, 3))
+    weights = rng.gamma(0.5, 4, len(cells.sets)) + 0.05
+    chosen = np.sort(rng.choice(6, int(rng.integers(1, 7)), replace=False))
+    sums = rng.poisson(3, len(chosen)) + 1.0
+    n = int(rng.integers(2, 6))
+    given = rng.standard_normal((n, len(chosen))) * 4
+    return cells, cells.coefficients(weights), chosen, given, sums
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_families_are_at_the_least_value_and_the_gap_proves_how_near(seed: int) -> None:
+    """Against an active-set solver, at two tolerances. Mutants: the promise taken over the children together instead of
+    cell by cell (it then proves less than nothing); the sums left out of it; the norm's columns without their weights.
+    """
+    rng = np.random.default_rng(seed)
+    cells, coefficients, chosen, given, sums = problem(rng)
+    form = Form.of(cells, coefficients, chosen, 0.0)
+    whole = sum(
+        c * (cells.number(b, np.arange(6))[:, None] == cells.number(b, np.arange(6)))
+        for b, c in zip(cells.sets, coefficients, strict=True)
+    )
+    matrix = np.asarray(whole, dtype=float)[np.ix_(chosen, chosen)]
+    assert np.allclose(form.apply(np.eye(len(chosen))), matrix, rtol=0, atol=1e-9)
+    n, k = given.shape
+    root = np.linalg.cholesky(matrix).T
+    heavy = 1e4
+    left = np.vstack([np.kron(np.eye(n), root), heavy * np.kron(np.ones((1, n)), np.eye(k))])
+    right = np.concatenate([np.linalg.solve(root.T, given.T).T.reshape(-1), heavy * sums])
+    best = Simplices(sums).nearest(nnls(left, right, maxiter=10_000)[0].reshape(n, k))
+    for tolerance in (1e-1, 1e-6):
+        found = nearest(form, given, Simplices(sums), np.ones((n, k)), tolerance, step=0.5)
+        assert found.gap <= tolerance
+        assert np.allclose(found.point.sum(axis=0), sums, rtol=1e-12, atol=0)
+        assert found.point.min() >= 0
+        away = found.point - best
+        assert float((away * form.apply(away)).sum()) <= found.gap + 1e-5
+    # a bound at any point, however far from the nearest
+    start = Simplices(sums).nearest(rng.standard_normal((n, k)))
+    values = [float((p * form.apply(p)).sum() / 2 - (given * p).sum()) for p in (start, best)]
+    assert Simplices(sums).promised(start, form.apply(start) - given) >= values[0] - values[1] - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_norms_are_sums_over_residuals(seed: int) -> None:
+    """Against projectors written out, also on fewer cells than columns. Mutant: signs of inclusion and exclusion."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 4, 3))
+    cells = Cells(shape)
+    weights = np.where(rng.random(len(cells.sets)) < 0.5, rng.random(len(cells.sets)), 0.0)
+    matrix = np.zeros((cells.size, cells.size))
+    for s, w in zip(cells.sets, weights, strict=True):
+        own = np.ones((1, 1))
+        for i, n in enumerate(shape):
+            even = np.full((n, n), 1 / n)
+            own = np.kron(own, np.eye(n) - even if i in s else even)
+        matrix += w * own
+    rows = rng.standard_normal((2, cells.size))
+    assert np.allclose(cells.weigh(weights[None], rows), rows @ matrix, rtol=0, atol=1e-10)
+    chosen = np.sort(rng.choice(cells.size, (cells.size + 1) // 2, replace=False))
+    form = Form.of(cells, cells.coefficients(weights), chosen, 0.5)
+    wanted = matrix[np.ix_(chosen, chosen)] + 0.5 * np.eye(len(chosen))
+    assert np.allclose(form.apply(np.eye(len(chosen))), wanted, rtol=0, atol=1e-9)
+    shift = rng.random(len(chosen)) + 0.1
+    assert np.allclose(form.solver(shift)(wanted + np.diag(shift)), np.eye(len(chosen)), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_split_in_whole_numbers_is_the_nearest_there_is(seed: int) -> None:
+    """Against all of them. Mutant: units given by fractions alone, without the room that is left."""
+    rng = np.random.default_rng(seed)
+    most = rng.integers(0, 4, (4, 1))
+    wanted = most * rng.random((4, 1))
+    total = int(rng.integers(0, most.sum() + 1))
+    found = nearest_whole(wanted, most, np.array([total]))
+    every = [v for v in itertools.product(*(range(int(m) + 1) for m in most[:, 0])) if sum(v) == total]
+    least = min(float(((np.array(v) - wanted[:, 0]) ** 2).sum()) for v in every)
+    assert tuple(found[:, 0].tolist()) in every
+    assert float(((found - wanted) ** 2).sum()) <= least + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whole_families_add_up_and_are_near(seed: int) -> None:
+    """Every column exactly; every table along the chain, and every cell, within two of the real numbers. Mutants: the
+    halves' sums from the children instead of the parent; what is on the right of a split not lessened by the left."""
+    rng = np.random.default_rng(seed)
+    cells = Cells((3, 2, 4))
+    steps = chain(cells, [(), (1,), (0, 2)])
+    assert steps == ((1,), (0, 2))
+    chosen = np.sort(rng.choice(24, int(rng.integers(1, 24)), replace=False))
+    n = int(rng.integers(1, 9))
+    sums = rng.integers(1, 30, len(chosen))
+    real = rng.gamma(0.3, 1, (n, len(chosen))) + 1e-9
+    real *= sums / real.sum(axis=0)
+    halves = Halves.of(cells, chosen, steps)
+    found = whole_family(real, sums, halves)
+    assert (found.sum(axis=0) == sums).all()
+    assert found.min() >= 0
+    assert np.abs(found - real).max() < 2.5
+    assert np.abs(found.sum(axis=1) - real.sum(axis=1)).max() < 1 + 1e-9
+    for table in ((1,), (0, 1, 2)):
+        where = cells.number(table, chosen)
+        apart = np.array([np.bincount(where, row) for row in found - real])
+        assert np.abs(apart).max() < 2.5
+    parts = whole_parts(real[0], round(real[0].sum()), halves)
+    assert parts.sum() == round(real[0].sum())
+    assert parts.min() >= 0
+
+
+@pytest.mark.parametrize("mechanism", ["marginals", "gaussian"])
+def test_no_level_errs_more_than_before(mechanism: str) -> None:
+    """In the mean over tables and draws, level by level, in real numbers; and in whole ones by half a count at most.
+
+    Mutants: children nearest to their unprojected counts alone (the ladder's error on such a tree is six times that
+    before at the root); the second look at every level.
+    """
+    rng = np.random.default_rng(11)
+    rows = grown((3, 5, 12), rng, 0.4)
+    work = nested(rows, (3, 4), [[], ["a0"], ["a0", "a1"]])
+    x = rng.poisson(4 * rng.gamma(0.4, 2.5, (len(rows), 1, 1)) * rng.gamma(0.3, 3, (1, 3, 4)))
+    truth = work.answer(x)
+    ends = np.cumsum([q.rows for q in work.blocks])[:-1]
+    parts = [q.part for q in work.blocks]
+    errors: dict[str, list[FloatArray]] = {"before": [], "real": [], "whole": []}
+    for _ in range(12):
+        release = released(work, x, "add-remove", mechanism)
+        for name, found in (("before", release), ("real", release.project()), ("whole", release.project(integer=True))):
+            away = np.split(found.answers - truth, ends)
+            errors[name].append(np.array([float((a**2).mean()) for a in away]))
+    mean = {name: np.mean(each, axis=0) for name, each in errors.items()}
+    for part in dict.fromkeys(parts):
+        own = [i for i, p in enumerate(parts) if p == part]
+        assert mean["real"][own].mean() <= mean["before"][own].mean() * 1.0001
+        assert (np.sqrt(mean["whole"][own]) <= 1.01 * np.sqrt(mean["before"][own]) + 0.5).all()
+    leaves = [i for i, p in enumerate(parts) if p == parts[-1]]
+    assert mean["whole"][leaves[-1]] < 0.2 * mean["before"][leaves[-1]]
+
+
+def test_records_in_places_are_saved(tmp_path) -> None:
+    import duckdb
+
+    rng = np.random.default_rng(3)
+    work = nested(grown((2, 3)), (2, 3), SETS[0], before=1)
+    x = rng.poisson(3.0, work.domain.shape)
+    release = released(work, x, "replace-one", "auto")
+    whole = release.project(integer=True)
+    whole.synthetic().save(tmp_path / "microdata.parquet")
+    rows = duckdb.sql(
+        f"SELECT place, a0, count(*) FROM '{tmp_path / 'microdata.parquet'}' GROUP BY place, a0"
+    ).fetchall()
+    table = whole.table("place", "a0")
+    wanted = {
+        (p, a): table.values[i, j]
+        for i, p in enumerate(work.domain["place"].labels)
+        for j, a in enumerate(work.domain["a0"].labels)
+        if table.values[i, j]
+    }
+    assert {(p, a): n for p, a, n in rows} == wanted
+    # real numbers are settled again in whole ones, with the same total
+    assert len(release.project().synthetic()) == x.sum() == len(release.synthetic())
+    with pytest.raises(InvalidInput, match="leave records out"):
+        whole.synthetic(3)
+    asked = whole.ask("place in ('1.0', '1.4') and a0 == 1")
+    assert asked.value == table.values[[0, 4], 1].sum()
+    whole.save(tmp_path / "out")
+    again = sf.load(tmp_path / "out")
+    assert isinstance(again, sf.Release)
+    assert np.array_equal(again.answers, whole.answers)
+
+
+def test_what_is_no_tree_of_tables_is_refused() -> None:
+    domain = sf.Domain({"place": sf.Hierarchy(grown((2, 3)), levels=["state", "county"]), "sex": 2})
+    plain = released(sf.marginals(domain, order=1), np.ones((6, 2), dtype=int), "add-remove", "auto")
+    with pytest.raises(PlanError, match="levels of one attribute"):
+        plain.project(body="spine")
+    with pytest.raises(InvalidInput, match="spine"):
+        plain.project(body="tree")
+    work = sf.marginals(domain, sets=[["state", "sex"], ["state"]])
+    release = released(work, np.ones((6, 2), dtype=int), "add-remove", "auto")
+    whole = release.project(integer=True)
+    assert whole.answers.sum() == 2 * whole.ask("sex == 0 or sex == 1").value
+    assert whole.synthetic().attributes == ("state", "sex")
+    with pytest.raises(NotAnswerable):
+        whole.table("county")
+    assert isinstance(whole.projection, Projection)
+    with pytest.raises(NotAnswerable, match="no table with age"):
+        whole.projection.possible.table(["age"])
+    with pytest.raises(PlanError, match="leave space"):
+        release.project(body="spine", space="answers")

@@ -196,7 +196,8 @@ def test_a_template_runs_when_filled_in(read):
         blank = next(row for row in text.splitlines() if row.startswith(key) and '""' in row)
         text = text.replace(blank, f"{key} = {value}")
     spec = read(text)
-    assert spec.workload.shape == (3, 3)
+    assert spec.workload.shape == (4, 3)  # a table, and how many people there are, a part of its own
+    assert list(spec.workload.parts) == ["main", "people"]
     assert spec.budget == Budget.approx(1, "1e-6")
 
 

@@ -24,7 +24,9 @@ CHOOSE = {"sfumato.wall.selecting"}
 WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
 OVER_TIME = {"sfumato.wall.streams"}
 # The goal of `measure` is 4,000.
-MOST_MEASURE = 4_935
+# 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
+# they lie here because they look at every record, after what the domain declares was built anew.
+MOST_MEASURE = 4_975
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
@@ -34,8 +36,9 @@ MOST_STREAMS = 1_030
 MOST_STREAMS_IN_WALL = 620
 # What an engine adds to `measure`: its own files, and what it shares with its like.
 MOST_ENGINE = 350
-# What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py).
-SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel")}
+# What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py,
+# jobs.py).
+SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel", "jobs")}
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import keys, ledgers, planning, releases, samples, sessions, statistics, streams, studio
+from sfumato.cli import keys, ledgers, planning, publishing, releases, samples, sessions, statistics, streams, studio
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -55,6 +55,7 @@ def _about(
 
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
+app.add_typer(publishing.commands)
 app.add_typer(samples.commands)
 app.add_typer(statistics.commands)
 app.add_typer(studio.commands)

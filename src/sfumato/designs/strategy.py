@@ -41,7 +41,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def row_powers(self, query: Block, power: int) -> FloatArray:
-        """Sums of |entry|^power (2 or 4) over each row of R, one axis per factor of the query.
+        """Sums of |entry|^power (2 or 4) over each row of R, one axis per factor of the query; nan: not known.
 
         An axis along which nothing changes has length 1, so large tables stay small.
         """

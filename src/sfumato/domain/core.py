@@ -7,20 +7,27 @@ last attribute runs fastest), so counts over a domain reshape to `domain.shape`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.cells import Grid
+from sfumato.cells import Grid, Moves
+from sfumato.domain import impossible as cannot
 from sfumato.domain.attributes import Attribute, Level, check_size
+from sfumato.domain.comparisons import Mask
+from sfumato.domain.impossible import Tied
 from sfumato.domain.ordered import Integers
 from sfumato.errors import DomainError
 from sfumato.ground.checks import check_distinct, show_count
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.ground.names import check_text, shorten
 
 __all__ = ["Domain"]
+
+_SHOWN = 4  # predicates in a line that people read; a plan's facts have all of them
 
 
 @storable
@@ -31,6 +38,12 @@ class Domain:
     `attributes` maps names to attributes; a whole number n stands for the codes 0 to n - 1. Where an
     attribute has levels, their names may stand wherever a table's attributes are named: a table over a
     level has a cell for every group.
+
+    `impossible` are predicates that hold for no record, declared from public knowledge before any data are seen:
+    learnt ones would leak. A record for which one holds is counted in the nearest cell that can be (fewest attributes
+    change, the last first, each to the nearest number, places never unless nothing can be in one), silently: an error
+    would tell of it. So the counts are those of the table so mended, what a person can change stays what it was, and
+    estimates know those cells to be zero.
 
     >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
     >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
@@ -46,12 +59,18 @@ class Domain:
     (True, 'place', (2, 2))
     >>> sf.Domain({f"x{i}": 10 for i in range(40)}).size == 10**40
     True
+    >>> ages = sf.Integers(0, 59, width=20)
+    >>> known = sf.Domain({"age": ages, "retired": sf.Booleans()}, impossible=["age < 20 and retired"])
+    >>> known.possible(["age", "retired"]).tolist()
+    [[True, False], [True, True], [True, True]]
     """
 
     attributes: Mapping[str, Attribute]
+    impossible: tuple[str, ...] = later(())
+    tied: tuple[Tied, ...] = field(init=False, repr=False, compare=False)
     _levels: dict[str, tuple[str, Level | None]] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, attributes: Mapping[str, Attribute | int]) -> None:
+    def __init__(self, attributes: Mapping[str, Attribute | int], impossible: Iterable[str] = ()) -> None:
         given = attributes
         if not isinstance(given, Mapping) or not given:
             raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
@@ -76,6 +95,9 @@ class Domain:
         check_distinct([*kept, *(n for n, _ in levels)], "attributes and levels")
         object.__setattr__(self, "attributes", kept)
         object.__setattr__(self, "_levels", dict(levels))
+        predicates = cannot.compiled(self, impossible)
+        object.__setattr__(self, "impossible", tuple(p.text for p in predicates))
+        object.__setattr__(self, "tied", cannot.grouped(self, predicates))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,7 +123,9 @@ class Domain:
     def grid(self) -> Grid:
         """Names and rules alone: what the wall needs of a domain."""
         # a text of a class that derives from str may compare as it likes
-        return Grid(tuple("".join((n,)) for n in self.names), tuple(a.rule for a in self.attributes.values()))
+        return Grid(
+            tuple("".join((n,)) for n in self.names), tuple(a.rule for a in self.attributes.values()), self.moves()
+        )
 
     @property
     def levels(self) -> dict[str, str]:
@@ -128,10 +152,19 @@ class Domain:
 
     def __eq__(self, other: object) -> bool:
         # the order of the attributes is the order of the axes
-        return isinstance(other, Domain) and tuple(self.attributes.items()) == tuple(other.attributes.items())
+        same = isinstance(other, Domain) and tuple(self.attributes.items()) == tuple(other.attributes.items())
+        return same and isinstance(other, Domain) and self.impossible == other.impossible
 
     def __hash__(self) -> int:
-        return hash(tuple(self.attributes.items()))
+        return hash((tuple(self.attributes.items()), self.impossible))
+
+    def possible(self, names: Iterable[str]) -> Mask | None:
+        """Which cells of a table over attributes or levels can hold a record, shaped by these; None where all can."""
+        return cannot.possible(self, self.tied, self.columns(names))
+
+    def moves(self, names: Iterable[str] | None = None) -> tuple[Moves, ...]:
+        """Where records of some attributes (all, unless given) that cannot be are counted, by positions among these."""
+        return cannot.moves(self, self.tied, self.names if names is None else self.check_names(names))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
         """Number of cells of each named attribute or level."""
@@ -203,6 +236,18 @@ class Domain:
         """Names of attributes or levels, checked as by `columns`, in the order of their attributes."""
         return tuple(sorted(self.columns(names), key=lambda n: self.names.index(self.owner(n))))
 
+    def told(self) -> Iterator[tuple[str, str]]:
+        """What is said of impossible cells where a plan or a release explains itself; nothing where there are none."""
+        if self.impossible:
+            more = f" and {len(self.impossible) - _SHOWN:,} more" if len(self.impossible) > _SHOWN else ""
+            listed = "; ".join(self.impossible[:_SHOWN])
+            yield "impossible", f"{listed}{more}: a record of which it is said counts in the nearest cell that can be"
+
+    def mended(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of all cells, shaped by the domain, with those of impossible cells where they are counted."""
+        return cannot.mended(counts, self.moves())
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())
-        return f"Domain({inside}; {show_count(self.size)} cells)"
+        cannot_be = f"; {show_count(len(self.impossible))} impossible" if self.impossible else ""
+        return f"Domain({inside}; {show_count(self.size)} cells{cannot_be})"

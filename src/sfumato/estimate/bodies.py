@@ -19,7 +19,7 @@ from sfumato.estimate.local import local
 from sfumato.estimate.mixtures import AdaptedTables, adapt
 from sfumato.estimate.oracles import find_oracle, starting_records
 from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, TableCounts
-from sfumato.estimate.projection import Projection, Task, joint_attributes, joint_operator, read_task
+from sfumato.estimate.projection import Projection, Task, joint_attributes, possible_operator, read_task
 from sfumato.estimate.records import fit_records
 from sfumato.estimate.simplex import onto_simplex
 from sfumato.ground.progress import Progress
@@ -35,6 +35,7 @@ _HULL_CELLS = 2**20  # 8 MB a vector; "auto" takes the hull up to here, by name 
 _HULL_WORK = 2**22  # cells times tables: what one step of the search reads and writes
 _HULL_TABLES = 200  # each is gone through once more in every step, at Python's cost
 _MAX_CELLS = 2**24  # 128 MB a vector of cells, of which a search holds a handful
+_UNAWARE = ("local", "mixtures", "sdp", "sdp+local")  # refused where cells are declared impossible
 _ALIKE = 1e-9  # relative: variances that differ by rounding alone are one
 _STARTED = 2_000  # records that a search begins with
 _ROUNDS = 25  # of a search: more fit the noise rather than the table
@@ -57,7 +58,7 @@ def project(
     (k, k) matrix of the noise, which weights the norm (generalised least squares); without it all answers
     weigh the same. `space` may say which of the two is meant: "answers" all alike, "measurements" by the covariance.
     In the projected norm the result is never farther from the truth than `answers` are, where the truth lies
-    in the body. [NTZ13]
+    in the body. Cells that the domain declares impossible are 0 in it. [NTZ13]
 
     Bodies: "simplex" (the queries are cells of one table), "isotonic" (prefix counts), "hull" (answers of
     nonnegative cells), "cone" (the same without a total), "local" (marginal tables that agree on their common
@@ -80,6 +81,11 @@ def project(
     if body not in BODIES:
         raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
     chosen = _choose(task) if body == "auto" else body
+    if task.possible is not None and chosen in _UNAWARE:
+        raise InvalidInput(
+            f"body={chosen!r} does not know of cells that are declared impossible; take 'hull', 'cone' or 'exact', or "
+            "project a release by the ladder (body='auto')"
+        )
     if task.residuals is not None and chosen not in ("local", "mixtures"):
         raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
     found = _SOLVERS[chosen](task)
@@ -93,6 +99,8 @@ def _choose(task: Task) -> str:
         return "local"
     simple = task.covariance is None or task.covariance.ndim == 1
     best = suits(task.work, task.total)
+    if best == "isotonic" and task.possible is not None:
+        return "hull"
     return best if simple or best not in ("simplex", "isotonic") else "hull"
 
 
@@ -110,7 +118,7 @@ def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
     if cells <= _HULL_CELLS and work.tables <= _HULL_TABLES and cells * work.tables <= _HULL_WORK:
         return "hull"
     if all(i.is_marginal for i in work.items):
-        small = all(work.domain[a].size == 2 for a in names)
+        small = all(work.domain[a].size == 2 for a in names) and work.domain.possible(names) is None
         pairs = max(i.order for i in work.items) <= 2
         return "sdp" if small and pairs and total else "local"
     if tables:
@@ -142,7 +150,7 @@ def _simplex(task: Task) -> Projection:
     if task.covariance is not None and task.covariance.ndim != 1:
         return _hull(task)
     white = whitener(task.covariance, len(task.answers))
-    found = onto_simplex(task.answers, task.total, None if white is None else 1 / white**2)
+    found = onto_simplex(task.answers, task.total, None if white is None else 1 / white**2, task.possible)
     query = task.work.blocks[0]
     values = found.reshape(task.work.domain.sizes(query.attributes))
     away = (found - task.answers) * (1.0 if white is None else white)
@@ -155,7 +163,7 @@ def _isotonic(task: Task) -> Projection:
 
     if not _is_prefix(task.work):
         raise InvalidInput("body='isotonic' takes sf.prefix of one attribute; for other queries take body='hull'")
-    if task.covariance is not None and task.covariance.ndim != 1:
+    if task.possible is not None or (task.covariance is not None and task.covariance.ndim != 1):
         return _hull(task)
     white = whitener(task.covariance, len(task.answers))
     weights = np.ones(len(task.answers)) if white is None else white**2
@@ -181,11 +189,16 @@ def _hull(task: Task) -> Projection:
             "take body='local' for marginal tables, 'sdp' for pairs of two-valued attributes, or 'exact'"
         )
     white = whitener(task.covariance, len(task.answers))
-    done = hull(joint_operator(task.work), task.answers, task.total, white, progress=task.progress)
+    operator, kept = possible_operator(task.work)
+    done = hull(operator, task.answers, task.total, white, progress=task.progress)
     away = done.fitted - task.answers
     if white is not None:
         away = white * away if white.ndim == 1 else white @ away
-    held = CellCounts(task.names, done.cells.reshape(task.work.domain.sizes(task.names)))
+    cells = done.cells
+    if kept is not None:
+        cells = np.zeros(task.cells)
+        cells[kept] = done.cells
+    held = CellCounts(task.names, cells.reshape(task.work.domain.sizes(task.names)))
     name = "cone" if task.total is None else "hull"
     return Projection(done.fitted, held, done.gap, True, float(np.linalg.norm(away)), done.iterations, name, True)
 
@@ -203,9 +216,9 @@ def _exact(task: Task) -> Projection:
     names = task.names
     sizes = task.work.domain.sizes(names)
     blocks = [(tuple(names.index(a) for a in q.attributes), q.block.operator) for q in task.work.blocks]
-    oracle = find_oracle(sizes, [axes for axes, _ in blocks])
+    oracle = find_oracle(sizes, [axes for axes, _ in blocks], moves := task.work.domain.moves(names))
     lower = 0.0
-    if not oracle.exact and white is None and all(q.is_marginal for q in task.work.blocks):
+    if not oracle.exact and white is None and task.possible is None and all(q.is_marginal for q in task.work.blocks):
         # tables that merely agree are a larger body: what is at least as far from it is as far from this one
         outer = _local(task)
         lower = max(0.0, outer.moved - math.sqrt(outer.gap)) ** 2
@@ -215,7 +228,7 @@ def _exact(task: Task) -> Projection:
         task.answers,
         task.total,
         oracle,
-        starting_records(sizes, _shares(task), _STARTED if not oracle.exact else 16),
+        starting_records(sizes, _shares(task), _STARTED if not oracle.exact else 16, moves),
         white=white,
         lower=lower,
         tolerance=1e-7 if oracle.exact else 1e-3,

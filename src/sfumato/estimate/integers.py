@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.moving import FITTED, whole_records
+from sfumato.estimate.oracles import moved
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts, TableCounts
 from sfumato.estimate.projection import Projection, joint_operator, largest_tables
 from sfumato.estimate.rounding import controlled, round_records, round_to_total
@@ -47,8 +48,28 @@ def whole_counts(found: Projection, work: Workload, total: int) -> Whole:
     Where cells of one table are held, every asked count is rounded up or down where that is possible; else they
     and weighted records are rounded to their total, and records are changed further where tables are asked. Tables
     that merely agree, and moments of pairs, which need not be those of any table, are fitted by records; where models
-    denoised, these are drawn from the models first.
+    denoised, these are drawn from the models first. No record is in a cell that is declared impossible.
     """
+    return _possible(_whole(found, work, total), work)
+
+
+def _possible(held: Whole, work: Workload) -> Whole:
+    """Records that are impossible, as changing them may have made some, moved to where they are counted."""
+    moves = work.domain.moves(held.attributes)
+    if not moves:
+        return held
+    if isinstance(held, CellCounts):
+        sizes = held.values.shape
+        codes = np.argwhere(held.values > 0).astype(np.int32)
+        cells = np.zeros(sizes)
+        np.add.at(cells, tuple(moved(codes, sizes, moves).T), held.values[tuple(codes.T)])
+        return CellCounts(held.attributes, cells)
+    codes, where = np.unique(moved(held.codes, held.sizes, moves), axis=0, return_inverse=True)
+    counts = np.bincount(where.reshape(-1), held.weights, len(codes)).astype(np.float64)
+    return RecordCounts(held.attributes, held.sizes, codes, counts)
+
+
+def _whole(found: Projection, work: Workload, total: int) -> Whole:
     if isinstance(found.possible, AdaptedTables):
         return found.possible.records(total)
     held = _joined(found.possible)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray, LinearOperator, real_array
@@ -25,6 +25,9 @@ _MAX_CELLS = 10**7  # 80 MB a vector, gone through at every update
 class Hypothesis:
     """Cells over axes of the given sizes (C order), nonnegative, with a sum of `total`: uniform, until updated.
 
+    Uniform over the cells of `possible` alone (shaped by the sizes; None: all), where some can hold no record: those
+    stay 0, and as fewer cells are left, all that is proved of a uniform start holds.
+
     Kept as log weights, which only updates change; the cells follow from them, so the same updates in the same order
     give the same cells bit for bit, whatever was asked in between. Raises InvalidInput for more than 10^7 cells, and
     for a total that is not a finite number of at least 0.
@@ -32,7 +35,7 @@ class Hypothesis:
 
     __slots__ = ("_cells", "_logs", "sizes", "total")
 
-    def __init__(self, sizes: Sequence[int], total: float) -> None:
+    def __init__(self, sizes: Sequence[int], total: float, possible: NDArray[np.bool_] | None = None) -> None:
         self.sizes = tuple(int(s) for s in sizes)
         if not self.sizes or min(self.sizes) < 1 or math.prod(self.sizes) > _MAX_CELLS:
             raise InvalidInput(f"a hypothesis has from 1 to {_MAX_CELLS:,} cells, in axes of at least one; got {sizes}")
@@ -40,6 +43,8 @@ class Hypothesis:
         if not 0 <= self.total < math.inf:
             raise InvalidInput(f"the total of a hypothesis is a finite number of at least 0, not {total!r}")
         self._logs = np.zeros(math.prod(self.sizes))
+        if possible is not None:
+            self._logs[~possible.reshape(-1)] = -math.inf
         self._cells: FloatArray | None = None
 
     @property

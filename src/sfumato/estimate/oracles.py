@@ -8,30 +8,72 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import Moves
 from sfumato.estimate.records import Codes, Factor, Oracle
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Elimination", "Enumeration", "Search", "find_oracle", "starting_records"]
+__all__ = ["Elimination", "Enumeration", "Search", "Skipping", "find_oracle", "moved", "starting_records"]
 
 _LISTED = 2**20  # corners that are all enumerated: exact, and 8 MB
 _PAIRED = 4_096  # cells of all attributes together: a dense matrix of pairs of 128 MB
 
 
-def find_oracle(sizes: Sequence[int], axes: Sequence[tuple[int, ...]]) -> Oracle:
-    """What finds the best record for tables over these attributes: exactly where that is cheap, else by search."""
-    if math.prod(sizes) <= _LISTED:
-        return Enumeration(sizes)
-    return Elimination.plan(sizes, axes) or Search(sizes)
+def find_oracle(sizes: Sequence[int], axes: Sequence[tuple[int, ...]], moves: Sequence[Moves] = ()) -> Oracle:
+    """What finds the best record for tables over these attributes: exactly where that is cheap, else by search.
+
+    moves: where records that cannot be are counted; none of these is found.
+    """
+    every = [*axes, *(m.axes for m in moves)]
+    found = Enumeration(sizes) if math.prod(sizes) <= _LISTED else Elimination.plan(sizes, every) or Search(sizes)
+    return Skipping(found, sizes, moves) if moves else found
 
 
-def starting_records(sizes: Sequence[int], shares: Sequence[FloatArray | None], count: int) -> Codes:
+def moved(codes: Codes, sizes: Sequence[int], moves: Sequence[Moves]) -> Codes:
+    """Records (r, d), those that cannot be moved to where they are counted."""
+    out = codes.copy()
+    for m in moves:
+        shape = [sizes[a] for a in m.axes]
+        cells = m.cells[np.ravel_multi_index(tuple(codes[:, a] for a in m.axes), shape)]
+        out[:, list(m.axes)] = np.stack(np.unravel_index(cells, shape), axis=1)
+    return out
+
+
+def starting_records(
+    sizes: Sequence[int], shares: Sequence[FloatArray | None], count: int, moves: Sequence[Moves] = ()
+) -> Codes:
     """(count, d) records to begin with, drawn from shares of the cells of every attribute (None: all alike)."""
     random = np.random.default_rng(0)
     drawn = [
         random.integers(n, size=count) if p is None else random.choice(n, size=count, p=p)
         for n, p in zip(sizes, shares, strict=True)
     ]
-    return np.stack(drawn, axis=1).astype(np.int32)
+    return moved(np.stack(drawn, axis=1).astype(np.int32), sizes, moves)
+
+
+class Skipping:
+    """An oracle that finds only records that can be: all others are worth so little that none is the best."""
+
+    def __init__(self, oracle: Oracle, sizes: Sequence[int], moves: Sequence[Moves]) -> None:
+        self.exact = oracle.exact
+        self._oracle, self._sizes, self._moves = oracle, tuple(sizes), tuple(moves)
+
+    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+        """Those that the oracle finds, moved to where they are counted, the best first."""
+        found = np.unique(moved(self._oracle.search(self._with(factors), known), self._sizes, self._moves), axis=0)
+        return found[np.argsort(-np.sum([f.at(found) for f in factors], axis=0), kind="stable")]
+
+    def bound(self, factors: Sequence[Factor]) -> float:
+        """That of the oracle."""
+        return self._oracle.bound(self._with(factors))
+
+    def _with(self, factors: Sequence[Factor]) -> list[Factor]:
+        # more than any two records differ by: a number, for differences of infinite ones are none
+        far = 1.0 + 2 * sum(float(np.ptp(f.values)) for f in factors)
+        out = list(factors)
+        for m in self._moves:
+            away = np.where(m.cells == np.arange(len(m.cells)), 0.0, -far)
+            out.append(Factor(m.axes, away.reshape([self._sizes[a] for a in m.axes])))
+        return out
 
 
 class Enumeration:

@@ -8,23 +8,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
+from sfumato.ground import markup
 from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.ground.progress import Progress
-from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
+from sfumato.operators import Block, Compose, Identity, LinearOperator, OnMarginal, Sparse, Stack
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.workloads import Workload
 
-__all__ = ["Projection", "Task", "joint_attributes", "joint_operator", "largest_tables", "read_task"]
+__all__ = [
+    "Projection",
+    "Task",
+    "joint_attributes",
+    "joint_operator",
+    "largest_tables",
+    "possible_operator",
+    "read_task",
+]
 
 
 _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
+_SHOWN = 10  # answers in a notebook: how they look, not what they are
 _HELD = 0.01  # standard errors
 
 _LARGER = {
@@ -49,6 +60,8 @@ class Projection:
     `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
     `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
     which tables over several attributes move, each in units of the noise of what it has beyond its margins.
+    "families": a tree was settled from the root down; `gap` and `moved` add up what is proved of every family given
+    its parent, in units of the noise, and `answers` are empty above ten million, where they are read off `possible`.
 
     >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
     >>> found.answers, found.realisable, round(found.moved, 3)
@@ -83,6 +96,8 @@ class Projection:
         """What was done, in words."""
         kind = "some table has exactly these answers" if self.realisable else _LARGER[self.body]
         proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
+        if self.norm == "families":
+            proof += " family by family, each given its parent"
         whole = (
             "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
         )
@@ -96,7 +111,13 @@ class Projection:
 
     def __repr__(self) -> str:
         proof = f"gap {self.gap:.3g}" if self.certified else "not certified"
-        return f"<Projection onto {self.body!r}: {len(self.answers):,} answers, moved {self.moved:.4g}, {proof}>"
+        held = f"{len(self.answers):,} answers" if len(self.answers) else "answers not listed"
+        return f"<Projection onto {self.body!r}: {held}, moved {self.moved:.4g}, {proof}>"
+
+    def _repr_html_(self) -> str:
+        first = Frame({"answer": self.answers[:_SHOWN].tolist()})
+        what = f"The first {_SHOWN} of {len(self.answers):,} answers" if len(self.answers) > _SHOWN else "Answers"
+        return markup.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +135,11 @@ class Task:
     def names(self) -> tuple[str, ...]:
         """The attributes that the queries mention."""
         return joint_attributes(self.work)
+
+    @property
+    def possible(self) -> NDArray[np.bool_] | None:
+        """Which cells of that table can hold a record; None where all can."""
+        return self.work.domain.possible(self.names)
 
     @property
     def cells(self) -> int:
@@ -154,6 +180,18 @@ def joint_operator(work: Workload) -> LinearOperator:
         return work.blocks[0].block.operator
     parts = tuple(OnMarginal(shape, tuple(names.index(a) for a in q.attributes), q.block.operator) for q in work.blocks)
     return parts[0] if len(parts) == 1 else Stack(parts)
+
+
+def possible_operator(work: Workload) -> tuple[LinearOperator, NDArray[np.intp] | None]:
+    """The same over the cells that can hold a record alone, and their places among all; None where all can."""
+    operator, possible = joint_operator(work), work.domain.possible(joint_attributes(work))
+    if possible is None:
+        return operator, None
+    kept = np.flatnonzero(possible)
+    ends = np.zeros(possible.size + 1, dtype=np.int64)
+    ends[kept + 1] = 1
+    some = Sparse(np.ones(len(kept), dtype=np.int64), np.arange(len(kept)), np.cumsum(ends), len(kept))
+    return Compose(operator, some), kept
 
 
 def read_task(

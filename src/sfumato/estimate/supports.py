@@ -19,7 +19,7 @@ from sfumato.errors import InvalidInput
 from sfumato.estimate.elliptope import parity_adjoint, parity_answers
 from sfumato.estimate.elliptope.linear import most_correlated
 from sfumato.estimate.oracles import find_oracle, starting_records
-from sfumato.estimate.projection import joint_attributes, joint_operator
+from sfumato.estimate.projection import joint_attributes, possible_operator
 from sfumato.estimate.records import Factor
 from sfumato.operators.base import FloatArray
 from sfumato.workloads import Workload
@@ -56,7 +56,7 @@ def _hull(work: Workload, *, cone: bool = False) -> Support:
             f"the queries' attributes have {cells:,} cells, above the limit of {_MOST_CELLS:,} for the hull; take "
             "body='local' for marginal tables, 'sdp' for pairs of two-valued attributes, or 'exact'"
         )
-    operator = joint_operator(work)
+    operator, _ = possible_operator(work)
 
     def reach(y: FloatArray) -> Reach:
         objective = np.asarray(operator.rmatvec(y), dtype=np.float64)
@@ -66,7 +66,7 @@ def _hull(work: Workload, *, cone: bool = False) -> Support:
             # a direction without any positive product is reached at the corner, where all counts are 0
             most = 0.0 if most <= _CONE * float(np.abs(objective).max(initial=0.0)) else math.inf
             return Reach(most, most, np.zeros(len(y)) if most == 0.0 else None)
-        unit = np.zeros(cells)
+        unit = np.zeros(len(objective))
         unit[best] = 1.0
         return Reach(most, most, np.asarray(operator.matvec(unit), dtype=np.float64))
 
@@ -80,14 +80,14 @@ def _exact(work: Workload) -> Support:
     places = [tuple(names.index(a) for a in q.attributes) for q in work.blocks]
     operators = [q.block.operator for q in work.blocks]
     ends = np.cumsum([0, *(q.rows for q in work.blocks)])
-    oracle = find_oracle(sizes, places)
+    oracle = find_oracle(sizes, places, moves := work.domain.moves(names))
 
     def reach(y: FloatArray) -> Reach:
         factors: list[Factor] = []
         for axes, o, a, b in zip(places, operators, ends[:-1], ends[1:], strict=True):
             worth = np.asarray(o.rmatvec(y[a:b]), dtype=np.float64)
             factors.append(Factor(axes, worth.reshape([sizes[i] for i in axes])))
-        code = oracle.search(factors, starting_records(sizes, [None] * len(sizes), 16))[:1]
+        code = oracle.search(factors, starting_records(sizes, [None] * len(sizes), 16, moves))[:1]
         value = float(sum(f.at(code)[0] for f in factors))
         point = np.empty(len(y))
         for axes, o, a, b in zip(places, operators, ends[:-1], ends[1:], strict=True):
@@ -114,14 +114,21 @@ def _local(work: Workload) -> Support:
             f"{ends[-1]:,} here; up to {_MOST_LISTED:,}. Take body='exact' or ask for fewer tables"
         )
     rows, right = _agreement([q.attributes for q in queries], shapes, ends)
+    masks = [work.domain.possible(q.attributes) for q in queries]
+    free = np.concatenate(
+        [np.ones(q.rows, dtype=bool) if m is None else m.reshape(-1) for q, m in zip(queries, masks, strict=True)]
+    )
+    bounds = [(0.0, None if f else 0.0) for f in free.tolist()]
 
     def reach(y: FloatArray) -> Reach:
-        done = linprog(-y, A_eq=rows, b_eq=right, bounds=(0, None), method="highs")
+        done = linprog(-y, A_eq=rows, b_eq=right, bounds=bounds, method="highs")
         if not done.success:
             raise InvalidInput(f"the linear program of body='local' was not solved: {done.message}")
         point = np.maximum(np.asarray(done.x, dtype=np.float64), 0.0)
         # weak duality: what the multipliers prove
-        bound = float(-(right @ done.eqlin.marginals)) + max(0.0, float(-np.min(done.lower.marginals))) * len(queries)
+        bound = float(-(right @ done.eqlin.marginals)) + max(0.0, float(-np.min(done.lower.marginals[free]))) * len(
+            queries
+        )
         value = float(y @ point)
         return Reach(value, max(bound, value), point)
 
@@ -158,6 +165,8 @@ def _agreement(
 
 def _sdp(work: Workload, *, pairwise: bool = False) -> Support:
     """A semidefinite program over the parities of one and two attributes, with its certificate."""
+    if work.domain.possible(joint_attributes(work)) is not None:
+        raise InvalidInput("moments of pairs do not know of cells that are declared impossible; take 'hull' or 'exact'")
     constant, adjoint = parity_adjoint(work)
 
     def reach(y: FloatArray) -> Reach:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
@@ -65,8 +66,16 @@ class Tilted:
         return self.gap <= ENOUGH
 
 
-def tilted(sizes: tuple[int, ...], total: float, given: Sequence[Noisy], prior: float) -> Tilted:
+def tilted(
+    sizes: tuple[int, ...],
+    total: float,
+    given: Sequence[Noisy],
+    prior: float,
+    possible: NDArray[np.bool_] | None = None,
+) -> Tilted:
     """Cells shaped by `sizes`: the minimum above with t = prior > 0, by Newton's method on its dual.
+
+    Of the cells of `possible` alone, over which the prior is uniform, where others can hold no record (None: all can).
 
     The systems are solved by conjugate gradients, so no array is larger than the cells. Ends at a gap of `ENOUGH`;
     after 200 steps, or where rounding leaves nothing to gain, the gap is stated as it is.
@@ -74,7 +83,7 @@ def tilted(sizes: tuple[int, ...], total: float, given: Sequence[Noisy], prior: 
     from scipy.sparse.linalg import LinearOperator as Product  # noqa: PLC0415  (heavy)
     from scipy.sparse.linalg import cg  # noqa: PLC0415
 
-    dual = _Dual(sizes, total, given, prior)
+    dual = _Dual(sizes, total, given, prior, possible)
     enough = max(ENOUGH, dual.rounding)
     with single_thread():
         here = best = dual.at(np.zeros(dual.count))
@@ -106,7 +115,15 @@ class _Point(NamedTuple):
 class _Dual:
     """D as a function of b = s a, in which its gradient is in units of noise."""
 
-    def __init__(self, sizes: tuple[int, ...], total: float, given: Sequence[Noisy], prior: float) -> None:
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        total: float,
+        given: Sequence[Noisy],
+        prior: float,
+        possible: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._possible = possible
         self._sizes, self._total, self._given, self._prior = sizes, total, given, prior
         self._ends = np.cumsum([0, *(len(g.values) for g in given)]).tolist()
         self.count: int = self._ends[-1]
@@ -120,6 +137,8 @@ class _Dual:
 
     def at(self, place: FloatArray) -> _Point:
         logs = self._back(place)
+        if self._possible is not None:
+            logs = np.where(self._possible, logs, -math.inf)
         weights = np.exp(logs - logs.max())
         cells = weights * (self._total / weights.sum())
         return _Point(place, cells, self._answers(cells) - self._wanted / self._noise + self._prior * place)

@@ -96,8 +96,8 @@ class LocalRelease(Released):
 
     @functools.cached_property
     def answers(self) -> FloatArray:
-        """(k,) unbiased answers, in records, for the persons who reported."""
-        return self.plan.reading.answers(self.tally)
+        """(k,) unbiased answers, in records, for the persons who reported; 0 of what is declared impossible."""
+        return np.where(self.plan.impossible, 0.0, self.plan.reading.answers(self.tally))
 
     def standard_errors(self) -> FloatArray:
         """(k,) known before data: no table of so many records has larger ones."""

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.estimate.projection import joint_attributes, joint_operator
@@ -86,15 +87,28 @@ class LocalPlan(Planned):
         """How reports become answers."""
         return Reading(self.questions, dense_queries(self.workload), float(self.epsilon))
 
+    @functools.cached_property
+    def impossible(self) -> NDArray[np.bool_]:
+        """(k,) which queries count cells alone that are declared impossible."""
+        possible = self.workload.domain.possible(self.names)
+        if possible is None:
+            return np.zeros(self.workload.shape[0], dtype=bool)
+        queries = dense_queries(self.workload)
+        counts = [(q != 0).sum(axis=1) for q in (queries, queries[:, possible.reshape(-1)])]
+        return (counts[0] > 0) & (counts[1] == 0)
+
     # ---- errors ----
 
     @functools.cached_property
     def _spread(self) -> tuple[FloatArray, FloatArray]:
         """Variance per report: of each query at its worst cell (k,), and of each cell its mean over queries (m,)."""
         k, step = self.workload.shape[0], self.reading.step()
+        possible = self.workload.domain.possible(self.names)
+        can = np.ones(self.questions.cells) if possible is None else possible.reshape(-1)
         worst, mean = np.empty(k), np.zeros(self.questions.cells)
         for a in range(0, k, step):
-            part = self.reading.variances(a, min(k, a + step))
+            # a record is in no other cell, and answers about others are known to be 0
+            part = np.where(self.impossible[a : a + step, None], 0.0, self.reading.variances(a, min(k, a + step))) * can
             worst[a : a + step] = part.max(axis=1)
             mean += part.sum(axis=0) / k
         return np.maximum(worst, 0.0), np.maximum(mean, 0.0)
@@ -168,6 +182,7 @@ class LocalPlan(Planned):
         asked = f"one of {len(q.table):,} public questions at random, {q.labels} possible answers ({self.reporter})"
         error = f"rmse {self.rmse:,.5g} records at {self.records:,} reports, largest standard error {largest:,.5g}"
         yield "protects", f"{own} a report"
+        yield from self.workload.domain.told()
         yield "spends", "epsilon again for every further report of the same person: ask for one"
         yield "asks", asked
         yield "reports", f"{self.report_bytes} bytes"

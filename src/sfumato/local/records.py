@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput
 
@@ -23,14 +25,15 @@ def cell_of(domain: Domain, names: Sequence[str], record: Any) -> int:
 
     Values are read as the curator reads a table's: numbers for `Integers` and `Bins`, codes for categories, None for
     missing. Raises InvalidInput where an attribute is not in the record, or its value has no cell. The error names
-    attributes alone, and stays on the device; a report that is not sent may still tell the server something.
+    attributes alone, and stays on the device; a report that is not sent may still tell the server something. A record
+    that cannot be is moved to the nearest cell that can, silently.
     """
     if not isinstance(record, Mapping):
         raise InvalidInput(f"a record is a mapping of {', '.join(names)} to values")
     lacking = [n for n in names if n not in record]
     if lacking:
         raise InvalidInput(f"the record lacks {', '.join(map(repr, lacking))}; None stands for a missing value")
-    cell = 0
+    cells: list[int] = []
     for name in names:
         attribute = domain.attributes[name]
         own = _cell(attribute, record[name])
@@ -39,7 +42,15 @@ def cell_of(domain: Domain, names: Sequence[str], record: Any) -> int:
                 f"the record has no cell of {name!r}: its value is missing or outside, and the attribute does not "
                 "declare 'other' for that; declare it, so that every person can report"
             )
-        cell = cell * attribute.size + own
+        cells.append(own)
+    for m in domain.moves(names):
+        sizes = [domain.attributes[names[a]].size for a in m.axes]
+        moved = np.unravel_index(m.cells[np.ravel_multi_index(tuple(cells[a] for a in m.axes), sizes)], sizes)
+        for axis, own in zip(m.axes, moved, strict=True):
+            cells[axis] = int(own)
+    cell = 0
+    for name, own in zip(names, cells, strict=True):
+        cell = cell * domain.attributes[name].size + own
     return cell
 
 

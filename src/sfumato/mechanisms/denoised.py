@@ -45,6 +45,7 @@ class Adaptive(Tables):
     """Attributes, pairs and triples measured, and the release denoised by the models that the data bear out."""
 
     name: ClassVar[str] = "adaptive"
+    honours: ClassVar[bool] = False
     remark: ClassVar[str] = "all errors here are before denoising"
     unscaled: ClassVar[str] = (
         "margins are those of unbiased answers, which mechanism='marginals' has least; plan with it"

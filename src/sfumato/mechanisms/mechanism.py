@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.privacy.amounts import Currency
@@ -56,6 +57,7 @@ class Mechanism(ABC, Generic[Made]):
 
     `name` is what `mechanism=` calls its defaults; `serves` the kinds of questions it plans for, `takes` the options of
     `sf.plan` that it uses: others are refused, never dropped. `needs_records`: nothing is planned without their number.
+    `honours`: whether it knows of cells that a domain declares impossible; otherwise such domains are refused.
     `alone` is the option `currency` of a session with an account of its own.
     `unscaled` says why its margins do not follow from the budget alone, so that no budget is found from them, and
     `unknown` why no number of records is known for an error.
@@ -66,6 +68,7 @@ class Mechanism(ABC, Generic[Made]):
     serves: ClassVar[tuple[str, ...]]
     takes: ClassVar[tuple[str, ...]] = ()
     needs_records: ClassVar[bool] = False
+    honours: ClassVar[bool] = True
     alone: ClassVar[str | None] = None
     unscaled: ClassVar[str] = ""
     unscaled_rmse: ClassVar[str] = ""
@@ -84,6 +87,12 @@ class Mechanism(ABC, Generic[Made]):
         idle = [f"{name}=" for name in asked.given if name not in self.takes]
         if idle:
             raise PlanError(f"mechanism={self.name!r} makes no use of {', '.join(idle)}; leave it out")
+        domain = asked.what if isinstance(asked.what, Domain) else getattr(asked.what, "domain", None)
+        if isinstance(domain, Domain) and domain.impossible and not self.honours:
+            raise PlanError(
+                f"mechanism={self.name!r} does not know of cells that are declared impossible; take 'marginals', or "
+                "'auto'"
+            )
 
     @property
     def options(self) -> dict[str, Any]:

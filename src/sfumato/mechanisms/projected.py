@@ -20,7 +20,7 @@ from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.estimate.bodies import BODIES, suits
 from sfumato.estimate.elliptope import parity_matrix
 from sfumato.estimate.elliptope.scaling import product_scale
-from sfumato.estimate.projection import joint_operator
+from sfumato.estimate.projection import joint_attributes, possible_operator
 from sfumato.estimate.widths import Cells, Forecast, Width, forecast_of_hull
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.automatic import automatic
@@ -119,6 +119,9 @@ def forecasts(plans: Sequence[Plan], body: str = "auto") -> list[Plan]:
         raise PlanError(f"mechanism='projection': {reason}") from reason
     if chosen == "hull" and total is None:
         chosen = "cone"
+    work = plans[0].workload
+    if chosen in ("sdp", "sdp+local") and work.domain.possible(joint_attributes(work)) is not None:
+        raise PlanError(f"body={chosen!r} does not know of cells that are declared impossible; take 'hull' or 'local'")
     cells = _cells(plans[0], chosen)
     return [
         replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen, cells), bound=None) for p in plans
@@ -131,7 +134,7 @@ def _cells(plan: Plan, body: str) -> Cells | None:
     if body not in ("simplex", "isotonic", "hull", "cone", "exact") or rows > _MOST_ANSWERS or rows * _DRAWS > 2**28:
         return None
     try:
-        operator = joint_operator(plan.workload)
+        operator, _ = possible_operator(plan.workload)
         return None if operator.shape[1] > _MOST_CELLS else Cells(operator, total_known=plan.unit.total_is_public)
     except SfumatoError:
         return None

@@ -224,7 +224,8 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
     choices = _Choices(plan.workload, asked, whole=course.whole)
     first, total = asked.total(curator, plan.fingerprint)
     looks: list[Measurement | Selection] = [first]
-    model, given = Hypothesis(asked.sizes, total), list[Noisy]()
+    possible = plan.workload.domain.possible(asked.names)
+    model, given = Hypothesis(asked.sizes, total, possible), list[Noisy]()
     for i in range(course.rounds):
         candidates = choices.candidates(_answers(asked, model))
         query, _ = select(curator, candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
@@ -235,7 +236,7 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
         variance = max(measured.noise.variance, _LEAST_VARIANCE)
         given.append(Noisy(asked.axes(block), block.operator, values, variance))
         _replay(model, given)
-    fitted = tilted(asked.sizes, total, given, _PRIOR)
+    fitted = tilted(asked.sizes, total, given, _PRIOR, possible)
     # what is said beside the looks is the same for all tables, where the search ended as it should
     return Findings(tuple(looks), CellCounts(asked.names, fitted.cells), max(fitted.gap, ENOUGH))
 

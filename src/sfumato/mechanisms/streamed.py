@@ -101,7 +101,16 @@ class Continual(Mechanism[StreamPlan]):
                 "promised= says who sees to it that a person is in few periods; without person= there is nothing to "
                 "see to: leave it out"
             )
-        problem = problem_of(asked, "gaussian", "fine", takes_public=False, name=self.name)
+        designed = [asked.unit]
+        if asked.unit.neighbours is Neighbours.REPLACE_ONE and not asked.unit.total_is_public:
+            # one who leaves and one who comes, in periods of their own: tables for either are often the better ones
+            designed.append(PrivacyUnit(Neighbours.ADD_REMOVE, asked.unit.person, asked.unit.rows_per_person))
+        plans = [self._planned(asked, given, price, unit) for unit in designed]
+        return min(plans, key=_error) if len(plans) > 1 else plans[0]
+
+    def _planned(self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit) -> StreamPlan:
+        """With tables that are best for the neighbours of one unit, priced for those that are asked for."""
+        problem = problem_of(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
         (design,) = marginals.designs(problem)
@@ -134,10 +143,15 @@ class Continual(Mechanism[StreamPlan]):
             terms,
             price,
             given,
-            bound if problem.objective != "max" else None,
+            # what is proved of answers without zeros that are known says nothing of these
+            None if problem.objective == "max" or asked.what.domain.impossible else bound,
             asked.records,
             notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
         )
+
+
+def _error(made: StreamPlan) -> float:
+    return made.objective_value
 
 
 def _first(line: tuple[float, StreamTerms, str]) -> float:

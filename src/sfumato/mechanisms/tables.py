@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sfumato.designs import given
+from sfumato.designs.allowed import knowing
 from sfumato.designs.calibrate import NOISES, noise_for
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.marginals.public import read_public
 from sfumato.designs.spine import planning as spine
 from sfumato.designs.spine.strategy import Spine
 from sfumato.errors import PlanError, SfumatoError
+from sfumato.estimate.projection import largest_tables
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import apart, classic
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
@@ -219,17 +221,33 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     found = value.found(problem, asked.progress)
     plans, refused = found.plans, found.refused
     best = value.chosen(problem, plans)
+    before, best = best, _knowing(problem, best)
     bounds = [p.bound for p in plans if p.bound is not None]
     if compare:
         plans, refused, _ = _compared(problem, value.considers, found, asked.progress)
-    lines = _lines(value, plans, best)
+    lines = _lines(value, plans, before)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
     notes = (*best.notes, *value.hints(problem, best))
     alone = apart.alone(problem, value.least)
-    bound = max(bounds) if bounds else None
+    # what is proved of answers without zeros that are known says nothing of these
+    bound = max(bounds) if bounds and best is before else None
     return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
+
+
+def _knowing(problem: Problem, made: Plan) -> Plan:
+    """The plan with answers that know of impossible cells; the same where there are none."""
+    work = problem.workload
+    if not work.domain.impossible or made.strategy.records is not None:
+        return made
+    queries = [q.block for q in work.blocks]
+    found = replace(made, strategy=knowing(made.strategy, work.domain, largest_tables(work), queries), bound=None)
+    if made.forecast is not None or not made.mean_error:
+        return found
+    lower = f"{1 - found.mean_error / made.mean_error:.1%}".replace("%", " %")
+    note = f"impossible cells are known to be 0: errors are {lower} lower by that; those of candidates are without it"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool) -> Plan:

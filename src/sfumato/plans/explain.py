@@ -48,6 +48,7 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
     yield "protects", plan.unit.describe()
+    yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
     yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity(plan)}"

@@ -17,7 +17,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.quantiles import quantile
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 
-__all__ = ["check_confidence", "margins", "simultaneous", "widest"]
+__all__ = ["check_confidence", "margins", "of_any_sum", "simultaneous", "widest"]
 
 _MOST_TOGETHER = 10**10  # to confidences of 1 - 1e-11, which floats still tell from 1
 _NODES = np.linspace(0.0, 1.0, 17)  # of kurtosis, between which quantiles are nearly straight
@@ -57,7 +57,8 @@ def margins(
 ) -> FloatArray:
     """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
 
-    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only. With `bias`,
+    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only; nan
+    where it is not known, for which the widest of all is taken. With `bias`,
     which bounds what answers may be off by besides, the intervals hold for every bias within.
     """
     if bias is not None and bias.any():
@@ -71,6 +72,11 @@ def margins(
         return np.sqrt(second) * quantile(noise, (1 + confidence) / 2)
     if fourth is None or not isinstance(noise, DiscreteLaplace):
         return deviation * _normal_quantile(confidence)
+    unknown = np.isnan(fourth)
+    if unknown.any():
+        return np.where(
+            unknown, widest(confidence, second, noise), margins(confidence, second, np.nan_to_num(fourth), noise)
+        )
     share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)
     return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
 
@@ -81,6 +87,15 @@ def widest(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray
         return margins(confidence, second, None, noise)
     shapes = [margins(confidence, second, share * second**2, noise) for share in _NODES]
     return np.max(shapes, axis=0)
+
+
+def of_any_sum(confidence: float, noise: NoiseLaw) -> float:
+    """The widest half-width of any weighted sum of the noise, in units of its standard deviation.
+
+    What is compared may average few or many draws, and A - p B anything between.
+    """
+    single = float(widest(confidence, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
+    return max(single, _normal_quantile(confidence))
 
 
 def _off_centre(confidence: float, deviation: FloatArray, bias: FloatArray) -> FloatArray:

@@ -132,6 +132,7 @@ class IterativePlan(WorkloadPlan):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "protects", self.unit.describe()
+        yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "rounds", self.course.summary
         yield "price", f"{price_text(self.price)}, debited as a whole before the first look"

@@ -112,6 +112,7 @@ class WorkloadPlan(Planned):
                 "statement": str(self.budget),
                 "events": list(events_export([self.price])),
             },
+            **({"impossible": list(impossible)} if (impossible := self.workload.domain.impossible) else {}),
             **self.own_facts(),
             "hashes": {
                 "plan": self.fingerprint,

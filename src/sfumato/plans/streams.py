@@ -11,12 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.designs.allowed import knowing
 from sfumato.designs.continual.errors import TimeErrors, errors_of
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.continual.questions import question as question_of
 from sfumato.designs.design import Candidate
 from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
+from sfumato.estimate.projection import largest_tables
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
@@ -172,6 +175,12 @@ class StreamPlan(WorkloadPlan):
                 column.append(value)
         return Frame(columns)
 
+    @functools.cached_property
+    def _knowing(self) -> Strategy:
+        """The strategy, which knows of impossible cells."""
+        work = self.workload
+        return knowing(self.strategy, work.domain, largest_tables(work), [q.block for q in work.blocks])
+
     def _scaled(self, variance: float) -> Plan:
         deviation = math.sqrt(variance * float(self.terms.noise.variance)) * 2.0**self.terms.grain
         return Plan(
@@ -180,7 +189,7 @@ class StreamPlan(WorkloadPlan):
             self.unit,
             self.mechanism,
             self.objective,
-            self.strategy,
+            self._knowing,
             RoundedGaussian(Fraction(deviation)),
             self.price,
             Sensitivity(2, 0, exact=False),
@@ -283,6 +292,7 @@ class StreamPlan(WorkloadPlan):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "protects", self.unit.describe()
+        yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"
         yield "guarantee", f"{self.budget}, also if tables are chosen after earlier answers"

@@ -14,6 +14,9 @@ whose coefficients are known one step ahead and have squares that sum to at most
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,12 +30,14 @@ from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.filters import IntegerFilter, WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.sensitivity import Certificate, certified
+from sfumato.privacy.sums import products
+from sfumato.privacy.terms import Terms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Published", "StreamTerms", "multiples_of"]
+__all__ = ["Published", "StreamTerms", "multiples_of", "opposed"]
 
+_MOST_TOGETHER = 10  # factors whose ends are all combined: a thousand combinations, some 50 milliseconds
 _MOST_GRAIN = 30  # multiples of 30 bits and coefficients of 62 are scaled in Python integers; finer buys nothing
 
 
@@ -85,19 +90,26 @@ class StreamTerms:
         change = self.change(sizes, unit) * self.filter.response(self.participations, self.apart)
         exact = Fraction(change, 4 ** (self.grain + self.filter.shift))
         rounded = self.cells(unit) ** 2 * self.columns() * self.filter.rounding_squared()
-        return exact + rounded + 2 * sqrt_up(exact * rounded)
+        if not exact * rounded:
+            return exact + rounded
+        # the square of their roots' sum: 2 sqrt(x y) <= x / t + t y for any t, and alike where t^2 = x / y
+        middle = Fraction(math.sqrt(exact / rounded))
+        return exact + rounded + exact / middle + rounded * middle
 
     def change(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
         """The largest sum_A (multiple |X_A change|)^2 of one period.
 
         Added or removed: at most so many columns, so a count that is cut changes by no more. Replaced, every record
         counted: a difference of two columns, and nothing is cut. Replaced persons, who may be in other periods and may
-        be cut: one is removed and one added, each at its own price.
+        be cut: one is removed and one added, each at its own price, and where no response of the filter is negative
+        twice what their tables can point apart; elsewhere they may point apart altogether.
         """
         if unit.neighbours is Neighbours.ADD_REMOVE or unit.total_is_public:
             return certified(self.families, sizes, unit, 2, self.certificate)
         alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
-        return 4 * certified(self.families, sizes, alone, 2)
+        each = certified(self.families, sizes, alone, 2)
+        apart = unit.rows_per_person**2 * opposed(self.families, sizes) if self.filter.nonnegative else each
+        return 2 * (each + min(each, apart))
 
     def cells(self, unit: PrivacyUnit) -> int:
         """The most cells of one table that change between neighbours, in all periods together."""
@@ -113,6 +125,27 @@ class StreamTerms:
         if type(price) is not GaussianEvent:
             return False
         return self.squared_shift(sizes, unit) <= price.mu_squared * self.noise.sigma**2
+
+
+def opposed(families: Sequence[FamilyMap], sizes: dict[str, int]) -> int:
+    """An upper bound of sum_A max(0, -<multiple X_A u, multiple X_A v>) over any two cells u and v.
+
+    The inner product of a table is a product of one for every attribute, so what is added up is convex in each of these
+    and largest where all are at an end of their range. Of few attributes all combinations of ends are looked at; of
+    many the worst of each table by itself, in which one attribute alone is at its lower end: none is below minus the
+    upper one.
+    """
+    terms = Terms.of(families, sizes, 2)
+    tops = [slot.top(2) for slot in terms.slots]
+    lows = [slot.ends[1] if slot.alike else -top for slot, top in zip(terms.slots, tops, strict=True)]
+    if len(tops) <= _MOST_TOGETHER:
+        chosen = itertools.product(*zip(lows, tops, strict=True))
+        return max(
+            sum(-int(np.minimum(products(c, b.sets) * b.weights, 0).sum()) for b in terms.bundles) for c in chosen
+        )
+    shares = np.array([Fraction(-low, max(top, 1)) for low, top in zip(lows, tops, strict=True)])
+    each = (products(tops, b.sets) * b.weights * shares[b.sets].max(axis=1, initial=0) for b in terms.bundles)
+    return sum(math.ceil(table.sum()) for table in each)
 
 
 def _largest_column(factor: object) -> int:

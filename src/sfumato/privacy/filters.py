@@ -39,6 +39,7 @@ _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
 # e or r times a limb of 48 bits fits 63; shifts end where sums do; b and c fit int64, and 2^g is a double exactly.
 _DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 14, 62, 53
 _MOST_TAPS, _TAP_BITS = 2**12, 25  # sums of squares of so many fit int64
+_PIECE = 2**10  # periods of a run that are looked at together: powers of every pair of decays, a few megabytes
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product
 
@@ -89,6 +90,8 @@ class IntegerFilter(_Runs):
     rows: IntArray
     direct: IntArray
     carried: IntArray
+
+    nonnegative = True  # every response
 
     def __post_init__(self) -> None:
         self._set("decays", "runs", "rows", "direct", "carried")
@@ -165,13 +168,8 @@ class IntegerFilter(_Runs):
         alike = all((np.diff(a, axis=0) == 0).all() for a in (self.rows, self.direct, self.carried))
         if not alike or sum(self.carried[0].tolist()) > int(self.direct[0]):
             raise PlanError("several participations are priced where all periods are alike and no response grows")
-        n = self.periods
-        response = np.zeros(n)
-        response[0] = self.direct[0]
-        for b, theta in zip(self.carried[0].tolist(), self.decay_rates.tolist(), strict=True):
-            powers = np.full(n - 1, theta)
-            powers[:1] = 1.0
-            response[1:] += b * np.multiply.accumulate(powers)
+        later = _powers(self.decay_rates, self.periods - 1) @ self.carried[0].astype(np.float64)
+        response = np.append(float(self.direct[0]), later)
         repeated = _repeated(response, participations, apart)
         return _above(float(self.rows[0]) ** 2 * float((repeated * repeated).sum()))
 
@@ -180,15 +178,21 @@ class IntegerFilter(_Runs):
 
         Below the diagonal: sum_ij b_i b_j sum_(t>u) r_t^2 (theta_i theta_j)^(t-u-1).
         """
-        rows = np.repeat(self.rows, self.runs).astype(np.float64) ** 2
-        out = rows * np.repeat(self.direct.astype(np.float64) ** 2, self.runs)
-        carried, rates = self.carried.astype(np.float64), self.decay_rates
-        for i, first in enumerate(rates):
-            for j, second in enumerate(rates[: i + 1]):
-                later = _scan(first * second, rows[:0:-1])[::-1]
-                both = carried[:, i] * carried[:, j] * (1 if i == j else 2)
-                out[:-1] += np.repeat(both, self.runs)[:-1] * later
-        return out
+        first, second = np.tril_indices(len(self.decays))
+        rates, carried = self.decay_rates, self.carried.astype(np.float64)
+        both = carried[:, first] * carried[:, second] * np.where(first == second, 1.0, 2.0)
+        # of a run of equal rows, from its end on: what is later counts less, and its own rows are added
+        powers = _powers(rates[first] * rates[second], min(int(self.runs.max()), _PIECE) + 1)
+        sums = np.concatenate([np.zeros_like(powers[:1]), powers.cumsum(axis=0)[:-1]])
+        squares = self.rows.astype(np.float64) ** 2
+        own = squares * self.direct.astype(np.float64) ** 2
+        later, out = np.zeros(len(first)), list[FloatArray]()
+        for k in range(len(self.runs) - 1, -1, -1):
+            for done in range(0, int(self.runs[k]), _PIECE):
+                size = min(int(self.runs[k]) - done, _PIECE)
+                out.append(powers[:size] @ (both[k] * later) + sums[:size] @ (both[k] * squares[k]) + own[k])
+                later = powers[size] * later + sums[size] * squares[k]
+        return np.concatenate(out)[::-1]
 
     def rounding(self) -> FloatArray:
         """(periods,) what the floors can add to the change of y_t, however many counts change from period 0 on.
@@ -200,7 +204,7 @@ class IntegerFilter(_Runs):
         n = self.periods
         out = np.zeros(n)
         for theta in self.decay_rates.tolist():
-            out[2:] += _scan(theta, np.ones(max(n - 2, 0)))
+            out[2:] += _powers(np.array([theta]), max(n - 2, 0))[:, 0].cumsum()
         return (out * np.repeat(self.rows.astype(np.float64), self.runs) / 2.0**self.shift + 1) * SLACK
 
     def rounding_squared(self) -> Fraction:
@@ -227,6 +231,11 @@ class WindowFilter(_Runs):
         fits = self.taps.ndim == 2 and len(self.taps) == len(self.runs) and 1 <= self.taps.shape[1] <= _MOST_TAPS
         if not fits or self.taps.max() >= 2**_TAP_BITS or self.taps.min() <= -(2**_TAP_BITS):
             raise PlanError(f"a window filter has 1 to {_MOST_TAPS:,} taps for every run, below 2^{_TAP_BITS} in size")
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether every response is."""
+        return int(self.taps.min()) >= 0
 
     @property
     def kept(self) -> tuple[int, int]:
@@ -259,20 +268,11 @@ def _above(value: float) -> int:
     return math.ceil(value * SLACK) + 1
 
 
-def _scan(rate: float, given: FloatArray) -> FloatArray:
-    """out[t] = given[t] + rate * out[t - 1], in about 2 sqrt(n) steps on arrays; sums and products alone."""
-    n = len(given)
-    width = math.isqrt(max(n - 1, 0)) + 1
-    parts = -(-n // width)
-    table = np.pad(given, (0, parts * width - n)).reshape(parts, width).T.copy()
-    for j in range(1, width):
-        table[j] += rate * table[j - 1]
-    powers = np.multiply.accumulate(np.full(width, float(rate)))
-    carried = np.zeros(parts)
-    for k in range(1, parts):
-        carried[k] = table[-1, k - 1] + powers[-1] * carried[k - 1]
-    table += powers[:, None] * carried
-    return table.T.reshape(-1)[:n]
+def _powers(rates: FloatArray, count: int) -> FloatArray:
+    """(count, rates) 1, rate, rate^2, ..., each the one before times the rate."""
+    out = np.repeat(rates[None], count, axis=0)
+    out[:1] = 1.0
+    return np.multiply.accumulate(out, axis=0)
 
 
 def _repeated(response: FloatArray, count: int, apart: int) -> FloatArray:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import NotAnswerable
 from sfumato.estimate.ladder.climb import climb
@@ -77,7 +78,11 @@ def told(whole: Release, total: float | None, *, joint: bool) -> Told:
     spread = {s: _own_variance(s, sizes, variances) for s in tables if all(b in tables for b in _subsets(s))}
     tables = {s: t for s, t in tables.items() if s in spread}
     asked = tuple(_asked(whole, place))
-    return Told(names, sizes, tables, variances, spread, asked, None if total is None else float(total))
+
+    def possible(axes: Axes) -> NDArray[np.bool_] | None:
+        return domain.possible([names[i] for i in axes])
+
+    return Told(names, sizes, tables, variances, spread, asked, None if total is None else float(total), possible)
 
 
 def _below(work: Workload, place: dict[str, int]) -> list[Axes]:

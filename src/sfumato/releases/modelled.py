@@ -20,11 +20,12 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray
 from sfumato.plans.iterative import IterativePlan
+from sfumato.releases.answers import Answer
 from sfumato.releases.files import Contents
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.synthetic import Synthetic, drawn
-from sfumato.releases.tables import Answer, Table, answered, reach, rows_of
+from sfumato.releases.tables import Table, answered, reach, rows_of
 from sfumato.releases.writing import cell_columns
 from sfumato.workloads import Workload
 from sfumato.workloads.levels import table_block

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.designs.marginals.residuals import Residuals
-from sfumato.errors import NotAnswerable, PlanError
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError
+from sfumato.estimate.bodies import BODIES, suits
 from sfumato.estimate.bodies import project as project_answers
-from sfumato.estimate.bodies import suits
 from sfumato.estimate.integers import to_integers
 from sfumato.estimate.ladder.climb import allowed
 from sfumato.estimate.local import ResidualNoise
@@ -21,6 +21,7 @@ from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.laddering import laddered
+from sfumato.releases.placing import levels_asked, placed
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 
@@ -47,6 +48,8 @@ def project(
         raise PlanError(f"space must be 'ladder', 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
     known = _total(whole.measurement.total, total)
+    if body not in (*BODIES, "spine"):
+        raise InvalidInput(f"body must be one of {', '.join((*BODIES, 'spine'))}, not {body!r}")
     if not isinstance(integer, bool):
         raise PlanError(f"integer is True or False, not {integer!r}")
     if integer and known is not None and known != int(known):
@@ -55,6 +58,10 @@ def project(
         raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
     if space == "ladder" and body not in ("auto", *_LADDER):
         raise PlanError(f"space='ladder' is for body='auto', 'local', 'cone' and 'hull', not {body!r}")
+    if body == "spine" or (body == "auto" and space is None and _is_placed(whole)):
+        if space is not None:
+            raise PlanError("body='spine' weights by the noise of what was measured; leave space= out")
+        return replace(whole, projection=placed(whole, known, progress, integer=integer), part=release.part)
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
     found = None
     if space == "ladder" or (space is None and _is_laddered(body, chosen)):
@@ -64,6 +71,10 @@ def project(
     if integer:
         found = to_integers(found, whole.plan.workload, None if known is None else int(known))
     return replace(whole, projection=found, part=release.part)
+
+
+def _is_placed(whole: Release) -> bool:
+    return levels_asked(whole.plan.workload) is not None
 
 
 def _is_laddered(body: str, chosen: str) -> bool:

@@ -17,9 +17,9 @@ from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.keyed import KeyMeasurement
+from sfumato.releases.answers import Answer
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released
-from sfumato.releases.tables import Answer
 from sfumato.sketches.field import Words
 
 __all__ = ["SketchRelease", "load_sketch"]

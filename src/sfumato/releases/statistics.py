@@ -16,7 +16,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +26,9 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, widest
+from sfumato.plans.intervals import check_confidence, of_any_sum
 from sfumato.plans.predictions import biases
+from sfumato.releases.answers import SIZE_ERRORS, fieller
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
 __all__ = ["SIZE_ERRORS", "cdf", "mean", "quantiles", "share"]
-
-SIZE_ERRORS = 5.0
-"""Least size of a group, in standard errors, of which quantiles, means and shares are told: its size is then known
-to 20 %, as in `plan.smallest_count()`, and a group of nobody passes once in 3.5 million times."""
 
 
 def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
@@ -82,16 +78,6 @@ def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[s
     return _shaped(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
-def _multiplier(release: Release, level: float) -> float:
-    """The widest half-width of any sum of the release's noise, in units of its standard deviation.
-
-    A ratio's numerator and denominator may average few or many draws, and A - p B anything between.
-    """
-    noise = release.measurement.noise
-    single = float(widest(level, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
-    return max(single, NormalDist().inv_cdf((1 + level) / 2))
-
-
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
@@ -109,7 +95,7 @@ def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...
     bias = biases(raw.plan.strategy, _block(raw, attribute, rows, by))[0]
     off = 0.0 if bias is None else float(bias.max())
     # half a record: what rounding leaves of a size that is known to be 0
-    told = size > np.maximum(max(SIZE_ERRORS, _multiplier(raw, level)) * error + off, 0.5)
+    told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
     pairs = zip(told, size, half, strict=True)
     return _Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
 
@@ -169,13 +155,7 @@ def _fieller(
     a, b = (_answers(raw, attribute, each, by) for each in rows)
     b = np.where(told, b, np.nan)
     va, vb, vd = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
-    z, c = _multiplier(raw, level), (va + vb - vd) / 2
-    value = a / b
-    error = np.sqrt(np.maximum(va - 2 * value * c + value**2 * vb, 0.0)) / np.abs(b)
-    # p with (a - p b)^2 <= z^2 (va - 2 p c + p^2 vb): a quadratic in p, bounded where b is clearly not 0
-    q2, q1, q0 = b**2 - z**2 * vb, a * b - z**2 * c, a**2 - z**2 * va
-    root = np.sqrt(np.maximum(q1**2 - q2 * q0, 0.0))
-    return value, error, (q1 - root) / q2, (q1 + root) / q2
+    return fieller(a, b, va, vb, (va + vb - vd) / 2, of_any_sum(level, raw.measurement.noise))
 
 
 def _within(

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
+from sfumato.estimate.spine.placed import PlacedCounts
+from sfumato.ground import markup
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import Frame, Framed, safe_text
+from sfumato.releases.writing import write_parquet
 from sfumato.workloads import RECORDS, Workload
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Synthetic", "drawn", "synthetic"]
 
 _MAX_CODES = 2**29  # numbers of all records together: 2 GB in 32 bits
+
+
+_SHOWN = 10  # records in a notebook: how they look, not what they are
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -56,10 +63,15 @@ class Synthetic(Framed):
         return Frame({a: column.tolist() for a, column in zip(self.attributes, self._texts(self.labels), strict=True)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV file that must not exist; texts that a spreadsheet would compute are defused."""
+        """Write a file that must not exist: Parquet where its name ends so, else CSV, in which texts that a
+        spreadsheet would compute are defused."""
         place = Path(path)
         if place.exists():
             raise InvalidInput(f"{place} exists; choose another name, or remove it")
+        if place.suffix == ".parquet":
+            columns = dict(zip(self.attributes, self._texts(self.labels), strict=True))
+            write_parquet(columns, place, {"records": len(self), "attributes": list(self.attributes)})
+            return
         safe = tuple(tuple(safe_text(t) for t in texts) for texts in self.labels)
         columns = [column.tolist() for column in self._texts(safe)]
 
@@ -83,6 +95,12 @@ class Synthetic(Framed):
             f"  their answers are {self.rmse:,.3g} off those it was made from (root mean square){tables}"
         )
 
+    def _repr_html_(self) -> str:
+        headline, said = self.explain().split("\n", 1)
+        count = min(_SHOWN, len(self))
+        first = Frame({a: c[:count].tolist() for a, c in zip(self.attributes, self._texts(self.labels), strict=True)})
+        return markup.card(headline, [("", said.strip())], {f"The first {count} records": first})
+
     def __repr__(self) -> str:
         left = f" ({len(self.left_out)} left out)" if self.left_out else ""
         tables = "" if self.table_error is None else f", table error {self.table_error:.2%}"
@@ -94,7 +112,47 @@ def synthetic(release: Release, records: int | None) -> Synthetic:
     """See `Release.synthetic`."""
     whole = release if release.projection is not None else release.project()
     assert whole.projection is not None
+    held = whole.projection.possible
+    if isinstance(held, PlacedCounts):
+        if whole.projection.rounded is None:
+            # a tree is settled in whole numbers from the root down
+            total = float(round(float(held.count.sum())))
+            found = release.raw.project("spine", total=total, integer=True).projection
+            assert found is not None
+            assert isinstance(found.possible, PlacedCounts)
+            held = found.possible
+        return _settled(held, whole.plan.workload, records)
     return drawn(whole.projection, whole.plan.workload, records)
+
+
+def _settled(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:
+    """The records that whole counts in places are of, unit by unit."""
+    counts = np.rint(held.count).astype(np.int64)
+    count, domain = int(counts.sum()), work.domain
+    if records is not None and records != count:
+        raise InvalidInput(
+            f"whole counts in places are those of {count:,} records; leave records out, or project to a total of "
+            f"{records!r}"
+        )
+    places = _place_labels(domain, held)
+    attributes = domain.ordered((held.place, *held.attributes))
+    if count * len(attributes) > _MAX_CODES:
+        raise InvalidInput(f"{count:,} records of {len(attributes)} attributes are too many to list")
+    columns = (c.astype(np.int32) for c in np.unravel_index(held.cell, held.sizes))
+    codes = {held.place: held.unit} | dict(zip(held.attributes, columns, strict=True))
+    listed = np.stack([np.repeat(codes[a], counts) for a in attributes], axis=1)
+    labels = tuple(places[1] if a == held.place else domain[a].labels for a in attributes)
+    shown = tuple(places[0] if a == held.place else a for a in attributes)
+    left = tuple(a for a in domain.names if a not in attributes)
+    return Synthetic(shown, labels, listed, left, 0.0, 0.0)
+
+
+def _place_labels(domain: Domain, held: PlacedCounts) -> tuple[str, tuple[str, ...]]:
+    """What the units are called: the attribute, or the finest level that was asked; and what each is."""
+    if held.units == held.cells:
+        return held.place, domain[held.place].labels
+    level = next(x for x in domain.groupings(held.place) if x.attribute.size == held.units)
+    return level.name, level.attribute.labels
 
 
 def drawn(found: Projection, work: Workload, records: int | None) -> Synthetic:

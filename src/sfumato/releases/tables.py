@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.errors import PlanError
-from sfumato.ground.frames import Frame, Framed, package
+from sfumato.ground.frames import Frame, Framed
 from sfumato.operators.base import FloatArray, LinearOperator
+from sfumato.plans import plots
 from sfumato.workloads import Workload
 
-__all__ = ["Answer", "Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
+__all__ = ["Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
@@ -39,22 +40,6 @@ def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) ->
     count = max(v.size for v in values.values() if v is not None)
     lists = {n: [None] * count if v is None else v.reshape(-1).tolist() for n, v in values.items()}
     return Frame({**where, **lists})
-
-
-class Answer(NamedTuple):
-    """One answer: its value, its standard error (None where it is projected), and the ends of its interval.
-
-    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
-    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
-    >>> young = ages.ask("age <= 1")
-    >>> round(young.standard_error, 6), young.low < young.value < young.high
-    (1.414214, True)
-    """
-
-    value: float
-    standard_error: float | None
-    low: float
-    high: float
 
 
 class Intervals(NamedTuple):
@@ -114,21 +99,7 @@ class Table(Framed):
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        altair = package("altair", "plots")
-        first, *second = self.attributes
-        base = altair.Chart(altair.Data(values=self.frame().rows())).encode(
-            x=altair.X(field=heading(first), type="nominal", sort=None, title=first)
-        )
-        if second:
-            name = heading(second[0])
-            base = base.encode(
-                color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
-            )
-        bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
-        ends = base.mark_rule().encode(
-            y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"), color=altair.value("black")
-        )
-        return bars + ends
+        return plots.cells(self.frame(), [heading(a) for a in self.attributes])
 
     def __repr__(self) -> str:
         return str(self.frame())

@@ -36,6 +36,7 @@ _BODIES = {
     "cone": "the answers of one table of nonnegative cells, whatever its number of records",
     "exact": "the answers of weighted records",
     "local": "tables without negative cells that agree wherever they share attributes",
+    "spine": "one table of counts for every unit, each group of a level the sum of those in it",
     "sdp": "pairs of two-valued attributes whose correlations form a possible matrix",
     "sdp+local": "tables over pairs without negative cells whose correlations form a possible matrix",
 }
@@ -51,6 +52,8 @@ _LARGER = (
 _NORMS = {
     "answers": "All answers counted alike.",
     "noise": "Deviations counted in units of the noise: what was measured precisely moved least.",
+    "families": "The tree of groups was settled from the root down, every group's parts together and given their sum, "
+    "in units of the noise of all that was measured within them.",
     "ladder": "Coarse counts came first: the total, then every attribute by itself, then what was asked for itself; "
     "each was held while finer tables moved, in units of their noise.",
 }

@@ -214,6 +214,8 @@ def attributes(plan: WorkloadPlan) -> list[Section]:
         few = labels if len(labels) <= 6 else (*labels[:3], "…", *labels[-2:])
         cells = ", ".join(t if t == "…" else safe_text(t) for t in few)
         out.append({"name": safe_text(name), "kind": attribute.kind, "size": f"{attribute.size:,}", "cells": cells})
+    for _, said in plan.workload.domain.told():
+        out.append({"name": "declared impossible", "kind": "predicates", "size": "", "cells": safe_text(said)})
     return out
 
 

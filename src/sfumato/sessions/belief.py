@@ -70,7 +70,7 @@ class Belief:
         self._domain, self._least, self._followed = domain, least, 0
         self._measured: list[Measured] = []
         self.hard = 0
-        self.hypothesis = Hypothesis(domain.shape, total)
+        self.hypothesis = Hypothesis(domain.shape, total, domain.possible(domain.names))
 
     def follow(self, steps: Sequence[Step]) -> None:
         """Take in the steps that are new; `steps` begin with those taken in before."""

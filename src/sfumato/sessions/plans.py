@@ -250,6 +250,7 @@ class SessionPlan(ConversationPlan):
             last = f"and the updates last for the first {self.questions:,} questions"
             last += f", where there are at most {self.records:,} records" if self.buys else ""
         yield from self.opening()
+        yield from self.domain.told()
         yield "asks", f"whether the hypothesis errs by T = {self.threshold:,}; epsilon {float(e.epsilon):.4g} each"
         yield "answers", f"where it does, with noise of standard deviation {deviation:,.4g}"
         yield "promises", f"{self.promise()}, {last}"

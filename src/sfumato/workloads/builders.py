@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.domain import Domain
+from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.ground.checks import show_count
 from sfumato.ground.codec import encode
@@ -20,7 +21,6 @@ from sfumato.operators import AllRange, Block, Dense, LinearOperator, Padded, Pr
 from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, over, table_block
-from sfumato.workloads.predicates import compile_predicate
 
 __all__ = [
     "as_operator",

@@ -1,13 +1,11 @@
-"""Reading what people write: files with caps, TOML tables whose refusals know their line, near names for messages."""
+"""Reading what people write: files with caps, and TOML tables whose refusals know their line."""
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import math
 import re
 import tomllib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from os import PathLike
@@ -15,14 +13,13 @@ from typing import Any
 
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.ground.checks import read_number, read_text
+from sfumato.ground.nearest import nearest
 
-__all__ = ["Section", "find_fault", "nearest", "parse_toml", "read_toml"]
+__all__ = ["Section", "find_fault", "parse_toml", "read_toml"]
 
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
 _MAX_EXPONENT = 324  # of any double
-_MAX_COMPARED = 2_000  # names compared with a misspelt one: milliseconds
-_MAX_LISTED = 12  # names in an error text: a line or two
 _AT_LINE = re.compile(r"at line (\d+), ")
 # tomllib takes time quadratic in the number of a dotted key's parts
 _LONG_KEY = re.compile(
@@ -35,16 +32,6 @@ _TOKEN = re.compile(
 )
 
 Place = tuple[str | int, ...]
-
-
-def nearest(given: str, allowed: Iterable[str]) -> str:
-    """For messages: the allowed name most like the given one, and the names that are allowed."""
-    names = list(itertools.islice(allowed, _MAX_COMPARED + 1))
-    folded = {n.casefold(): n for n in reversed(names)}
-    close = difflib.get_close_matches(given[:200].casefold(), folded, n=1)
-    listed = ", ".join(repr(n) for n in names[:_MAX_LISTED])
-    more = "" if len(names) <= _MAX_LISTED else ", …"
-    return (f"did you mean {folded[close[0]]!r}? " if close else "") + f"Allowed: {listed}{more}"
 
 
 def find_fault(tree: object) -> tuple[Place, str] | None:

@@ -34,7 +34,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_schema(root: Section, folder: Path) -> Domain:
-    """The domain that the tables [schema.NAME] declare, in their order.
+    """The domain that the tables [schema.NAME] declare, in their order, and [domain] says of all of them.
 
     Policies come from [schema_defaults] where an attribute has none of its own; files of codes are
     looked up from `folder`. Raises SpecError, with the line, for whatever cannot be declared so.
@@ -50,7 +50,13 @@ def read_schema(root: Section, folder: Path) -> Domain:
     if not attributes:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
     with schema.guard():
-        return Domain(attributes)
+        domain = Domain(attributes)
+    whole = root.section("domain")
+    whole.allow("impossible")
+    if "impossible" not in whole:
+        return domain
+    with whole.guard("impossible"):
+        return Domain(attributes, whole.texts("impossible") or ())
 
 
 def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
@@ -253,7 +259,7 @@ def _checked(columns: Columns) -> dict[str, Attribute | None]:
 
 
 def spec_text(columns: Domain | Columns) -> str:
-    """The tables [schema.NAME] that declare these columns, as TOML.
+    """The tables [schema.NAME] that declare these columns, and [domain] where it says something, as TOML.
 
     Columns that are None, and policies that are undeclared, become blanks that a spec refuses to run with.
     Otherwise reading the text gives the same domain.
@@ -265,6 +271,8 @@ def spec_text(columns: Domain | Columns) -> str:
         lines += ["[schema_defaults]", *(f'{p} = ""   # {_POLICY_HELP[p]}' for p in blanks), ""]
     for name, attribute in given.items():
         lines += [f"[schema.{_key(name)}]", *_declaration(_key(name), attribute), ""]
+    if isinstance(columns, Domain) and columns.impossible:
+        lines += ["[domain]", "impossible = [", *(f"  {_quoted(text)}," for text in columns.impossible), "]", ""]
     return "\n".join(lines)
 
 
@@ -337,6 +345,10 @@ source = {source}   # a table: .csv, .parquet, .json, or an address, "duckdb:///
 #   type = "boolean"
 #   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
 {schema}
+# [domain]
+# impossible = ["age < 15 and married"]   # what holds for no record, known before any was seen; one that says so all
+#                                         # the same is counted in the nearest cell that can be
+
 [privacy]
 epsilon = ""        # with delta, or alone and without the line below; or rho = 0.5, or mu = 1, instead of both
 delta = ""          # such as 1e-6
@@ -349,6 +361,10 @@ name = "main"
 marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
                     # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]
 # weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
+
+[[queries]]         # how many people there are is read first; as one of many tables it would get little of the budget
+name = "people"
+total = true
 
 # [plan]
 # objective = "tables"    # the default: every part alike, every table of a part, every cell of a table;

@@ -100,12 +100,17 @@ def test_the_cone_is_the_nearest_within_its_gap(seed: int, monkeypatch: pytest.M
     assert left <= rough.gap * (1 + 1e-6) + 1e-6
 
 
-@pytest.mark.parametrize("seed", [20, 21, 22])
+@pytest.mark.parametrize("seed", [20, 21, 22, 23])
 def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At tables drawn at random with the held margins, and multipliers drawn too, not only where the search ends.
+    """At tables drawn at random with the held margins, and multipliers drawn too, not only where the search ends; in
+    the last some cells are impossible.
 
-    Mutant: what is left below zero not subtracted from the gap.
+    Mutants: what is left below zero not subtracted from the gap; cells that have to be 0 counted there.
     """
+    possible = None
+    if seed == 23:
+        possible = np.ones((4, 3, 2), dtype=bool)
+        possible[0, 1] = possible[3, 0, 1] = False
     sizes = (4, 3, 2)
     _, told = drawn(seed, sizes, 2, 6.0)
     held = held_tables(told, total_of(told))
@@ -113,14 +118,17 @@ def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pyte
         held[i,] = 0.9 * held[i,] + 0.1 * float(held[()]) / sizes[i]
     finer = {s: (t, told.spread[s]) for s, t in told.tables.items() if len(s) == 2}
     monkeypatch.setattr(cone, "_MOST", 2000)
-    nearest = joint_cells(sizes, finer, held, [], tolerance=1e-4)
+    nearest = joint_cells(sizes, finer, held, [], possible=possible, tolerance=1e-4)
+    assert possible is None or not nearest.cells[~possible].any()
     problem = cone._Problem(sizes, finer, held, [])
     rng = np.random.default_rng(seed)
     margins = [Sums((i,), held[i,]) for i in range(3)]
     for _ in range(60):
-        x = rake(rng.gamma(0.3, size=sizes) + 1e-6, margins)
+        x = rake((rng.gamma(0.3, size=sizes) + 1e-6) * (1.0 if possible is None else possible), margins)
         multipliers = problem.scale * rng.gamma(0.3, size=sizes) * rng.choice([0.0, 1.0, 100.0])
-        squared, gap = problem.certify(x, multipliers)
+        if possible is not None:
+            multipliers = np.where(possible, multipliers, -multipliers)
+        squared, gap = problem.certify(x, multipliers, possible)
         assert squared == pytest.approx(objective(x, told), rel=1e-9)
         away = sum(
             float(np.sum(residual(margin(x - nearest.cells, s)) ** 2)) / spread for s, (_, spread) in finer.items()

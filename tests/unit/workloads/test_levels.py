@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import DomainError, InvalidInput, WorkloadError
 from sfumato.operators import Grouping, Identity
 from sfumato.specs import read_spec
 from sfumato.workloads.levels import family_names, is_table, names_asked, over, table_block, table_names
-from sfumato.workloads.predicates import compile_predicate
 
 POLICIES: dict[str, Any] = {"outside": "other", "missing": "other"}
 ROWS = [("06", "c1"), ("36", "n1"), ("06", "c2"), ("36", "n2"), ("06", "c3")]

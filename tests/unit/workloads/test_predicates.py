@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sfumato.domain import OTHER, Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import WorkloadError
-from sfumato.workloads.predicates import compile_predicate
 
 OPS = {
     "==": operator.eq,

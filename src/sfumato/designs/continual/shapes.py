@@ -6,6 +6,7 @@ so that T and its inverse are sums of d exponentials and all coefficients below 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class TimeShape:
     alike: bool = False
 
 
+@functools.lru_cache(maxsize=2)
 def shape_for(given: Periods) -> TimeShape:
     """A strategy that errs little in what is asked.
 

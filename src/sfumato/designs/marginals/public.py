@@ -23,7 +23,8 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
 
     The guarantee does not depend on them, as they are said to be public whatever the table holds. Tables
     that were computed from the sensitive table itself must not be given: to publish those exactly is a
-    release without noise, which no budget covers. Raises PlanError for tables that contradict each other.
+    release without noise, which no budget covers. Raises PlanError for tables that contradict each other, or what
+    the domain declares impossible.
     """
     if public is None:
         return ()
@@ -43,6 +44,7 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
         if axes in tables:
             raise PlanError(f"public= holds the table of {', '.join(given) or 'the total'} twice")
         tables[axes] = _table(domain, given, counts)
+        _can_be(domain, axes, tables[axes])
     for (a, first), (b, second) in itertools.combinations(tables.items(), 2):
         _agree(domain, a, first, b, second)
     # a table inside a larger one says nothing more
@@ -59,6 +61,18 @@ def _table(domain: Domain, given: tuple[str, ...], counts: Any) -> FloatArray:
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise PlanError(f"{what} must hold counts: finite numbers that are not negative")
     return np.asarray(array.reshape(shape).transpose(np.argsort([domain.axis(a) for a in given])), order="C")
+
+
+def _can_be(domain: Domain, axes: tuple[int, ...], table: FloatArray) -> None:
+    names = [domain.names[i] for i in axes]
+    possible = domain.possible(names)
+    if possible is not None and table[~possible].any():
+        at = np.argwhere(~possible & (table > 0))[0]
+        cell = ", ".join(f"{n} = {domain[n].labels[i]}" for n, i in zip(names, at.tolist(), strict=True))
+        raise PlanError(
+            f"the public table of {', '.join(names)} counts {table[tuple(at)]:,.6g} where {cell}, and the domain "
+            "declares that impossible: one of them is wrong"
+        )
 
 
 def _agree(domain: Domain, a: tuple[int, ...], first: FloatArray, b: tuple[int, ...], second: FloatArray) -> None:

@@ -13,9 +13,9 @@ from sfumato.designs.spine.tree import IntArray, Tree
 from sfumato.errors import PlanError
 from sfumato.operators import Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.workloads import RECORDS, QueryBlock, QueryFamily
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Asked", "Sets", "place_of", "read_levels", "subsets"]
+__all__ = ["Asked", "Sets", "level_tables", "place_of", "read_levels", "subsets"]
 
 Sets = tuple[int, ...]
 """Ascending positions of attributes in a domain."""
@@ -37,32 +37,17 @@ class Asked:
     @classmethod
     def of(cls, problem: Problem) -> Asked:
         """Raises PlanError for a workload that asks anything but tables at the levels of one attribute."""
-        place = place_of(problem)
+        work = problem.workload
+        place = place_of(work)
         if place is None:
             raise PlanError("no table is asked at a level of an attribute")
-        names = problem.workload.domain.names
-        found: dict[bytes, LinearOperator] = {}
-        asked: list[tuple[bytes, Sets, float]] = []
-        for item in problem.workload.items:
-            for q, weight in _tables(problem, item):
-                factors = dict(zip(q.block.attributes, q.block.factors, strict=True))
-                own = factors.pop(names[place], None)
-                if not all(isinstance(f, Identity) for f in factors.values()) or q.unit != RECORDS:
-                    raise PlanError("only tables of cells are answered from all levels of a tree together")
-                key, operator = _level(own)
-                if operator is not None:
-                    found.setdefault(key, operator)
-                asked.append((key, tuple(sorted(names.index(a) for a in factors)), weight))
-        ordered = sorted(found, key=lambda k: found[k].shape[0])
-        if len({found[k].shape[0] for k in ordered}) < len(ordered):
-            raise PlanError("two levels of an attribute group its cells otherwise, in as many groups")
-        number = {b"": 0} | {k: i + 1 for i, k in enumerate(ordered)}
+        levels, asked = level_tables(work, place)
+        weights = np.concatenate([problem.table_weights(item) for item in work.items]).tolist()
         tables: dict[tuple[int, Sets], float] = {}
-        for key, s, weight in asked:
-            tables[number[key], s] = tables.get((number[key], s), 0.0) + weight
-        levels = tuple(found[k] for k in ordered)
+        for table, weight in zip(asked, weights, strict=True):
+            tables[table] = tables.get(table, 0.0) + weight
         tree, _ = Tree.of_codes(read_levels(levels))
-        return cls(place, levels, tree, tables, problem.workload.domain.shape)
+        return cls(place, levels, tree, tables, work.domain.shape)
 
     def contrasts(self, s: Sets) -> float:
         """How many independent contrasts the residual of a set has: prod (n - 1)."""
@@ -93,15 +78,40 @@ def subsets(members: Sets) -> Iterator[Sets]:
     return itertools.chain.from_iterable(itertools.combinations(members, r) for r in range(len(members) + 1))
 
 
-def place_of(problem: Problem) -> int | None:
+def place_of(work: Workload) -> int | None:
     """The position of the one attribute that is asked at levels; None where there is none, or several."""
     owners = {
         name
-        for item in problem.workload.items
+        for item in work.items
         for name, factor in _factors(item)
         if isinstance(factor, Grouping) and name is not None
     }
-    return problem.workload.domain.names.index(owners.pop()) if len(owners) == 1 else None
+    return work.domain.names.index(owners.pop()) if len(owners) == 1 else None
+
+
+def level_tables(work: Workload, place: int) -> tuple[tuple[LinearOperator, ...], list[tuple[int, Sets]]]:
+    """The operators of the levels below the root that are asked, coarse to fine; and of every table, in the order of
+    the workload, its level and its set of other attributes. Raises PlanError for what is no table of cells at a
+    level."""
+    names = work.domain.names
+    found: dict[bytes, LinearOperator] = {}
+    asked: list[tuple[bytes, Sets]] = []
+    for q in (q for item in work.items for q in item.blocks()):
+        if q.block.by_attribute() is None:
+            raise PlanError("only tables of cells are answered from all levels of a tree together")
+        factors = dict(zip(q.block.attributes, q.block.factors, strict=True))
+        own = factors.pop(names[place], None)
+        if not all(isinstance(f, Identity) for f in factors.values()) or q.unit != RECORDS:
+            raise PlanError("only tables of cells are answered from all levels of a tree together")
+        key, operator = _level(own)
+        if operator is not None:
+            found.setdefault(key, operator)
+        asked.append((key, tuple(sorted(names.index(a) for a in factors))))
+    ordered = sorted(found, key=lambda k: found[k].shape[0])
+    if len({found[k].shape[0] for k in ordered}) < len(ordered):
+        raise PlanError("two levels of an attribute group its cells otherwise, in as many groups")
+    number = {b"": 0} | {k: i + 1 for i, k in enumerate(ordered)}
+    return tuple(found[k] for k in ordered), [(number[key], s) for key, s in asked]
 
 
 def read_levels(levels: tuple[LinearOperator, ...]) -> list[IntArray]:
@@ -115,14 +125,6 @@ def _factors(item: QueryBlock | QueryFamily) -> Iterator[tuple[str | None, Linea
     else:
         groups = zip(item.block.groups, item.block.factors, strict=True)
         yield from ((g[0] if len(g) == 1 else None, f) for g, f in groups)
-
-
-def _tables(problem: Problem, item: QueryBlock | QueryFamily) -> Iterator[tuple[QueryBlock, float]]:
-    weights = problem.table_weights(item).tolist()
-    for q, weight in zip(item.blocks(), weights, strict=True):
-        if q.block.by_attribute() is None:
-            raise PlanError("only tables of cells are answered from all levels of a tree together")
-        yield q, weight
 
 
 def _level(factor: LinearOperator | None) -> tuple[bytes, LinearOperator | None]:

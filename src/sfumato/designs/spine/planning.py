@@ -28,7 +28,7 @@ _NONE = 1e-7  # of the largest multiple's square: what is spent on such a table 
 def tall(problem: Problem) -> bool:
     """Whether tables are asked at levels of one attribute with so many cells that other designs fall back to noise on
     every query, after minutes. None could err less by more than this one is above its bound."""
-    place = place_of(problem)
+    place = place_of(problem.workload)
     return place is not None and problem.workload.domain.shape[place] > _TALL
 
 
@@ -38,7 +38,7 @@ def designs(problem: Problem) -> list[Design]:
     For the mean error under Gaussian noise of tables of cells at levels of one attribute that lie in each other.
     Raises PlanError where nothing is left to be measured.
     """
-    if problem.noise == "laplace" or problem.largest or problem.known or place_of(problem) is None:
+    if problem.noise == "laplace" or problem.largest or problem.known or place_of(problem.workload) is None:
         return []
     if sum(2**item.order * len(item.rows_each) for item in problem.workload.items) > _MOST_SETS:
         return []

@@ -78,6 +78,12 @@ class Tree:
         """(nodes of the level above, ...) sums over children of values over a level below the root, (nodes, ...)."""
         return np.add.reduceat(values, self.starts[level - 1], axis=0)
 
+    def run(self, level: int, parent: int) -> tuple[int, int]:
+        """The children [first, last) at a level below the root of one node above."""
+        starts = self.starts[level - 1]
+        last = len(self.parents[level - 1]) if parent + 1 == len(starts) else int(starts[parent + 1])
+        return int(starts[parent]), last
+
     def merged(self) -> Tree:
         """The same tree with nodes merged that have equal subtrees and equal ancestors' subtrees.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.estimate.ladder.cone import joint_cells
 from sfumato.estimate.ladder.low import held_tables, total_of
@@ -67,19 +68,23 @@ def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climb
             out[np.ix_(*(kept[i] for i in axes))] = values
         return out if axes else np.asarray(values)
 
+    def possible_cells(axes: Axes) -> NDArray[np.bool_] | None:
+        mask = told.possible(axes)
+        return None if mask is None else mask[np.ix_(*(kept[i] for i in axes))]
+
     # where an attribute's count is zero, so is all that is finer
     small = {s: cut(t, s) for s, t in held.items()}
     sizes = [len(k) for k in kept]
     asked = [a for a in told.asked if len(a.axes) > 1 and a.groups and a.axes not in held]
-    groups = [_possible_groups(a, small, cut(_numbers(a), a.axes)) for a in asked]
+    groups = [_possible_groups(a, small, cut(_numbers(a), a.axes), possible_cells(a.axes)) for a in asked]
     finer = {s: (cut(t, s), told.spread[s]) for s, t in told.tables.items() if s not in held}
     if joint:
-        done = joint_cells(sizes, finer, small, groups, progress=progress)
         every = tuple(range(len(sizes)))
+        done = joint_cells(sizes, finer, small, groups, possible=possible_cells(every), progress=progress)
         possible: Possible = CellCounts(told.names, padded(done.cells, every))
         gap, moved, steps = done.gap, done.moved, done.iterations
     else:
-        found = agreeing_tables(sizes, finer, small, groups, progress=progress)
+        found = agreeing_tables(sizes, finer, small, groups, possible=possible_cells, progress=progress)
         named = tuple(tuple(told.names[i] for i in s) for s in found.tables)
         possible = TableCounts(named, tuple(padded(t, s) for s, t in found.tables.items()))
         gap, moved, steps = found.gap, found.moved, found.iterations
@@ -91,7 +96,9 @@ def _numbers(asked: Asked) -> FloatArray:
     return np.where(asked.rows.sum(axis=0) > 0, asked.rows.argmax(axis=0), len(asked.rows)).astype(np.float64)
 
 
-def _possible_groups(asked: Asked, held: Mapping[Axes, FloatArray], numbers: FloatArray) -> Sums:
+def _possible_groups(
+    asked: Asked, held: Mapping[Axes, FloatArray], numbers: FloatArray, possible: NDArray[np.bool_] | None
+) -> Sums:
     """Counts of groups and of the rest: what was said, as nearly as the attributes by themselves allow it."""
     total = float(held[()])
     rest = total - float(asked.values.sum())
@@ -102,7 +109,7 @@ def _possible_groups(asked: Asked, held: Mapping[Axes, FloatArray], numbers: Flo
     axes = tuple(range(len(asked.axes)))
     own = replace(sums, axes=axes)
     margins = [Sums((k,), held[i,]) for k, i in enumerate(asked.axes)]
-    met = own.met_by(rake(independent(asked.axes, held), [own, *margins]))
+    met = own.met_by(rake(independent(asked.axes, held, possible), [own, *margins]))
     return replace(sums, wanted=met.wanted)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.estimate.elliptope.anderson import Anderson
+from sfumato.estimate.ladder.orthant import Orthant
 from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.told import Axes
 from sfumato.operators.base import FloatArray
@@ -47,6 +48,7 @@ def joint_cells(
     held: Mapping[Axes, FloatArray],
     groups: Sequence[Sums],
     *,
+    possible: NDArray[np.bool_] | None = None,
     tolerance: float = 3e-2,
     progress: Callable[[int, float], None] | None = None,
 ) -> JointCells:
@@ -54,29 +56,31 @@ def joint_cells(
 
     tables: per set of attributes its noisy cells, and the variance of what they have beyond their means. held: tables
     that stay, the total and every attribute among them; groups: named counts that stay, where the held tables allow
-    them. Stops where the gap is `tolerance`^2 of the squared distance moved, or after 240 steps: the gap says which.
+    them. possible: other cells are 0.
+    Stops where the gap is `tolerance`^2 of the squared distance moved, or after 240 steps: the gap says which.
     """
     margins = [Sums(s, t) for s, t in held.items() if s]
-    start = rake(independent(range(len(sizes)), held), [*groups, *margins])
+    start = rake(independent(range(len(sizes)), held, possible), [*groups, *margins])
     kept = [g.met_by(start) for g in groups]
     problem = _Problem(tuple(sizes), tables, held, kept)
+    body = Orthant(possible)
     sums = [*kept, *margins]
     v = problem.cells(np.where(problem.precision > 0, problem.target, problem.kept))
     faster = Anderson(v.size, _MEMORY)
     best = JointCells(start, math.inf, math.inf, 0)
     for iteration in range(1, _MOST + 1):
-        q = problem.cells(problem.step(np.abs(v)))
+        q = problem.cells(problem.step(body.reflected(v)))
         if iteration % _CHECK == 0:
             # a touch of what is possible, so that no sum is out of reach
-            x = rake(np.maximum(v, 0.0) + _TOUCH * start, sums)
-            squared, gap = problem.certify(x, problem.scale * np.maximum(-v, 0.0))
+            x = rake(body.nearest(v) + _TOUCH * start, sums)
+            squared, gap = problem.certify(x, problem.scale * body.multipliers(v), possible)
             if gap < best.gap or squared < best.moved**2:
                 best = JointCells(x, gap, math.sqrt(squared), iteration)
             if progress is not None:
                 progress(iteration, best.gap)
             if best.gap <= (tolerance * best.moved) ** 2:
                 break
-        v = faster.next(v.reshape(-1), (q - np.maximum(v, 0.0)).reshape(-1)).reshape(v.shape)
+        v = faster.next(v.reshape(-1), (q - body.nearest(v)).reshape(-1)).reshape(v.shape)
     return best
 
 
@@ -175,7 +179,9 @@ class _Problem:
             out -= self.gain * self._pull
         return out
 
-    def certify(self, x: FloatArray, multipliers: FloatArray) -> tuple[float, float]:
+    def certify(
+        self, x: FloatArray, multipliers: FloatArray, possible: NDArray[np.bool_] | None = None
+    ) -> tuple[float, float]:
         """(squared distance moved, bound on the squared distance from the nearest cells).
 
         The slope g at x bounds it by <g, x - y> for the nearest y, which is at most <g - f, x> - min <g - f, y> for
@@ -186,6 +192,8 @@ class _Problem:
         slope = self.precision * away
         squared = float(np.vdot(slope, away))
         left = self.cells(np.where(self.free, slope + self._pull, self.coefficients(multipliers)))
+        if possible is not None:  # where x and y are both 0
+            left = np.where(possible, left, 0.0)
         gap = float(np.vdot(left, x))
         for axes in [a for a in self.held if a]:
             low = np.minimum(left.min(axis=tuple(a for a in range(left.ndim) if a not in axes)), 0.0)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.estimate.hull import hull
 from sfumato.estimate.ladder.raking import Sums, independent, rake
@@ -44,7 +45,7 @@ def held_tables(told: Told, total: float) -> dict[Axes, FloatArray]:
     known = {s for s, v in told.variances.items() if v == 0 and len(s) > 1 and s in told.tables}
     for axes in sorted(wider | known, key=lambda s: (len(s), s)):
         if axes in known:
-            held[axes] = _with_margins(axes, np.maximum(told.tables[axes], 0.0), held)
+            held[axes] = _with_margins(axes, np.maximum(told.tables[axes], 0.0), held, told.possible(axes))
         elif axes in told.tables and math.prod(told.sizes[i] for i in axes) <= LISTED:
             inside = [a for a in told.asked if a.axes == axes]
             held[axes] = _fitted(told, axes, inside, held, total)
@@ -55,10 +56,10 @@ def _fitted(
     told: Told, axes: Axes, asked: Sequence[Asked], held: Mapping[Axes, FloatArray], total: float
 ) -> FloatArray:
     """A table nearest to its cells and to the queries asked of it, with the margins that are held."""
-    cells = told.tables.get(axes)
+    cells, possible = told.tables.get(axes), told.possible(axes)
     shape = tuple(told.sizes[i] for i in axes)
     if cells is not None and not asked and len(axes) == 1:
-        return onto_simplex(cells, total)
+        return onto_simplex(cells, total, possible=possible)
     margins = [s for s in below(axes) if s in held]
     rows, values = [], []
     if cells is not None:
@@ -76,18 +77,26 @@ def _fitted(
         summing = Kronecker(tuple(Identity(n) if i in s else Total(n) for i, n in zip(axes, shape, strict=True)))
         rows.append(summing.dense() * (math.sqrt(_MARGIN) * top))
         values.append(held[s].reshape(-1) * (math.sqrt(_MARGIN) * top))
+    kept = np.ones(math.prod(shape), dtype=bool) if possible is None else possible.reshape(-1)
+    found = np.zeros(len(kept))
     if not rows:
-        return np.full(shape, total / math.prod(shape))
-    found = hull(Dense(np.vstack(rows)), np.concatenate(values), total).cells.reshape(shape)
-    return _with_margins(axes, found, held)
+        found[kept] = total / kept.sum()
+        return found.reshape(shape)
+    found[kept] = hull(Dense(np.vstack(rows)[:, kept]), np.concatenate(values), total).cells
+    return _with_margins(axes, found.reshape(shape), held, possible)
 
 
-def _with_margins(axes: Axes, cells: FloatArray, held: Mapping[Axes, FloatArray]) -> FloatArray:
+def _with_margins(
+    axes: Axes, cells: FloatArray, held: Mapping[Axes, FloatArray], possible: NDArray[np.bool_] | None
+) -> FloatArray:
     """Nonnegative cells, raked to all tables below that are held."""
     margins = [s for s in below(axes) if s in held]
+    if possible is not None:
+        cells = np.where(possible, cells, 0.0)
     if not margins:
         return cells
     # a touch of independence, so that no margin is out of reach
     return rake(
-        cells + _TOUCH * independent(axes, held), [Sums(tuple(axes.index(i) for i in s), held[s]) for s in margins]
+        cells + _TOUCH * independent(axes, held, possible),
+        [Sums(tuple(axes.index(i) for i in s), held[s]) for s in margins],
     )

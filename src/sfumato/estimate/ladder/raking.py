@@ -63,13 +63,18 @@ class Sums:
         return told.reshape([n if a in self.axes else 1 for a, n in enumerate(shape)])
 
 
-def independent(axes: Sequence[int], held: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
-    """The table of these attributes with the total and the counts that are held, each independent of the others."""
+def independent(
+    axes: Sequence[int], held: Mapping[tuple[int, ...], FloatArray], possible: NDArray[np.bool_] | None = None
+) -> FloatArray:
+    """The table of these attributes with the total and the counts that are held, each independent of the others.
+
+    0 where not `possible`, which raking leaves as it is (None: all cells are).
+    """
     total = float(held[()])
     cells = np.array(total)
     for i in axes:
         cells = np.multiply.outer(cells, held[i,] / max(total, _NOTHING))
-    return cells
+    return cells if possible is None else np.where(possible, cells, 0.0)
 
 
 def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> FloatArray:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from sfumato.designs.marginals.incidence import locate
 from sfumato.estimate.elliptope.anderson import Anderson
+from sfumato.estimate.ladder.orthant import Orthant
 from sfumato.estimate.ladder.raking import Sums, independent, rake
-from sfumato.estimate.ladder.told import Axes, below
+from sfumato.estimate.ladder.told import Axes, Possible, below, every_cell
 from sfumato.estimate.local import Given, Problem, Step, lift
 from sfumato.estimate.margins import Layout
 from sfumato.operators.base import FloatArray
@@ -53,16 +54,18 @@ def agreeing_tables(
     held: Mapping[Axes, FloatArray],
     groups: Sequence[Sums],
     *,
+    possible: Possible = every_cell,
     progress: Callable[[int, float], None] | None = None,
 ) -> AgreeingTables:
     """Tables over all sets of `tables` and `held`, which hold every set below them.
 
-    sizes, tables, held, groups: as `joint_cells` takes them. Stops where the proved bound has settled, or after 120
-    steps: the gap says how much is left. The bound holds for tables that agree, so up to `apart`.
+    sizes, tables, held, groups: as `joint_cells` takes them; possible: of every table. Stops where the proved bound has
+    settled, or after 120 steps: the gap says how much is left. The bound holds for tables that agree, so up to `apart`.
     """
     every = sorted({*tables, *held}, key=lambda s: (len(s), s))
     largest = [s for s in every if not any(set(s) < set(t) for t in every if len(t) == len(s) + 1)]
     given, problem = _problem(sizes, tables, held, largest)
+    body = _orthant(given, problem, largest, possible)
     v = lift(problem.inc, problem.target)
     step = Step(problem, 1.0)
     root = np.sqrt(problem.own)
@@ -70,18 +73,18 @@ def agreeing_tables(
     least = -math.inf
     done = 0
     for done in range(1, _MOST + 1):
-        q = step(np.abs(v))
+        q = step(body.reflected(v))
         if done % _CHECK == 0:
-            bound = _dual(problem, step, v)
+            bound = _dual(problem, step, body.multipliers(v))
             settled = bound - least <= _SETTLED * max(bound, 0.0)
             least = max(least, bound)
             if progress is not None:
                 progress(done, math.nan)
             if settled:
                 break
-        v = faster.next(root * v, root * (q - np.maximum(v, 0.0))) / root
-    found = _read(given, problem, step.components(np.abs(v)), sizes, every, largest)
-    found, apart = _raked(found, held, groups)
+        v = faster.next(root * v, root * (q - body.nearest(v))) / root
+    found = _read(given, problem, step.components(body.reflected(v)), sizes, every, largest)
+    found, apart = _raked(found, held, groups, possible)
     away = np.zeros(given.closure.size)
     for axes, cells in found.items():
         away[_place(given, given.closure, axes)] = cells.transpose(_turn(given, axes)).reshape(-1)
@@ -132,13 +135,24 @@ def _ranks(given: Given, axes: Axes) -> NDArray[np.intp]:
     return np.argsort(given.rank, kind="stable")[list(axes)]
 
 
-def _dual(problem: Problem, step: Step, v: FloatArray) -> float:
-    """A bound from below on the squared distance of any nonnegative tables, by the multipliers of the state.
+def _orthant(given: Given, problem: Problem, largest: Sequence[Axes], possible: Possible) -> Orthant:
+    """What the cells of the largest tables can be, as they are lifted."""
+    masks = {s: m for s in largest if (m := possible(s)) is not None}
+    if not masks:
+        return Orthant(None)
+    flat = np.ones(problem.layout.size, dtype=bool)
+    for axes, mask in masks.items():
+        flat[_place(given, problem.layout, axes)] = mask.transpose(_turn(given, axes)).reshape(-1)
+    return Orthant(flat)
+
+
+def _dual(problem: Problem, step: Step, held: FloatArray) -> float:
+    """A bound from below on the squared distance of any tables that can be, by the multipliers of the state.
 
     Any such x is at the squared distance |x - x*|^2 <= f(x) - f(x*) from the nearest x*, so what this bound leaves of
     f(x) is a gap.
     """
-    multipliers = step.weight * np.maximum(-v, 0.0)
+    multipliers = step.weight * held
     pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
     away = problem.length(pulled - problem.target)
     return away**2 - 2 * float(multipliers @ lift(problem.inc, pulled))
@@ -168,7 +182,10 @@ def _read(
 
 
 def _raked(
-    found: Mapping[Axes, FloatArray], held: Mapping[Axes, FloatArray], groups: Sequence[Sums]
+    found: Mapping[Axes, FloatArray],
+    held: Mapping[Axes, FloatArray],
+    groups: Sequence[Sums],
+    possible: Possible,
 ) -> tuple[dict[Axes, FloatArray], float]:
     """Nonnegative tables, every one with the sums of those below it, and the largest difference that was left.
 
@@ -185,7 +202,8 @@ def _raked(
         waiting = [g for g in waiting if not set(g.axes) <= set(axes)]
         coarser = [s for s in below(axes) if s in out]
         nearest = [Sums(s, out[s]) for s in coarser if not any(set(s) < set(t) for t in coarser)]
-        start = np.maximum(found[axes], 0.0) + _TOUCH * independent(axes, held)
+        mask = possible(axes)
+        start = Orthant(mask).nearest(found[axes]) + _TOUCH * independent(axes, held, mask)
         inner = [replace(s, axes=tuple(axes.index(i) for i in s.axes)) for s in [*asked, *nearest]]
         out[axes] = rake(start, inner, sweeps=_SWEEPS)
         apart = max([apart, *(float(np.abs(s.of(out[axes]) - s.wanted).max()) for s in inner[len(asked) :])])

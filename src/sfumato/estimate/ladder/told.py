@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.ground.codec import storable
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Asked", "Axes", "Rung", "Told", "below"]
+__all__ = ["Asked", "Axes", "Possible", "Rung", "Told", "below", "every_cell"]
 
 Axes = tuple[int, ...]
+Possible = Callable[[Axes], NDArray[np.bool_] | None]
+
+
+def every_cell(axes: Axes) -> None:
+    """Of every table all cells can hold a record."""
+    del axes
 
 
 def below(axes: Axes) -> list[Axes]:
@@ -45,7 +54,8 @@ class Told:
 
     names, sizes: the attributes and their cells. tables: for every set of attributes under a table that is known, the
     empty one and single attributes among them, its noisy cells. spread: for each of them the variance of what its
-    cells have beyond their means along every attribute. asked: the other queries. total: where it is public.
+    cells have beyond their means along every attribute. asked: the other queries. total: where it is public. possible:
+    which cells of a table can hold a record, None where all can.
     """
 
     names: tuple[str, ...]
@@ -55,6 +65,7 @@ class Told:
     spread: Mapping[Axes, float]
     asked: tuple[Asked, ...] = ()
     total: float | None = None
+    possible: Possible = every_cell
 
 
 @storable

@@ -48,6 +48,7 @@ class Approximate(Designed):
     name: ClassVar[str] = "approximate"
     label: ClassVar[str] = "approximate"
     automatic: ClassVar[bool] = False
+    honours: ClassVar[bool] = False
     considers: ClassVar[tuple[str, ...]] = ("approximate",)
     unscaled: ClassVar[str] = (
         "margins of biased answers do not scale with the budget: sf.plan says them for a given one"

@@ -197,5 +197,9 @@ def _projected(work: Workload, asked: Asked, measured: Measurement, total: float
     held = found.possible
     assert isinstance(held, CellCounts)
     shape = [work.domain[a].size if a in held.attributes else 1 for a in asked.names]
-    spread = held.values.reshape(shape) * (math.prod(shape) / math.prod(asked.sizes))
-    return CellCounts(asked.names, np.broadcast_to(spread, asked.sizes).copy())
+    possible = work.domain.possible(asked.names)
+    alike = np.ones(asked.sizes) if possible is None else possible.astype(np.float64)
+    along = tuple(i for i, a in enumerate(asked.names) if a not in held.attributes)
+    return CellCounts(
+        asked.names, held.values.reshape(shape) * alike / np.maximum(alike.sum(axis=along, keepdims=True), 1)
+    )

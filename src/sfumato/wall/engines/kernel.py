@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import Grid
+from sfumato.wall.engines.words import Packed, Words
 from sfumato.wall.rows.clusters import Cluster
 from sfumato.wall.rows.counting import tally
 from sfumato.wall.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
@@ -27,11 +27,8 @@ from sfumato.wall.rows.summing import sum_down
 
 __all__ = ["RECEIPT", "SLICE", "Encoding", "Part", "count", "encode", "gather", "spread", "total", "versions"]
 
-Words = NDArray[np.int64]
-
 # Of a chunk: its cells stay in a core's caches while several blocks are counted, and it is a message of 2 MB.
 _ROWS = 2**18
-_BITS = 63  # of a word: its sign stays free
 # What a partition may hold in memory beside its chunk; more is spilt. One thread: an engine has a task for each core.
 _DATABASE = SETTINGS | {"memory_limit": "192MiB", "threads": "1"}
 SLICE = 2**20
@@ -63,49 +60,17 @@ def versions() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(Packed):
     """How the rows of a partition become words: public, made of what is declared and of the types of columns.
 
     raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
     person: the DuckDB type of the column `r` that names persons, of whose rows `most` are kept.
     """
 
-    grid: Grid
     raw: dict[int, str] = field(default_factory=dict[int, str])
     person: str | None = None
     most: int = 1
     buckets: int = 1
-
-    def places(self) -> list[tuple[int, int, int]]:
-        """(word, shift, bits) of every attribute; the number after its last cell stands for a dropped record."""
-        found: list[tuple[int, int, int]] = []
-        word = end = 0
-        for rule in self.grid.rules:
-            bits = max(1, (rule.size - 1 + rule.drops).bit_length())
-            if end + bits > _BITS:
-                word, end = word + 1, 0
-            found.append((word, end, bits))
-            end += bits
-        return found
-
-    @property
-    def words(self) -> int:
-        """How many whole numbers a record is."""
-        return self.places()[-1][0] + 1
-
-    def cells(self, words: Words, i: int) -> NDArray[Any]:
-        """The cells of one attribute."""
-        word, shift, bits = self.places()[i]
-        kind = np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32
-        return (words[word] >> shift & 2**bits - 1).astype(kind)
-
-    def kept(self, words: Words) -> NDArray[np.bool_]:
-        """Which records are not dropped."""
-        keep = np.ones(words.shape[1], dtype=bool)
-        for i, rule in enumerate(self.grid.rules):
-            if rule.drops:
-                keep &= self.cells(words, i) != rule.size
-        return keep
 
     def statements(self) -> tuple[list[Statement], str]:
         """(what to run first, SQL) of words that are whole, and the name of the person, from the table `source`."""
@@ -207,6 +172,7 @@ def _arrow(session: Session, query: str) -> Any:
 
 
 def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int) -> Part:
+    words = how.moved(words)  # after persons' rows were chosen, as in a file
     data = np.ascontiguousarray(words, dtype="<i8").tobytes()
     rows = words.shape[1]
     tops = [int(how.cells(words, i).max(initial=0)) for i in range(len(how.grid.rules))]

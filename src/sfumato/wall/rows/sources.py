@@ -126,7 +126,13 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
             f"the histogram has shape {source.counts.shape}, the domain {shape} with {grid.size:,} cells: "
             "give one count per cell, flat in C order or in that shape"
         )
-    return TensorCounts(grid, int(source.counts.sum()), source.counts.reshape(shape))
+    counts = source.counts.reshape(shape)
+    for m in grid.moves:  # what lies in a cell goes to another as its records would
+        turned = np.moveaxis(counts, m.axes, range(len(m.axes)))
+        kept = np.zeros((len(m.cells), *turned.shape[len(m.axes) :]), dtype=np.int64)
+        np.add.at(kept, m.cells, turned.reshape(kept.shape))
+        counts = np.moveaxis(kept.reshape(turned.shape), range(len(m.axes)), m.axes)
+    return TensorCounts(grid, int(counts.sum()), counts)
 
 
 def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
@@ -146,12 +152,14 @@ def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
             raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
 
         def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
-            chosen = [names[i] for i in axes]
-            query = f"SELECT {', '.join(chosen)} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
+            chosen = {i: names[i] for i in grid.moving(axes)}
+            query = f"SELECT {', '.join(chosen.values())} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
             fetched = session.connection.execute(query).fetchnumpy()
-            return [np.asarray(fetched[column]) for column in chosen]
+            found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
+            return [found[i] for i in axes]
 
         return TableCounts(grid, rows, read, packing=packing)
     fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
     session.close()
-    return ColumnCounts(grid, rows, tuple(np.asarray(fetched[a]) for a in names), packing=packing)
+    columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
+    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing)

@@ -31,14 +31,17 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import numpy as np
 
-from sfumato.domain import Booleans, Domain
+from sfumato.domain.attributes import Booleans
+from sfumato.domain.comparisons import Column, Constant, Mask
 from sfumato.errors import WorkloadError
-from sfumato.workloads.comparisons import Column, Constant, Mask
-from sfumato.workloads.reading import nearest
+from sfumato.ground.nearest import nearest
+
+if TYPE_CHECKING:
+    from sfumato.domain.core import Domain
 
 _BACKQUOTES = "; a name with odd characters is written in backquotes, as in `income>50K`"
 __all__ = ["CompiledPredicate", "compile_predicate"]

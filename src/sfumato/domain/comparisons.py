@@ -12,9 +12,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Hierarchy, Integers
+from sfumato.domain.attributes import OTHER, Attribute, Booleans, Categories
+from sfumato.domain.hierarchies import Hierarchy
+from sfumato.domain.ordered import Bins, Integers
 from sfumato.ground.checks import show_number
-from sfumato.workloads.reading import nearest
+from sfumato.ground.nearest import nearest
 
 __all__ = ["Column", "Constant", "Mask"]
 

@@ -1,0 +1,5 @@
+"""A release as a static folder for its readers: tables that load when they are asked for, and a calculator."""
+
+from sfumato.publishing.site import publish
+
+__all__ = ["publish"]

@@ -1,0 +1,455 @@
+/* The page: choices, rows, charts and the calculator's sentences. Labels are data: they are only ever text. */
+"use strict";
+(() => {
+  const get = (id) => document.getElementById(id);
+  const ROWS = 50, DRAWN = 40, GROUPS = 8;
+  let site = null;
+  const loaded = new Map();
+  const turns = { curve: 0, table: 0, result: 0 }; // what was asked last is shown, whatever arrives last
+
+  function make(tag, text, attributes) {
+    const node = document.createElement(tag);
+    if (text !== undefined && text !== null) node.textContent = text;
+    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+    return node;
+  }
+  const label = (text) => (text.length > 160 ? text.slice(0, 159) + "…" : text);
+
+  async function fetched(file, how) {
+    if (!loaded.has(file)) {
+      loaded.set(file, fetch(file).then((r) => {
+        if (!r.ok) throw new Error(`${file} could not be loaded (${r.status})`);
+        return r[how]();
+      }).catch((reason) => { loaded.delete(file); throw reason; }));
+    }
+    return loaded.get(file);
+  }
+  async function table(release, entry) {
+    const key = "table " + entry.file;
+    if (!loaded.has(key)) {
+      const unpacked = (file) => fetched(file, "arrayBuffer").then(Calc.unpack), tilts = {};
+      loaded.set(key, Promise.all([
+        unpacked(entry.file),
+        ...Calc.tilted(entry, release).map(async ([axis, file]) => { tilts[axis] = await unpacked(file); }),
+      ]).then(([data]) => Calc.table(entry, data, site.attributes, release, tilts)));
+    }
+    return loaded.get(key);
+  }
+  function trouble(reason) {
+    const local = location.protocol === "file:";
+    get("trouble").textContent = local
+      ? "Opened as a file, a browser loads no tables. Serve this folder instead, for example: python -m http.server -d FOLDER"
+      : "This could not be shown: " + reason.message;
+    get("trouble").hidden = false;
+  }
+  const safely = (f) => (...given) => Promise.resolve().then(() => f(...given)).catch(trouble);
+
+  // -- numbers ------------------------------------------------------------------------------------------
+  function shown(value, error) {
+    if (value === null || value === undefined || Number.isNaN(value)) return "–";
+    let decimals = Number.isInteger(value) ? 0 : 2;
+    if (error > 0 && Number.isFinite(error)) decimals = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(error))));
+    return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
+      .replace(/^-(?=[0.,]*$)/, "").replace("-", "−");
+  }
+  const percent = (value, error) => shown(100 * value, 100 * error) + " %";
+
+  // -- charts: the drawing program is loaded with the first chart that comes into view ---------------------
+  let drawing = null;
+  function drawer() {
+    drawing = drawing || new Promise((resolve, reject) => {
+      const script = make("script", null, { src: "charts.js" });
+      script.onload = resolve;
+      script.onerror = () => reject(new Error("charts.js could not be loaded"));
+      document.head.append(script);
+    });
+    return drawing;
+  }
+  const waiting = new Map();
+  const watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting && waiting.has(target)) {
+        const [spec, text] = waiting.get(target);
+        waiting.delete(target);
+        drawNow(target, spec, text).catch(trouble);
+      }
+    }
+  }, { rootMargin: "100px" });
+  async function drawNow(place, spec, text) {
+    await drawer();
+    const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
+    await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true } });
+    place.setAttribute("aria-label", text);
+  }
+  function draw(id, spec, text) {
+    const place = get(id);
+    if (!spec) { waiting.delete(place); place.replaceChildren(); return; }
+    waiting.set(place, [spec, text]);
+    watcher.unobserve(place);
+    watcher.observe(place);
+  }
+  const number = (field, title, more) => ({ field, type: "quantitative", title, ...more });
+  const tips = (names) => names.map(([field, title]) => ({ field, title, type: "nominal" }));
+
+  function rows(head, body, caption) {
+    const found = make("table"), top = make("tr");
+    if (caption) found.append(make("caption", caption));
+    for (const [text, kind] of head) top.append(make("th", text, { class: kind || "t", scope: "col" }));
+    const all = make("tbody");
+    for (const cells of body) {
+      const line = make("tr");
+      cells.forEach((text, i) => {
+        const cell = make("td", null, { class: head[i][1] || "t" });
+        cell.append(head[i][1] === "n" ? text : make("bdi", label(text)));
+        line.append(cell);
+      });
+      all.append(line);
+    }
+    const thead = make("thead");
+    thead.append(top);
+    found.append(thead, all);
+    return found;
+  }
+  function choose(select, options, chosen) {
+    select.replaceChildren(...options.map(([value, text]) => make("option", label(text), { value })));
+    if (chosen !== undefined && options.some(([value]) => value === chosen)) select.value = chosen;
+  }
+
+  // -- distributions --------------------------------------------------------------------------------------
+  const byText = (by) => by.join(" × ") || "everybody together";
+  function curveChoices() {
+    const attributes = [...new Set(site.curves.map((c) => c.attribute))];
+    if (!attributes.length) { get("distributions").hidden = true; return; }
+    choose(get("curve-attribute"), attributes.map((a) => [a, a]));
+    get("curve-attribute").onchange = safely(() => { curveGroups(); return curve(); });
+    get("curve-by").onchange = safely(curve);
+    curveGroups();
+  }
+  function curveGroups() {
+    const of = site.curves.map((c, i) => [c, String(i)]).filter(([c]) => c.attribute === get("curve-attribute").value);
+    choose(get("curve-by"), of.map(([c, i]) => [i, byText(c.by)]));
+    if (of.length > 1) get("curve-by").value = of[1][1];
+  }
+  async function curve() {
+    const mine = ++turns.curve, entry = site.curves[Number(get("curve-by").value)];
+    const found = await fetched(entry.file, "json");
+    if (mine !== turns.curve) return;
+    const { quantiles, means, shares, ends } = found, width = entry.by.length;
+    const groups = means[0].length, name = (columns, row) => entry.by.map((_, i) => columns[i][row]).join(" · ");
+    const told = [];
+    for (let g = 0; g < groups; g++) if (means[width][g] !== null) told.push(g);
+    const each = quantiles[width].length / groups, at = quantiles[width].slice(0, each);
+    const wanted = [0.1, 0.25, 0.5, 0.75, 0.9].map((p) => at.indexOf(p)).filter((i) => i >= 0);
+    const head = [...entry.by.map((b) => [b]), ["Mean", "n"], ["95 %", "n"]];
+    for (const i of wanted) head.push([at[i] === 0.5 ? "Median" : `${Math.round(100 * at[i])} %`, "n"], ["95 %", "n"]);
+    const body = told.map((g) => {
+      const [mean, error, low, high] = [0, 1, 2, 3].map((i) => means[width + i][g]);
+      const step = error === null ? (high - low) / 4 : error;
+      const line = [...entry.by.map((_, i) => means[i][g]), shown(mean, step), `${shown(low, step)} to ${shown(high, step)}`];
+      for (const i of wanted) {
+        const [value, from, to] = [1, 2, 3].map((k) => quantiles[width + k][g * each + i]);
+        line.push(shown(value), `${shown(from)} to ${shown(to)}`);
+      }
+      return line;
+    });
+    const left = groups - told.length;
+    get("curve-table").replaceChildren(rows(head, body, left ? `Too few to tell: ${left} of ${groups} groups.` : ""));
+    if (!shares) { draw("curve-chart", null); return; }
+    const values = [];
+    for (const g of told.slice(0, GROUPS)) {
+      ends.forEach((x, i) => {
+        const k = g * ends.length + i;
+        values.push({ x, share: shares.share[k], low: shares.low[k], high: shares.high[k], group: label(name(means, g)) });
+      });
+    }
+    const share = { title: "share of records", scale: { domain: [0, 1] }, axis: { format: "%", tickCount: 5 } };
+    draw("curve-chart", {
+      data: { values }, width: "container", height: 260,
+      encoding: {
+        x: number("x", entry.attribute, { scale: { zero: false, nice: false }, axis: { grid: false } }),
+        color: entry.by.length
+          ? { field: "group", type: "nominal", sort: null, legend: { title: byText(entry.by), columns: 4 } }
+          : { value: "var(--series-1)" },
+        tooltip: tips([["group", "group"], ["x", "up to"], ["share", "share"], ["low", "95 % from"], ["high", "to"]]),
+      },
+      layer: [
+        { mark: { type: "area", opacity: 0.22 }, encoding: { y: number("low", "share of records", share), y2: { field: "high" } } },
+        { mark: { type: "line", strokeWidth: 2 }, encoding: { y: number("share", "share of records", share) } },
+      ],
+    }, `Cumulative shares of ${entry.attribute}, ${byText(entry.by)}`);
+  }
+
+  // -- tables -----------------------------------------------------------------------------------------------
+  const real = (release) => release.tables.filter((t) => t.names.length);
+  const same = (a, b) => a.length === b.length && a.every((n) => b.includes(n));
+  let names = [], page = 0;
+  function tableChoices() {
+    const tables = real(site.releases[0]);
+    if (!tables.length) { get("tables").hidden = true; return; }
+    const attributes = Object.keys(site.attributes).filter((n) => tables.some((t) => t.names.includes(n)));
+    names = [...tables.find((t) => t.names.length === Math.min(2, Math.max(...tables.map((u) => u.names.length)))).names];
+    get("table-names").replaceChildren(...attributes.map((name) => {
+      const box = make("input", null, { type: "checkbox", value: name }), chip = make("label", null, { class: "chip" });
+      chip.append(box, make("bdi", label(name)));
+      box.onchange = safely(() => {
+        names = box.checked ? [...names, name] : names.filter((n) => n !== name);
+        page = 0;
+        return showTable();
+      });
+      return chip;
+    }));
+    for (const id of ["table-sort", "table-find"]) get(id).oninput = safely(() => { page = 0; return showTable(); });
+    get("table-save").onclick = safely(save);
+  }
+  const entryOf = (release, wanted) => real(release).find((t) => same(t.names, wanted));
+  function allowed() {
+    const tables = real(site.releases[0]);
+    for (const box of get("table-names").querySelectorAll("input")) {
+      box.checked = names.includes(box.value);
+      const wanted = box.checked ? names : [...names, box.value];
+      box.disabled = !box.checked && !tables.some((t) => wanted.every((n) => t.names.includes(n)));
+    }
+  }
+  function texts(found, cell) {
+    const out = new Array(found.names.length);
+    for (let axis = found.names.length - 1, rest = cell; axis >= 0; axis--) {
+      out[axis] = site.attributes[found.names[axis]].labels[rest % found.sizes[axis]];
+      rest = Math.floor(rest / found.sizes[axis]);
+    }
+    return out;
+  }
+  function listed(found) {
+    const wanted = get("table-find").value.trim().toLowerCase(), how = get("table-sort").value;
+    let cells = Array.from(found.value.keys());
+    if (wanted) cells = cells.filter((c) => texts(found, c).some((t) => t.toLowerCase().includes(wanted)));
+    if (how !== "cell") cells.sort((a, b) => (how === "down" ? 1 : -1) * (found.value[b] - found.value[a]));
+    return cells;
+  }
+  async function showTable() {
+    allowed();
+    const entry = entryOf(site.releases[0], names);
+    if (!entry) {
+      get("table-told").textContent = names.length ? "Tick one more: this table was asked for only within larger ones." : "Tick an attribute.";
+      for (const id of ["table-rows", "table-pages"]) get(id).replaceChildren();
+      draw("table-chart", null);
+      return;
+    }
+    const mine = ++turns.table, found = await table(site.releases[0], entry);
+    if (mine !== turns.table) return;
+    const cells = listed(found), pages = Math.max(1, Math.ceil(cells.length / ROWS));
+    page = Math.min(page, pages - 1);
+    const part = cells.slice(page * ROWS, (page + 1) * ROWS);
+    get("table-told").textContent = `${cells.length.toLocaleString("en")} of ${found.value.length.toLocaleString("en")} cells` +
+      (pages > 1 ? `; page ${page + 1} of ${pages.toLocaleString("en")}` : "") + ". Intervals at 95 %.";
+    const head = [...found.names.map((n) => [n]), ["Answer", "n"], ...(found.projected ? [["Before projection", "n"]] : []),
+      ["95 % from", "n"], ["to", "n"], ["Standard error", "n"]];
+    const body = part.map((c) => {
+      const error = found.error(c), [low, high] = found.interval(c);
+      return [...texts(found, c), shown(found.value[c], error), ...(found.projected ? [shown(found.raw[c], error)] : []),
+        shown(low, error), shown(high, error), shown(error, error)];
+    });
+    get("table-rows").replaceChildren(rows(head, body));
+    const turn = (text, by, off) => {
+      const button = make("button", text, { type: "button" });
+      button.disabled = off;
+      button.onclick = safely(() => { page += by; return showTable(); });
+      return button;
+    };
+    get("table-pages").replaceChildren(...(pages > 1 ? [turn("Back", -1, !page), turn("On", 1, page === pages - 1)] : []));
+    const values = part.slice(0, DRAWN).map((c) => {
+      const [low, high] = found.interval(c);
+      return { cell: label(texts(found, c).join(" · ")), answer: found.value[c], low, high };
+    });
+    const along = (field) => number(field, "records", { axis: { tickCount: 5, format: ",.6~r" } });
+    draw("table-chart", values.length ? {
+      data: { values }, width: "container", height: { step: 20 },
+      encoding: {
+        y: { field: "cell", type: "nominal", sort: null, title: null, axis: { ticks: false, domain: false } },
+        tooltip: tips([["cell", "cell"], ["answer", "answer"], ["low", "95 % from"], ["high", "to"]]),
+      },
+      layer: [
+        { mark: { type: "bar", height: { band: 0.62 }, color: "var(--series-1)", opacity: 0.55 }, encoding: { x: along("answer") } },
+        { mark: { type: "rule", strokeWidth: 1.5, color: "var(--ink)" }, encoding: { x: along("low"), x2: { field: "high" } } },
+      ],
+    } : null, `Answers with intervals: ${found.names.join(" by ")}`);
+  }
+  async function save() {
+    const entry = entryOf(site.releases[0], names);
+    if (!entry) return;
+    const found = await table(site.releases[0], entry);
+    // what a spreadsheet would take for a formula begins with an apostrophe
+    const field = (text) => {
+      const safe = /^[=+\-@\t]/.test(text) && !Number.isFinite(Number(text)) ? "'" + text : text;
+      return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const lines = [[...found.names.map(field), "answer", "standard_error", "low", "high"].join(",")];
+    for (const c of listed(found)) {
+      lines.push([...texts(found, c).map(field), found.value[c], found.error(c), ...found.interval(c)].join(","));
+    }
+    const link = make("a", null, { download: found.names.join(".").replace(/[^\w.-]/g, "_") + ".csv" });
+    link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
+  // -- calculator ---------------------------------------------------------------------------------------------
+  const LETTERS = { share: "AB", ratio: "AB", difference: "AB", shares: "ABCD", count: "A", rank: "A", change: "A", growth: "A" };
+  const terms = { A: [], B: [], C: [], D: [] }; // of each letter conditions {name, chosen}
+  function kindChanged() {
+    get("calc-ranked").hidden = get("calc-kind").value !== "rank";
+    get("calc-terms").replaceChildren(...LETTERS[get("calc-kind").value].split("").map(editor));
+    return calculate();
+  }
+  function editor(letter) {
+    const box = make("fieldset", null, { class: "term" });
+    box.append(make("legend", `${letter}: ${sentence(terms[letter])}`));
+    terms[letter].forEach((condition, i) => {
+      const line = make("div", null, { class: "condition" });
+      const which = make("select", null, { "aria-label": `${letter}, attribute ${i + 1}` });
+      choose(which, attributes().map((n) => [n, n]), condition.name);
+      which.onchange = safely(() => { condition.name = which.value; condition.chosen = [0]; return kindChanged(); });
+      const labels = site.attributes[condition.name].labels;
+      const cells = make("select", null, { multiple: "", size: Math.min(6, labels.length), "aria-label": `${letter}, cells of ${condition.name}` });
+      choose(cells, labels.map((t, k) => [String(k), t]));
+      for (const option of cells.options) option.selected = condition.chosen.includes(Number(option.value));
+      cells.onchange = safely(() => {
+        condition.chosen = Array.from(cells.selectedOptions, (o) => Number(o.value));
+        box.querySelector("legend").textContent = `${letter}: ${sentence(terms[letter])}`;
+        return calculate();
+      });
+      const drop = make("button", "Remove", { type: "button", "aria-label": `${letter}: remove ${condition.name}` });
+      drop.onclick = safely(() => { terms[letter].splice(i, 1); return kindChanged(); });
+      line.append(which, cells, drop);
+      box.append(line);
+    });
+    const more = make("button", terms[letter].length ? "And …" : "Only those with …", { type: "button", "aria-label": `${letter}: add a condition` });
+    more.onclick = safely(() => {
+      const free = attributes().find((n) => !terms[letter].some((c) => c.name === n));
+      if (free) terms[letter].push({ name: free, chosen: [0] });
+      return kindChanged();
+    });
+    box.append(more);
+    return box;
+  }
+  const attributes = () => Object.keys(site.attributes);
+  function sentence(conditions) {
+    if (!conditions.length) return "everybody";
+    return conditions.map(({ name, chosen }) => {
+      const labels = chosen.map((i) => label(site.attributes[name].labels[i]));
+      const few = labels.length > 4 ? [labels[0], "…", labels[labels.length - 1], `(${labels.length} cells)`] : labels;
+      return `${name} ${labels.length === 1 ? "=" : "in"} ${few.join(labels.length > 4 ? " " : ", ")}`;
+    }).join(" and ");
+  }
+  /** The smallest table over all these attributes. */
+  function holding(release, wanted) {
+    const fit = real(release).filter((t) => wanted.every((n) => t.names.includes(n)));
+    const size = (t) => t.names.reduce((p, n) => p * site.attributes[n].labels.length, 1);
+    return fit.sort((a, b) => size(a) - size(b))[0];
+  }
+  async function term(release, conditions, along) {
+    const wanted = [...new Set([...conditions.map((c) => c.name), ...along])];
+    const entry = holding(release, wanted);
+    if (!entry) throw new Calc.Refused(`${wanted.join(", ")} were not measured together`);
+    const found = await table(release, entry);
+    const chosen = found.names.map((n) => {
+      const named = conditions.filter((c) => c.name === n).map((c) => c.chosen);
+      const all = Array.from(site.attributes[n].labels.keys());
+      return named.reduce((kept, these) => kept.filter((i) => these.includes(i)), all);
+    });
+    let cells = [0];
+    chosen.forEach((kept, axis) => { cells = cells.flatMap((c) => kept.map((i) => c * found.sizes[axis] + i)); });
+    return { found, cells, chosen };
+  }
+  /** Terms from one table where there is one over all their attributes: then all is known of how they err together. */
+  async function sums(release, all) {
+    const together = [...new Set(all.flat().map((c) => c.name))];
+    const along = holding(release, together) ? together : [];
+    return Promise.all(all.map(async (conditions) => {
+      const { found, cells } = await term(release, conditions, along);
+      return Calc.Linear.of(found, cells);
+    }));
+  }
+  async function calculate() {
+    const mine = ++turns.result, out = get("calc-result"), kind = get("calc-kind").value;
+    try {
+      const nodes = await result(kind, site.multipliers[get("calc-level").value]);
+      if (mine === turns.result) out.replaceChildren(...nodes);
+    } catch (reason) {
+      if (!(reason instanceof Calc.Refused)) throw reason;
+      if (mine === turns.result) out.replaceChildren(make("p", `Not told: ${reason.message}.`, { class: "quiet" }));
+    }
+  }
+  async function result(kind, z) {
+    const [now, before] = site.releases, given = LETTERS[kind].split("").map((l) => terms[l]);
+    const level = get("calc-level").selectedOptions[0].textContent;
+    if (kind === "rank") return ranked(now, given[0]);
+    if (kind === "share") given[0] = [...given[0], ...given[1]]; // those of B who are A as well
+    const [a, b, c, d] = await sums(now, given);
+    if (kind === "count") return told(a.answer(z), shown, level, given);
+    if (kind === "difference") return told(a.minus(b).answer(z), shown, level, given);
+    if (kind === "shares") return told(Calc.differenceOfRatios(a, b, c, d, z), points, level, given);
+    if (kind === "share" || kind === "ratio") {
+      return told(Calc.ratio(a, b, z), kind === "share" ? percent : shown, level, given);
+    }
+    const [old] = await sums(before, given);
+    if (kind === "change") return told(a.minus(old).answer(z), shown, level, given);
+    const found = Calc.ratio(a, old, z), grown = (x) => x - 1;
+    return told({ ...found, value: grown(found.value), low: grown(found.low), high: grown(found.high) }, percent, level, given);
+  }
+  const points = (value, error) => shown(100 * value, 100 * error) + " points";
+  function told(found, text, level, given) {
+    const error = found.error === null ? (found.high - found.low) / 4 : found.error;
+    const who = given.map((c, i) => `${"ABCD"[i]}: ${sentence(c)}`).join("; ");
+    return [
+      make("p", text(found.value, error), { class: "big" }),
+      make("p", `${level} interval: ${text(found.low, error)} to ${text(found.high, error)}` +
+        (found.error === null ? "; of projected answers no standard error is known" : `; standard error ${text(found.error, error)}`)),
+      make("p", who, { class: "quiet" }),
+    ];
+  }
+  async function ranked(release, conditions) {
+    const along = get("calc-along").value, labels = site.attributes[along].labels;
+    const z = site.together[String(labels.length - 1)];
+    if (!z) throw new Calc.Refused(`${along} has too many cells to rank`);
+    const own = conditions.filter((c) => c.name !== along), { found, chosen } = await term(release, own, [along]);
+    const all = labels.map((_, i) => {
+      let cells = [0];
+      chosen.forEach((kept, axis) => {
+        const these = found.names[axis] === along ? [i] : kept;
+        cells = cells.flatMap((c) => these.map((k) => c * found.sizes[axis] + k));
+      });
+      return Calc.Linear.of(found, cells);
+    });
+    const ranks = Calc.ranks(all, z), orderly = Array.from(labels.keys()).sort((i, j) => ranks[i].rank - ranks[j].rank);
+    const body = orderly.map((i) => [labels[i], String(ranks[i].rank), `${ranks[i].low} to ${ranks[i].high}`, shown(ranks[i].value, all[i].answer(1).error)]);
+    const box = make("div", null, { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ranks" });
+    box.append(rows([[along], ["Rank", "n"], ["95 %", "n"], ["Count", "n"]], body, "Each interval holds with 95 % for its cell, all its comparisons together."));
+    return [box];
+  }
+
+  async function start() {
+    site = await fetched("site.json", "json");
+    curveChoices();
+    tableChoices();
+    if (!real(site.releases[0]).length) get("calculator").hidden = true;
+    else {
+      const pair = holding(site.releases[0], names).names;
+      terms.A = [{ name: pair[0], chosen: [0] }];
+      if (pair[1]) terms.B = [{ name: pair[1], chosen: [0] }];
+      const rankable = attributes().filter((n) => site.together[String(site.attributes[n].labels.length - 1)]);
+      choose(get("calc-along"), rankable.map((n) => [n, n]));
+      for (const id of ["calc-kind", "calc-level", "calc-along"]) get(id).onchange = safely(kindChanged);
+    }
+    // what is below the fold waits until somebody looks
+    const later = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        later.unobserve(target);
+        ({ distributions: safely(curve), tables: safely(showTable), calculator: safely(kindChanged) })[target.id]();
+      }
+    });
+    for (const id of ["distributions", "tables", "calculator"]) if (!get(id).hidden) later.observe(get(id));
+    document.documentElement.dataset.ready = "yes";
+  }
+  safely(start)();
+})();

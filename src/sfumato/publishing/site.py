@@ -1,0 +1,140 @@
+"""The folder that `sfumato publish` writes: pages and data for any web server, which load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from sfumato.errors import PlanError
+from sfumato.ground.frames import safe_text
+from sfumato.plans.intervals import of_any_sum
+from sfumato.publishing.curves import write_curves
+from sfumato.publishing.tables import Shelf, write_tables
+from sfumato.releases import Release
+from sfumato.releases.cautions import caution_lines
+from sfumato.releases.comparing import check_pair
+from sfumato.releases.files import Draft
+from sfumato.report import charts, sections
+from sfumato.report.answers import singles
+from sfumato.report.standing import standing
+from sfumato.report.template import asset
+from sfumato.report.typical import typical
+from sfumato.report.words import rounded, show
+
+__all__ = ["publish"]
+
+_CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # what readers choose from
+_MOST_RANKED = 200  # cells that are ranked, every one against every other
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:"
+)
+
+
+def publish(release: Release, folder: str | PathLike[str], *, earlier: Release | None = None) -> Path:
+    """Write a static site about a release to a new folder, for any web server to host, and return its path.
+
+    Tables are small files that the page loads when they are asked for; the calculator computes shares, ratios,
+    differences and ranks from them in the browser, by the arithmetic of `Answer`. The 150,000 cells of the smallest
+    tables are exact, those of larger ones are rounded to a 256th of their standard error. With an `earlier` release
+    of the same queries, changes and growth are told too. It costs nothing. Raises PlanError for what has no known
+    errors, InvalidInput for a folder that is not new or empty.
+
+    >>> import tempfile, pathlib
+    >>> from sfumato.publishing import publish
+    >>> made = sf.plan(sf.marginals(sf.Domain({"age": 4, "sex": 2}), upto=2), sf.gdp(1), neighbours="add-remove")
+    >>> ages = sf.release(made, sf.Histogram(np.full((4, 2), 9)), ledger=None, name="ages")
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     site = publish(ages, pathlib.Path(place) / "site")
+    ...     sorted(p.name for p in site.iterdir())
+    ['LICENSES.txt', 'app.js', 'calc.js', 'charts.js', 'curves', 'index.html', 'site.json', 'style.css', 'tables']
+    """
+    for given in (release, *(() if earlier is None else (earlier,))):
+        if not isinstance(given, Release):
+            raise PlanError(
+                "a site is made of a release whose errors are known; of others `sfumato report` makes a page"
+            )
+    if earlier is not None:
+        check_pair(release, earlier)
+    with Draft(folder) as draft:
+        _write(release, earlier, draft.partial)
+        draft.publish()
+    return draft.folder
+
+
+def _write(release: Release, earlier: Release | None, folder: Path) -> None:
+    shelves = [(release, write_tables(release, folder / "tables"))]
+    if earlier is not None:
+        shelves.append((earlier, write_tables(earlier, folder / "earlier")))
+    for name in ("style.css", "calc.js", "app.js"):
+        with resources.as_file(resources.files("sfumato.publishing") / name) as source:
+            shutil.copyfile(source, folder / name)
+    for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
+        _text(folder / name, asset(text))
+    facts = _facts(shelves) | {"curves": write_curves(release, folder / "curves")}
+    _text(folder / "site.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    _text(folder / "index.html", _page(release, earlier, shelves[0][1]))
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")  # the folder appears at once and complete
+
+
+def _facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
+    """What the page reads first."""
+    release = shelves[0][0]
+    domain = release.plan.workload.domain
+    used = sorted({n for _, shelf in shelves for t in shelf.tables for n in t["names"]})
+    laws = {r.measurement.noise for r, _ in shelves}
+    widest = {str(c): max(of_any_sum(c, law) for law in laws) for c in _CONFIDENCES}
+    others = sorted({domain[n].size - 1 for n in used if 1 < domain[n].size <= _MOST_RANKED})
+    return {
+        "format": "sfumato site 1",
+        "attributes": {n: {"labels": list(domain[n].labels), "ordered": domain[n].ordered} for n in used},
+        "releases": [
+            {"name": r.provenance.name, "tables": shelf.tables, "agree": shelf.agree, "tilts": shelf.tilts}
+            for r, shelf in shelves
+        ],
+        "multipliers": widest,
+        # all comparisons of a cell hold together: the union bound
+        "together": {str(m): max(of_any_sum(1 - 0.05 / m, law) for law in laws) for m in others},
+        "config": charts.CONFIG,
+    }
+
+
+def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
+    plan = release.plan
+    named, omitted = singles(release)
+    rows = [
+        {"label": s.label, "unit": s.unit} | {k: rounded(getattr(s, k), s.error) for k in ("value", "low", "high")}
+        for s in {(s.label, s.unit): s for s in named}.values()  # one that two parts ask for is told once
+    ]
+    environment = Environment(
+        loader=PackageLoader("sfumato.publishing", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    told = standing(plan, release)
+    return environment.get_template("page.html").render(
+        policy=POLICY,
+        title=safe_text(release.provenance.name),
+        earlier="" if earlier is None else safe_text(earlier.provenance.name),
+        lead=sections.lead(plan, len(release.workload), released=True, projected=release.projection is not None),
+        cautions=caution_lines(release.cautions),
+        named=rows,
+        omitted=omitted,
+        typical=typical(release),
+        protects=sections.protects(plan, released=True),
+        reading=sections.reading(plan, projected=release.projection is not None),
+        provenance=told["provenance"],
+        left_out=shelf.left_out,
+        error=show(plan.mean_error),
+    )

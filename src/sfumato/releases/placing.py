@@ -1,0 +1,193 @@
+"""A release's projection down a tree of places: what it says of every node, and the counts that were settled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.designs.spine.asked import level_tables, place_of, read_levels
+from sfumato.designs.spine.places import Place
+from sfumato.designs.spine.strategy import Spine
+from sfumato.designs.spine.tree import Tree
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.estimate.projection import Projection
+from sfumato.estimate.spine.cells import Cells, Sets
+from sfumato.estimate.spine.descent import Settled, descend
+from sfumato.estimate.spine.placed import PlacedCounts
+from sfumato.estimate.spine.told import Measured, Said, Told, parted
+from sfumato.ground.progress import Progress
+from sfumato.operators import Block, Identity, LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.workloads import Workload
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["levels_asked", "placed"]
+
+
+_MAX_CELLS = 2**16  # of a table within a unit: a family of thirty children is then 16 MB, and its columns as many
+_MAX_SETS = 2**10  # of attributes beside the place: each costs a pass over a family's cells
+_MAX_LISTED = 10_000_000  # answers held beside the counts, as many as a release writes; beyond, they are read off these
+_MAX_HELD = 2**26  # numbers of unprojected tables at the finest level that are held at once: 512 MB
+_LEAST = 1e-6  # of a level's largest variance: what has less is as good as known, and rounding cannot tell
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Levels:
+    """place: the attribute that is asked at levels; levels: their operators; axes: the others, as positions; sets:
+    those that are asked of these, as axes of their table."""
+
+    place: int
+    levels: tuple[LinearOperator, ...]
+    axes: tuple[int, ...]
+    sets: tuple[Sets, ...]
+    tables: frozenset[tuple[int, Sets]]
+
+
+def levels_asked(work: Workload) -> Levels | None:
+    """What a workload of tables at the levels of one attribute asks; None for any other, and where it is too large."""
+    place = place_of(work)
+    if place is None:
+        return None
+    try:
+        levels, asked = level_tables(work, place)
+    except PlanError:
+        return None
+    domain = work.domain
+    axes = tuple(sorted({i for _, s in asked for i in s}))
+    sizes = [domain.shape[i] for i in axes]
+    if not levels or 2 ** len(axes) > _MAX_SETS or math.prod(sizes) > _MAX_CELLS:
+        return None
+    own = [(level, tuple(axes.index(i) for i in s)) for level, s in asked]
+    return Levels(place, levels, axes, tuple(dict.fromkeys(s for _, s in own)), frozenset(own))
+
+
+def placed(whole: Release, total: float | None, progress: Progress | None, *, integer: bool) -> Projection:
+    """The projection of a release down its tree. Raises PlanError where no levels were asked."""
+    work = whole.plan.workload
+    found = levels_asked(work)
+    if found is None:
+        raise PlanError(
+            "body='spine' is for tables of cells at the levels of one attribute, factors={...: 'levels'} in "
+            f"sf.marginals, of at most {_MAX_CELLS:,} cells within a unit; take body='auto'"
+        )
+    told = _told(whole, found, total)
+    done = descend(told, found.sets, total, progress, whole=integer)
+    held = _counts(work, found, told, done.levels[-1])
+    answers = np.zeros(0)
+    if len(work) <= _MAX_LISTED:
+        answers = np.concatenate([held.answer(q.block) for q in work.blocks])
+    return Projection(
+        answers,
+        held,
+        done.gap,
+        True,
+        math.sqrt(done.moved),
+        done.sweeps,
+        "spine",
+        True,
+        rounded=done.rounded,
+        norm="families",
+    )
+
+
+def _told(whole: Release, found: Levels, total: float | None) -> Told:
+    strategy = whole.plan.strategy
+    if isinstance(strategy, Spine):
+        if total is None and () not in strategy.precisions:
+            raise NotAnswerable("nothing was measured that says how many records there are; give total=")
+        return Measured(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes)
+    return _Answered(whole, found)
+
+
+def _counts(work: Workload, found: Levels, told: Told, leaves: Settled) -> PlacedCounts:
+    domain = work.domain
+    order = told.places.order[-1]
+    sizes = np.array([len(c) for c in leaves.cells])
+    names = tuple(domain.names[i] for i in found.axes)
+    return PlacedCounts(
+        domain.names[found.place],
+        domain.shape[found.place],
+        found.levels,
+        names,
+        domain.sizes(names),
+        np.repeat(order, sizes).astype(np.int32),
+        np.concatenate(leaves.cells),
+        np.concatenate(leaves.counts),
+    )
+
+
+class _Answered:
+    """By the unprojected answers to the tables of any strategy: every residual at the variance that it has there."""
+
+    def __init__(self, whole: Release, found: Levels) -> None:
+        domain = whole.plan.workload.domain
+        self.places = Place.of(read_levels(found.levels), domain.shape[found.place])
+        self.cells = Cells(tuple(domain.shape[i] for i in found.axes))
+        units = found.levels[-1].shape[0]
+        if units * self.cells.size > _MAX_HELD:
+            raise NotAnswerable(
+                f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
+            )
+        self._whole, self._found = whole, found
+        self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
+
+    @property
+    def tree(self) -> Tree:
+        return self.places.tree
+
+    def _level(self, level: int) -> Said:
+        """Of every node of a level, in the order of the tree."""
+        nodes = len(self.places.order[level])
+        every = [s for s in self.cells.sets if any(set(s) <= set(a) for a in self._found.sets)]
+        tables: dict[Sets, FloatArray] = {}
+        variances: dict[Sets, float] = {}
+        for s in every:
+            block = self._block(level, s)
+            try:
+                tables[s] = self._whole.answer_block(block).reshape(nodes, -1)
+                variances[s] = float(self._whole.variances(block).mean())
+            except NotAnswerable:
+                continue
+        wanted, weights = np.zeros((nodes, self.cells.size)), np.zeros(len(self.cells.sets))
+        for j, s in enumerate(self.cells.sets):
+            below = [b for b in variances if set(b) <= set(s)]
+            if s not in variances or len(below) < 2 ** len(s):
+                continue
+            rest = {b: math.prod(self.cells.shape[i] for i in s if i not in b) for b in below}
+            own = sum((-1) ** (len(s) - len(b)) * variances[b] / rest[b] ** 2 for b in below)
+            room = math.prod(1 - 1 / self.cells.shape[i] for i in s)
+            if room <= 0:
+                continue
+            outside = self.cells.size / math.prod(self.cells.shape[i] for i in s)
+            spread = (n if i in s else 1 for i, n in enumerate(self.cells.shape))
+            flat = np.broadcast_to(tables[s].reshape(nodes, *spread), (nodes, *self.cells.shape)) / outside
+            wanted += self.cells.project([t == s for t in self.cells.sets], flat.reshape(nodes, -1))
+            variance = max(own / room, _LEAST * max(variances.values()))
+            weights[j] = outside / variance if variance > 0 else 0.0
+        return Said(self._sorted(level, wanted), weights)
+
+    def _block(self, level: int, axes: Sets) -> Block:
+        domain = self._whole.plan.workload.domain
+        own = [self._found.axes[i] for i in axes]
+        groups = [(domain.names[self._found.place],)] * bool(level) + [(domain.names[i],) for i in own]
+        factors: list[LinearOperator] = [self._found.levels[level - 1]] if level else []
+        return Block(tuple(groups), (*factors, *(Identity(domain.shape[i]) for i in own)))
+
+    def _sorted(self, level: int, rows: FloatArray) -> FloatArray:
+        return self.places.sorted(level, rows)
+
+    def root(self) -> Said:
+        return self._levels[0]
+
+    def family(self, level: int, parent: int, counts: FloatArray) -> Said:
+        first, last = self.tree.run(level, parent)
+        own = self._levels[level]
+        means = own.wanted[first:last]
+        known = own.weights > 0
+        short = self.cells.project(known, (counts - means.sum(axis=0))[None])
+        return Said(parted(self.cells, means + short / (last - first), counts, known), own.weights)

@@ -1,0 +1,121 @@
+"""`sfumato publish`, and its site as a reader's browser shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato.cli import app
+from sfumato.errors import PlanError
+from sfumato.publishing import publish
+from sfumato.publishing.site import POLICY
+from sfumato.releases import Release
+from support.chromium import PROGRAM, browser, served
+
+needs_browser = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed")
+HOSTILE = ("<img src=x onerror=window.ran=1>", "</script><script>window.ran=2</script>", "שלום עולם", "x" * 250)
+
+
+def released() -> Release:
+    group = sf.Categories(HOSTILE, outside="other")
+    domain = sf.Domain({"age": sf.Integers(0, 19), "<b>group</b>": group, "sex": sf.Categories(["f", "m"])})
+    work = sf.stack(
+        main=sf.marginals(domain, upto=2),
+        old=sf.predicates(domain, ["age >= 15"]),
+    )
+    plan = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="marginals")
+    counts = np.random.default_rng(5).poisson(60, domain.shape)
+    return sf.release(plan, sf.Histogram(counts), ledger=None, name="<i>hostile")
+
+
+def test_the_command_writes_a_site_and_no_other_folder_is_touched(tmp_path: Path) -> None:
+    release = released()
+    release.save(tmp_path / "release")
+    run = CliRunner().invoke(app, ["publish", str(tmp_path / "release"), "-o", str(tmp_path / "site")])
+    assert run.exit_code == 0, run.output
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert POLICY.replace("'", "&#39;") in page
+    assert "<i>hostile" not in page
+    assert not re.search(r"(src|href)=.(https?:)?//", page)
+    again = CliRunner().invoke(app, ["publish", str(tmp_path / "release"), "-o", str(tmp_path / "site")])
+    assert again.exit_code != 0
+    with pytest.raises(PlanError, match="errors are known"):
+        publish("no release", tmp_path / "other")  # type: ignore[arg-type]
+    assert not (tmp_path / "other").exists()
+
+
+@needs_browser
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of this process, which has threads
+def test_a_reader_s_browser_shows_what_python_says(tmp_path: Path) -> None:
+    """Nothing of a label runs, nothing foreign is asked for, charts are drawn, and the calculator says Python's number.
+
+    Mutants: labels set as HTML; a policy that lets no table load.
+    """
+    release = released()
+    site = publish(release, tmp_path / "site")
+    with browser(tmp_path / "profile") as page, served(site) as (url, asked):
+        page.open(f"{url}/index.html", 1280, 900)
+        page.until("document.documentElement.dataset.ready")
+        assert sum(size for _, size in asked) <= 300_000
+        assert not any("charts.js" in file for file, _ in asked)
+        for section in ("distributions", "tables", "calculator"):
+            page.run(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
+            page.until(
+                {
+                    "distributions": "document.querySelector('#curve-chart svg')",
+                    "tables": "document.querySelector('#table-rows tr') && document.querySelector('#table-chart svg')",
+                    "calculator": "document.querySelector('#calc-result .big')",
+                }[section]
+            )
+        _ticks(page, "age", "sex")
+        cells = release.table("age", "sex").values.size
+        page.until(f"document.querySelectorAll('#table-rows tbody tr').length === {min(50, cells)}")
+        _calculates(page, release)
+        assert page.run("window.ran") is None
+        assert all(r.startswith((url, "data:", "blob:")) for r in page.requests())
+        assert page.troubles() == []
+        assert page.run("document.getElementById('trouble').hidden")
+        page.open(f"{url}/index.html", 390, 800, dark=True)
+        page.until("document.documentElement.dataset.ready")
+        assert page.run("document.documentElement.scrollWidth") <= 390
+        names = "[...document.querySelectorAll('select, input, button')].filter(c => !(c.labels && c.labels.length) &&"
+        assert page.run(f"{names} !c.getAttribute('aria-label') && !c.textContent.trim()).length") == 0
+
+
+def _ticks(page: Any, *wanted: str) -> None:
+    """Those attributes alone are chosen for the table, one click after the other."""
+    boxes = "[...document.querySelectorAll('#table-names input')]"
+    inside = f"{list(wanted)!r}.includes(b.value)"
+    page.run(f"{boxes}.filter(b => b.checked && !{inside}).forEach(b => b.click())")
+    page.run(f"{boxes}.filter(b => !b.checked && {inside}).forEach(b => b.click())")
+
+
+def _calculates(page: Any, release: Release) -> None:
+    """The ratio of the men of the two youngest ages to the women of all."""
+    page.run(
+        "(k => { k.value = 'ratio'; k.dispatchEvent(new Event('change')); })(document.getElementById('calc-kind'))"
+    )
+    for letter, choices in (("A", {"age": [0, 1], "sex": [1]}), ("B", {"sex": [0]})):
+        term = f"document.querySelectorAll('#calc-terms .term')['AB'.indexOf('{letter}')]"
+        while page.run(f"{term}.querySelectorAll('.condition').length") > 0:
+            page.run(f"{term}.querySelector('.condition button').click()")
+        for i, (name, cells) in enumerate(choices.items()):
+            page.run(f"[...{term}.querySelectorAll('button')].pop().click()")
+            which = f"{term}.querySelectorAll('.condition')[{i}]"
+            change = f"s => {{ s.value = {name!r}; s.dispatchEvent(new Event('change')); }}"
+            page.run(f"({change})({which}.querySelector('select'))")
+            select = f"{which}.querySelector('select[multiple]')"
+            chosen = f"for (const o of s.options) o.selected = {cells}.includes(Number(o.value));"
+            page.run(f"(s => {{ {chosen} s.dispatchEvent(new Event('change')); }})({select})")
+    found = release.ask("age <= 1 and sex == 'm'") / release.ask("sex == 'f'")
+    assert found.standard_error is not None
+    decimals = max(0, 1 - int(np.floor(np.log10(found.standard_error))))
+    page.until(f"document.querySelector('#calc-result .big')?.textContent === '{found.value:.{decimals}f}'", 20)
+    text = page.run("document.getElementById('calc-result').textContent")
+    assert f"{found.low:.{decimals}f} to {found.high:.{decimals}f}" in text
