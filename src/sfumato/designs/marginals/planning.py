@@ -224,10 +224,10 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
     # several factors share the room that large counts leave
     scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
     design = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
-    if problem.unit.total_is_public or problem.known:
+    if problem.known:
         return design
     witnesses, weights = union.witness(shapes)
-    bound = union_bound(witnesses, problem.sizes, weights=weights)
+    bound = union_bound(witnesses, problem.sizes, weights=weights, replaced=problem.unit.total_is_public)
     if bound is not None and problem.largest and isinstance(union, Union):
         bound /= math.sqrt(len(problem.workload))  # the largest is at least the mean
     return replace(design, bound=bound)
