@@ -176,19 +176,21 @@ def test_an_interrupt_ends_what_runs_there(people: Running, tmp_path: Path, at: 
     Mutants: jobs that run on without anybody; a budget given back.
     """
     context = people.session.sparkContext
-    slow = people.session.range(0, 4, 1, 2).mapInArrow(slowly, "age int, sex string")
+    running = at == "encoding"  # in the midst of a job that would take longer than is waited for, or at one's start
+    made = people.session.range(0, 4, 1, 2).mapInArrow(slowly(30 if running else 0), "age int, sex string")
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
     plan = sf.plan(sf.marginals(DOMAIN, upto=1), sf.gdp(1), neighbours="add-remove")
-    heard = Heard(at, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start())
+    interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start
+    heard = Heard(at, interrupt if running else lambda: os.kill(os.getpid(), signal.SIGINT))
     of_spark = signal.signal(signal.SIGINT, signal.default_int_handler)  # which classic sessions have, others not
     try:
         with pytest.raises(KeyboardInterrupt):
-            sf.release(plan, slow, ledger=ledger, out=tmp_path / "out", progress=heard)
+            sf.release(plan, made, ledger=ledger, out=tmp_path / "out", progress=heard)
     finally:
         signal.signal(signal.SIGINT, of_spark)
     assert ledger.remaining == left
     assert not (tmp_path / "out").exists()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 15
     while context.statusTracker().getActiveJobsIds():
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -196,27 +198,31 @@ def test_an_interrupt_ends_what_runs_there(people: Running, tmp_path: Path, at: 
     assert sf.release(plan, people.frame("SELECT * FROM people"), ledger=None).answers.size == 15
 
 
-def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+def slowly(seconds: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows that take their time."""
-    import time
 
-    import pyarrow
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
 
-    for batch in batches:
-        time.sleep(1)
-        rows = batch.num_rows
-        yield pyarrow.RecordBatch.from_pydict({"age": pyarrow.array([1] * rows, "int32"), "sex": ["1"] * rows})
+        import pyarrow
+
+        for batch in batches:
+            time.sleep(seconds)
+            rows = batch.num_rows
+            yield pyarrow.RecordBatch.from_pydict({"age": pyarrow.array([1] * rows, "int32"), "sex": ["1"] * rows})
+
+    return run
 
 
 CONNECT = """
 import os, sys
 import sfumato as sf
-from pyspark.sql import SparkSession
+from sfumato.wall.engines.spark import _session
 
-port, folder = sys.argv[1:]
+(folder,) = sys.argv[1:]
 domain = sf.Domain({"age": sf.Integers(0, 99, width=10, outside="other", missing="other"),
                     "sex": sf.Categories({"1": "female", "2": "male"}, outside="other", missing="other")})
-session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+session = _session(None)  # as for an address, where SPARK_REMOTE says who is asked
 assert not hasattr(session, "_jvm")
 rows = ("SELECT CAST(id % 97 AS INT) AS age, CAST(1 + id % 2 AS STRING) AS sex, concat('Okapi88', id) AS note, "
         "concat('p', id % 50) AS who FROM range(0, 500, 1, 2)")
@@ -251,7 +257,8 @@ def test_spark_connect_counts_alike(people: Running, tmp_path: Path) -> None:
     java.conf().set("spark.connect.grpc.binding.port", port)
     service.start(java)  # ends with its Java
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
-    command = [sys.executable, "-W", "ignore", "-c", CONNECT, port, str(tmp_path)]
+    env["SPARK_REMOTE"] = f"sc://127.0.0.1:{port}"
+    command = [sys.executable, "-W", "ignore", "-c", CONNECT, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=env, check=False)
     assert "Okapi88" not in done.stdout + done.stderr  # the log of a server is its own
     lines = done.stdout.splitlines()
@@ -362,7 +369,7 @@ def test_a_cluster_that_dies_loses_and_doubles_nothing(tmp_path: Path) -> None:
         start_new_session=True,
     ) as process:
         try:
-            out, err = process.communicate(timeout=600)
+            out, err = process.communicate(timeout=900)
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)  # what it started, should it not have ended
