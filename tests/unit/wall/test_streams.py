@@ -79,17 +79,18 @@ def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger:
 
 
 def test_two_that_append_in_turn_go_on_from_each_other(ledger: Path, monkeypatch: Any) -> None:
-    """With noise of 0, and periods that fail in the middle. Mutants: the state that was written last taken for the one
+    """With noise of 0, and a period that fails in the middle. Mutants: the state that was written last taken for that
     in force; one that was changed, for a period that failed, taken again.
     """
     of = terms()
     both = opened(ledger, of), resume_stream(curator(ledger), ledger.with_name("s.db"))
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
         one = both[(0, 1, 1, 0, 0, 1)[t]]
-        with monkeypatch.context() as broken:
-            broken.setattr(streaming, "measure", spoiled)
-            with pytest.raises(NotWritten):
-                one.append(sf.Histogram(TABLES[t]), f"p{t}")
+        if t == 4:  # after a period of its own; in 1 and 3 the other one was the last
+            with monkeypatch.context() as broken:
+                broken.setattr(streaming, "measure", spoiled)
+                with pytest.raises(NotWritten):
+                    one.append(sf.Histogram(TABLES[t]), f"p{t}")
         assert (np.concatenate(one.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
 
 
