@@ -268,3 +268,20 @@ def test_what_is_no_tree_of_tables_is_refused() -> None:
         whole.projection.possible.table(["age"])
     with pytest.raises(PlanError, match="leave space"):
         release.project(body="spine", space="answers")
+
+
+def test_what_cannot_be_is_nowhere() -> None:
+    """Mutant: the root settled on all cells."""
+    place = {"place": sf.Hierarchy(grown((2, 3, 3)), levels=["L0", "L1", "L2"])}
+    domain = sf.Domain(place | {"a0": 2, "a1": 3}, impossible=["a0 == 1 and a1 == 2"])
+    work = sf.marginals(domain, sets=[[], ["a0"], ["a0", "a1"]], factors={"place": "levels"})
+    x = np.random.default_rng(0).poisson(1.0, domain.shape)
+    x[:, 1, 2] = 0
+    whole = released(work, x, "add-remove", "auto").project(integer=True)
+    assert whole.projection is not None
+    assert whole.projection.body == "spine"
+    assert counts_of(whole)[:, 1, 2].sum() == 0
+    tied = sf.Domain(place | {"a0": 2}, impossible=["place == '2.0' and a0 == 1"])
+    other = sf.marginals(tied, sets=[[], ["a0"]], factors={"place": "levels"})
+    with pytest.raises(PlanError, match="impossible by place"):
+        released(other, np.ones((len(tied["place"].labels), 2), dtype=int), "add-remove", "auto").project(body="spine")
