@@ -252,6 +252,7 @@ def _fits(found: Allowed, queries: Sequence[Block]) -> bool:
     """Whether what conditioning holds at once is small enough."""
     if not found.zeros or max(b.rows for b in found.zeros) ** 2 > DENSE_LIMIT:
         return False
-    count = sum(len(cells) for _, cells in found.cells)
+    masks = [(b, joined(found.tied, b.attributes)) for b in found.zeros]
+    count = round(sum(b.rows * (1 - float(m.mean())) for b, m in masks if m is not None))
     widest = max(q.rows for q in queries) * max(b.rows for b in found.zeros)
     return count <= _MOST_ZEROS and widest <= DENSE_LIMIT and count * sum(q.rows for q in queries) <= _MOST_ENTRIES

@@ -72,7 +72,7 @@ def in_a_kernel(of: sf.Domain, table: pd.DataFrame, person: str | None) -> np.nd
     return counts
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files, frames, a database, records that stay on disk, histograms, the kernel of engines, and the device.
 
@@ -100,7 +100,8 @@ def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: 
         assert found.rows == int(wanted[()])
         for s, counts in found.count(ALL).items():
             assert np.array_equal(counts, wanted[s])
-        assert not found.count([NAMES])[NAMES][~possible].any()
+            # by itself too: of a table on disk no other columns are read then than those that decide
+            assert np.array_equal(found.count([s])[s], wanted[s])
     assert np.array_equal(in_a_kernel(of, table, None), wanted[NAMES])
     # of persons as many rows, of the same: those that were chosen before any was moved
     for_each = open_source(table, whole, person="who", rows_per_person=2).count([NAMES])[NAMES]
