@@ -66,6 +66,7 @@ MODULES = ("errors", "mechanisms")
 GUIDE = (
     *(
         "tutorial",
+        "studio",
         "how-to",
         "how-to-choose",
         "who-wins-where",

@@ -217,19 +217,10 @@ def calculated(operation: object, one: tuple[Release, object], other: tuple[Rele
     if not isinstance(one[1], str) or not isinstance(other[1], str) or not isinstance(operation, str):
         raise InvalidInput("the calculator takes an operation and two conditions")
     found = calculate(operation, (one[0], one[1]), (other[0], other[1]))
-    percent = operation in ("share", "growth")
-    return asdict(found) | {
-        "shown": [_calculated(x, found, percent=percent) for x in (found.value, found.low, found.high)]
-    }
-
-
-def _calculated(value: float | None, found: Any, *, percent: bool) -> str:
-    if value is None or found.low is None:
-        return "–"
-    error = (found.high - found.low) / 4
-    if percent:
-        return f"{rounded(100 * value, 100 * error)} %"
-    return rounded(value, error)
+    percent, error = operation in ("share", "growth"), (found.high - found.low) / 4
+    numbers = (found.value, found.low, found.high)
+    shown = [f"{rounded(100 * x, 100 * error)} %" if percent else rounded(x, error) for x in numbers]
+    return asdict(found) | {"shown": shown}
 
 
 def ranked(release: Release, attribute: object) -> Json:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.studio.calculator import OPERATIONS, _fieller, calculate, ranks
+from sfumato.studio.calculator import OPERATIONS, calculate, ranks
 
 SPACE = sf.Domain({"age": sf.Integers(0, 9), "sex": sf.Categories(["f", "m"]), "town": sf.Categories(list("abc"))})
 WORK = sf.stack(tables=sf.marginals(SPACE, upto=2), curve=sf.prefix(SPACE, "age", by=["sex"]))
@@ -73,22 +73,6 @@ def test_shares_are_those_of_the_statistics() -> None:
         assert (found.value, found.low, found.high) == pytest.approx((row["share"], row["low"], row["high"]), abs=1e-12)
 
 
-@pytest.mark.parametrize(("b", "error", "correlation"), [(100.0, 2.0, 0.5), (10.0, 1.5, -0.8), (12.0, 4.0, 0.0)])
-def test_intervals_hold_as_often_as_they_say(b: float, error: float, correlation: float) -> None:
-    """Coverage of 95 % within 1 %, also where B is small; unbounded sets hold whatever is true.
-
-    Mutant: the delta method, which holds 88 % of the time in the last case.
-    """
-    truth, draws = np.array([40.0, b]), 20_000
-    spread = np.array([[9.0, 3.0 * error * correlation], [3.0 * error * correlation, error**2]])
-    drawn = np.random.default_rng(5).multivariate_normal(truth, spread, size=draws)
-    inside = 0
-    for values in drawn:
-        found = _fieller(values, spread, 1.959963984540054)
-        inside += found is None or found[1] <= truth[0] / truth[1] <= found[2]
-    assert abs(inside / draws - 0.95) <= 0.01 or inside / draws > 0.95
-
-
 def test_two_releases_are_independent_and_one_is_not() -> None:
     """Mutant: one release with itself taken for two, whose growth is then known to be 0 with an error."""
     one, two = released("one"), released("two")
@@ -96,19 +80,14 @@ def test_two_releases_are_independent_and_one_is_not() -> None:
     assert (same.low, same.high) == pytest.approx((0, 0), abs=1e-6)
     apart = calculate("difference", (two, "age >= 5"), (one, "age >= 5"))
     error = one.ask("age >= 5").standard_error
-    assert apart.high is not None
-    assert apart.value is not None
     assert apart.high - apart.value == pytest.approx(1.96 * np.sqrt(2) * error, rel=1e-3)
 
 
 def test_what_cannot_be_told_from_noise_is_no_number() -> None:
-    """Mutant: an interval of the wrong side of an unbounded set."""
-    spread = np.eye(2)
-    assert _fieller(np.array([3.0, 1.9]), spread, 1.96) is None
-    assert _fieller(np.array([3.0, 2.0]), spread, 1.96) is not None
+    """Mutant: a ratio whatever the noise of its denominator."""
     nobody = sf.release(PLAN, sf.Histogram(np.zeros(SPACE.shape, dtype=int)), ledger=None)
-    found = calculate("ratio", (nobody, "age >= 5"), (nobody, "sex == 'f'"))
-    assert (found.value is None) == (found.low is None) == (found.high is None)
+    with pytest.raises(sf.NotAnswerable, match="too near 0"):
+        calculate("ratio", (nobody, "age >= 5"), (nobody, "sex == 'f'"))
 
 
 def test_places_hold_together() -> None:
