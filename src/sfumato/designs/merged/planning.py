@@ -21,8 +21,10 @@ from sfumato.designs.dense.largest import optimize_largest
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.pure import turned
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.merged.classes import columns_by_class
 from sfumato.designs.merged.pairs import optimize_pairs
-from sfumato.designs.merged.sparse import affordable, independent, optimize_sparse
+from sfumato.designs.merged.spanned import independent_rows, spanned
+from sfumato.designs.merged.sparse import MAX_ROWS, affordable, independent, optimize_sparse
 from sfumato.designs.merged.strategy import Merged
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.progress import Progress
@@ -32,7 +34,7 @@ from sfumato.operators.blas import single_thread
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
 
-__all__ = ["MAX_COLUMNS", "MAX_WORK", "design"]
+__all__ = ["MAX_COLUMNS", "MAX_WORK", "design", "spanned_design"]
 
 MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
@@ -82,7 +84,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     found = _optimum(problem, real * np.sqrt(weights)[:, None], progress)
     if found is None or not len(found.strategy):
         return None
-    kept = _independent(real)
+    kept = independent_rows(real)
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
         coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
@@ -96,11 +98,25 @@ def _of_sparse(
     problem: Problem, blocks: Sequence[Block], columns: NDArray[np.int64], progress: Progress | None
 ) -> Design | None:
     """The same over many columns with few entries: the mean error alone, and a record more or less."""
-    plain = problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
-    if not plain or not affordable(columns):
+    if not _plain(problem) or not affordable(columns):
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
-    found = optimize_sparse(columns, weights, tolerance=_ROUGH, progress=progress)
+    return _searched(problem, blocks, columns, np.sqrt(weights), progress)
+
+
+def _plain(problem: Problem) -> bool:
+    """Whether the mean error under Gaussian noise is asked for, and a record more or less."""
+    return problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
+
+
+def _searched(
+    problem: Problem,
+    blocks: Sequence[Block],
+    columns: NDArray[np.int64],
+    root: FloatArray,
+    progress: Progress | None,
+) -> Design | None:
+    found = optimize_sparse(columns, root, tolerance=_ROUGH, progress=progress)
     kept, back = independent(columns)
     held = _over(blocks, kept, found.coefficients @ back)
     # of persons who may vanish nothing is proved
@@ -108,6 +124,33 @@ def _of_sparse(
     kind = titled("factorization", found.gap if proved else math.inf)
     bound = found.lower_bound if proved else None
     return _designed(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
+
+
+def spanned_design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The optimum over the columns of few rows that span all queries, however many; None where it does not apply.
+
+    For what other designs have left off its bound: seconds to half a minute.
+    """
+    items = problem.workload.items
+    if (
+        not _plain(problem)
+        or problem.known
+        or problem.workload.tables > _MAX_BLOCKS
+        or all(i.is_marginal for i in items)
+    ):
+        return None
+    if not all(f.integral for q in problem.workload.blocks for f in q.block.factors):
+        return None
+    found = spanned(problem, MAX_ROWS)
+    if found is None:
+        return None
+    try:
+        columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
+    except PlanError:
+        return None
+    if columns.shape[1] < 2 or not affordable(columns):
+        return None
+    return _searched(problem, found.blocks, columns, found.root, progress)
 
 
 def _designed(
@@ -146,18 +189,6 @@ def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) ->
         # the largest variance is at least their mean
         return _Found(found.strategy, found.lower_bound / math.sqrt(len(matrix)), math.inf)
     return _Found(found.strategy, found.lower_bound, found.gap)
-
-
-def _independent(rows: FloatArray) -> NDArray[np.intp]:
-    """Numbers of linearly independent rows that span all, ascending."""
-    from scipy.linalg import qr  # noqa: PLC0415  (slow to import)
-
-    norms = np.linalg.norm(rows, axis=1)
-    with single_thread():
-        factor, pivots = qr((rows / np.maximum(norms, 1e-300)[:, None]).T, mode="r", pivoting=True)
-    pivot = np.abs(np.diagonal(factor))
-    rank = int((pivot > pivot[0] * max(rows.shape) * float(np.finfo(np.float64).eps)).sum())
-    return np.sort(np.asarray(pivots[:rank], dtype=np.intp))
 
 
 def _over(
