@@ -12,6 +12,7 @@ __all__ = ["ELSEWHERE", "fetch"]
 ELSEWHERE: dict[str, str] = {
     "Adapted": "sfumato.estimate.mixtures.adapted",
     "AdaptedTables": "sfumato.estimate.mixtures.held",
+    "Allowed": "sfumato.designs.allowed",
     "Alone": "sfumato.plans.predictions",
     "Axis": "sfumato.designs.unions.axes",
     "Biased": "sfumato.designs.approximate.biased",

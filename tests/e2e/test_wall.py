@@ -181,7 +181,7 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: p
         holder.measure([ranges], RoundedGaussian(1), GaussianEvent(Fraction(10**9)), name="n", plan_hash="h")
     joint = Block((("a",), ("b",)), (Total(6_000), Total(10_000)))
     pairs = Block((("a",), ()), (AllRange(6_000), Dense(np.ones((28, 1)))))
-    for block, message in ((joint, "at most 50,000,000 can be counted"), (pairs, "504,084,000 values would be")):
+    for block, message in ((joint, "at most 67,108,864 can be counted"), (pairs, "504,084,000 values would be")):
         with pytest.raises(sf.errors.PlanError, match=message):
             holder.measure([block], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
 

@@ -96,10 +96,11 @@ class Allowed(Strategy):
         return self.measured.row_errors(query)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        out = _covariance(self.measured, first, second)
-        one, other = self._pull(first), self._pull(second)
-        if one is not None and other is not None:
-            out = out - one @ other.T
+        one, other = self.measured.source(first), self.measured.source(second)
+        out = one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
+        ours, theirs = self._pull(first), self._pull(second)
+        if ours is not None and theirs is not None:
+            out = out - ours @ theirs.T
         for query, axis in ((first, 0), (second, 1)):
             dead = self._dead(query)
             if dead is not None:
@@ -111,7 +112,7 @@ class Allowed(Strategy):
         if not self.zeros:
             return held, np.zeros(0)
         said = [self.measured.answer(held, b)[cells] for b, cells in self.cells]
-        return held, self._whitener @ np.concatenate(said)
+        return held, self._known[0] @ np.concatenate(said)
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         held, said = estimate
@@ -145,14 +146,31 @@ class Allowed(Strategy):
         return [(b, np.flatnonzero(~m)) for b, m in masks if m is not None]
 
     @functools.cached_property
-    def _whitener(self) -> FloatArray:
-        """L with L Var(z) Lᵀ = I, (rank, zeros)."""
-        parts = [[_covariance(self.measured, a, b)[np.ix_(i, j)] for b, j in self.cells] for a, i in self.cells]
-        variance = np.block(parts)
+    def _sources(self) -> list[Strategy]:
+        """What answers each of these tables."""
+        return [self.measured.source(b) for b, _ in self.cells]
+
+    @functools.cached_property
+    def _known(self) -> tuple[FloatArray, list[FloatArray]]:
+        """L with L Var(z) Lᵀ = I, (rank, zeros), and Cov(t, z) Lᵀ of the cells t of every table, (cells, rank)."""
+        parts = [[np.empty(0)] * len(self.cells) for _ in self.cells]
+        for i, (first, ours) in enumerate(self.cells):
+            for j, (_, theirs) in enumerate(self.cells[: i + 1]):
+                found = self._between(self._sources[i], first, j)
+                parts[i][j], parts[j][i] = found[:, theirs], found[ours].T
+        along = [np.concatenate(row, axis=1) for row in parts]
+        variance = np.concatenate([a[cells] for a, (_, cells) in zip(along, self.cells, strict=True)])
         with single_thread():
             values, vectors = np.linalg.eigh((variance + variance.T) / 2)
         kept = values > _PSEUDO * float(values[-1])
-        return vectors[:, kept].T / np.sqrt(values[kept])[:, None]
+        whitener = vectors[:, kept].T / np.sqrt(values[kept])[:, None]
+        return whitener, [a @ whitener.T for a in along]
+
+    def _between(self, source: Strategy, query: Block, table: int) -> FloatArray:
+        """Covariances with the cells of a table that is conditioned on; the noise of two pieces is independent."""
+        block, _ = self.cells[table]
+        same = source is self._sources[table]
+        return source.covariance(query, block) if same else np.zeros((query.rows, block.rows))
 
     @functools.cached_property
     def _pulls(self) -> dict[str, FloatArray]:
@@ -161,20 +179,36 @@ class Allowed(Strategy):
 
     def _pull(self, query: Block) -> FloatArray | None:
         """Cov(a, z) Lᵀ, (rows, rank): what is known of the noise of a query's answers."""
-        if not self.zeros:
+        if not self.cells:
             return None
         key = fingerprint(query)
         if key not in self._pulls:
-            along = [_covariance(self.measured, query, b)[:, cells] for b, cells in self.cells]
-            self._pulls[key] = np.concatenate(along, axis=1) @ self._whitener.T
+            self._pulls[key] = self._pulled(query)
         return self._pulls[key]
+
+    def _pulled(self, query: Block) -> FloatArray:
+        whitener, along = self._known
+        source = self.measured.source(query)
+        for (block, _), own, pulls in zip(self.cells, self._sources, along, strict=True):
+            if own is source and set(query.attributes) <= set(block.attributes):
+                # a query of a table's cells: what is known of these adds up
+                table = pulls.reshape(*self._sizes(block), -1)
+                drop = tuple(i for i, a in enumerate(block.attributes) if a not in query.attributes)
+                kept = [a for a in block.attributes if a in query.attributes]
+                turned = table.sum(axis=drop).transpose([*(kept.index(a) for a in query.attributes), len(kept)])
+                return np.asarray(query.operator.matvec(turned.reshape(-1, turned.shape[-1])), dtype=np.float64)
+        parts = [self._between(source, query, i)[:, cells] for i, (_, cells) in enumerate(self.cells)]
+        return np.concatenate(parts, axis=1) @ whitener.T
+
+    def _sizes(self, block: Block) -> list[int]:
+        return [self.shape[self.names.index(a)] for a in block.attributes]
 
     def _possible(self, query: Block) -> NDArray[np.bool_] | None:
         """Which cells of a query's table can be, flat in the order of its attributes; None where all can."""
         mask = joined(self.tied, query.attributes)
         if mask is None:
             return None
-        return np.broadcast_to(mask, [self.shape[self.names.index(a)] for a in query.attributes]).reshape(-1)
+        return np.broadcast_to(mask, self._sizes(query)).reshape(-1)
 
     def _dead(self, query: Block) -> NDArray[np.bool_] | None:
         """Rows that count impossible cells alone; None where there are none."""
@@ -183,12 +217,6 @@ class Allowed(Strategy):
             return None
         dead = np.asarray(query.operator.matvec(mask.astype(np.int64))) == 0
         return dead if dead.any() else None
-
-
-def _covariance(strategy: Strategy, first: Block, second: Block) -> FloatArray:
-    """The noise of different pieces is independent."""
-    one, other = strategy.source(first), strategy.source(second)
-    return one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
 
 
 def knowing(strategy: Strategy, domain: Domain, tables: Sequence[Block], queries: Sequence[Block]) -> Strategy:

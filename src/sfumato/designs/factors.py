@@ -210,7 +210,8 @@ class Contrasts(Matrix):
 
 
 def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
+    from scipy.linalg import LinAlgError, cholesky, eigh  # noqa: PLC0415  (slow to import)
+    from scipy.linalg.lapack import dpotri  # noqa: PLC0415
 
     n = len(gram)
     with single_thread():
@@ -221,8 +222,12 @@ def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
             try:
                 lower = cholesky(scaled, lower=True)
                 if np.diagonal(lower).min() > 1e-6:
-                    inverse = cho_solve((lower, True), np.eye(n))
-                    return inverse / size[:, None] / size[None, :], None
+                    # a third of the operations of solving for all unit vectors; the lower half alone is written
+                    inverse = np.asarray(dpotri(lower, lower=True, overwrite_c=True)[0], dtype=np.float64)
+                    inverse += np.tril(inverse, -1).T
+                    inverse /= size[:, None]
+                    inverse /= size[None, :]
+                    return inverse, None
             except LinAlgError:
                 pass
         values, vectors = eigh(gram)

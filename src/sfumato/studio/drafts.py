@@ -101,7 +101,7 @@ def _read(one: object) -> tuple[list[str | int], Any]:
 
 def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
     """Set or take out what is at a place; tables on the way are made."""
-    here, *_ = (root,)
+    here: Any = root
     for i, key in enumerate(place[:-1]):
         if isinstance(key, int):
             if not isinstance(here, list) or key >= len(cast("list[Any]", here)):
@@ -125,10 +125,12 @@ def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
             entries.append(copy.deepcopy(value))
         else:
             entries[last] = copy.deepcopy(value)
+    elif not isinstance(here, Mapping):
+        raise InvalidInput("there is no such table")
     elif value is None:
-        here.pop(last, None)
+        cast(Any, here).pop(last, None)
     else:
-        here[last] = copy.deepcopy(value)
+        cast(Any, here)[last] = copy.deepcopy(value)
 
 
 def _new(made: object) -> Any:

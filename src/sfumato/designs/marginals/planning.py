@@ -227,10 +227,12 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
     # several factors share the room that large counts leave
     scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
     design = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
-    if problem.unit.total_is_public or problem.known:
+    if problem.known:
         return design
     witnesses, weights = union.witness(shapes)
-    proved = [union_bound(witnesses, problem.sizes, weights={a: v**p for a, v in weights.items()}) for p in _EVENED]
+    public = problem.unit.total_is_public
+    evened = [{a: v**p for a, v in weights.items()} for p in _EVENED[: 1 if public else None]]
+    proved = [union_bound(witnesses, problem.sizes, weights=w, replaced=public) for w in evened]
     bound = max((b for b in proved if b is not None), default=None)
     if bound is not None and problem.largest and isinstance(union, Union):
         bound /= math.sqrt(len(problem.workload))  # the largest is at least the mean

@@ -22,7 +22,7 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.pure import turned
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.merged.classes import columns_by_class
-from sfumato.designs.merged.pairs import optimize_pairs
+from sfumato.designs.merged.pairs import optimize_all_pairs, optimize_pairs
 from sfumato.designs.merged.spanned import independent_rows, spanned
 from sfumato.designs.merged.sparse import MAX_ROWS, affordable, independent, optimize_sparse
 from sfumato.designs.merged.strategy import Merged
@@ -34,12 +34,13 @@ from sfumato.operators.blas import single_thread
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
 
-__all__ = ["MAX_COLUMNS", "MAX_WORK", "design", "spanned_design"]
+__all__ = ["MAX_COLUMNS", "MAX_PAIRED", "MAX_WORK", "design", "spanned_design"]
 
 MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
 MAX_FAR = 5_000  # columns up to which the largest distance of two is found exactly: a matrix of 200 MB
 MAX_PAIRED = 128  # queries up to which pairs of columns are searched in seconds: about the square of them bind
+_NEAR = 1e-2  # gap of more queries, all pairs of whose columns are weighed: a tenth of it takes ten times as long
 _MAX_BLOCKS = 512  # each is a Python value, counted by itself
 _MAX_QUERIES = 4_096  # rows of matrices that are factored
 _TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows
@@ -62,7 +63,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the distinct columns of all queries; None where it does not apply.
 
     For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
-    is known, above MAX_PAIRED queries, or above MAX_FAR columns, whose largest distance would only be bounded.
+    is known, above MAX_FAR columns, whose largest distance would only be bounded. Above MAX_PAIRED queries it is then
+    near the optimum, for the mean error of at most MAX_COLUMNS columns.
     """
     blocks = [q.block for q in problem.workload.blocks] if problem.workload.tables <= _MAX_BLOCKS else []
     rows = sum(b.rows for b in blocks)
@@ -77,7 +79,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
         return None
     if count > MAX_COLUMNS and rows**2 * count > MAX_WORK:
         return _of_sparse(problem, blocks, columns, progress)
-    if public and (count > MAX_FAR or min(rows, count) > MAX_PAIRED):
+    paired = min(rows, count) <= MAX_PAIRED
+    if public and (count > MAX_FAR if paired else problem.largest or count > MAX_COLUMNS):
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
@@ -176,7 +179,9 @@ def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) ->
     public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
     work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
     tolerance = _ROUGH if work > _LONG else _TOLERANCE
-    if public:
+    if public and min(matrix.shape) > MAX_PAIRED:
+        found = optimize_all_pairs(matrix, tolerance=_NEAR, progress=progress)
+    elif public:
         found = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
     else:
         found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)

@@ -29,7 +29,7 @@ Table = NDArray[np.int64]
 Columns = NDArray[Any] | Mapping[int, NDArray[Any]]
 """Cell numbers of some records: attributes by records, or the column of each attribute."""
 
-MAX_CELLS = 50_000_000  # 400 MB for the one table that is counted at a time
+MAX_CELLS = 2**26  # 512 MB for the one table that is counted at a time: 25,000 blocks by 2,016 cells are 50,400,000
 _MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
@@ -42,7 +42,7 @@ def check_countable(grid: Grid, sets: Sets) -> None:
     """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
 
     sets: arrays (count, order) of ascending positions in the domain. Raises PlanError for a table of more
-    than 50,000,000 cells or 32 attributes.
+    than 67,108,864 cells or 32 attributes.
     """
     sizes = np.array(grid.shape, dtype=np.float64)
     for family in sets:
@@ -149,7 +149,7 @@ class PackedCounts(Counts):
         return clusters(shape, sets, *alone(shape, sets, self._SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
-        for parts in _passes(self._packed(sets), self._PASS_CELLS):
+        for parts in passes(self._packed(sets), self._PASS_CELLS):
             yield from self._pass(parts)
 
 
@@ -200,7 +200,7 @@ class TensorCounts(Counts):
             yield cluster, (self.tensor.copy() if asked else self.tensor).reshape(1, -1)
 
 
-def _passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
+def passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
     """Lists of clusters, or parts of them, of at most `most` cells unless one block has more."""
     parts: list[Cluster] = []
     room = most
