@@ -156,7 +156,7 @@ def _of_levels(
 
 def _between(u: float, most: int) -> FloatArray | float:
     """The sums of u of 0 to `most` - 1 children between two; their largest where these are too many to be tried."""
-    return u * np.arange(most) if most <= _LISTED else u * (most - 1)
+    return u * np.arange(most, dtype=np.float64) if most <= _LISTED else u * (most - 1)
 
 
 def _largest(left: _Ends, right: _Ends, between: FloatArray | float, first: float, last: float, slope: float) -> float:
