@@ -76,7 +76,8 @@ GUIDE = (
         "projection",
         "adaptive",
     ),
-    *("approximate", "engines", "spark", "sparse", "sessions", "streams", "local", "rounds", "publishing", "checking"),
+    *("approximate", "census", "engines", "spark", "sparse", "sessions", "streams", "local", "rounds", "publishing"),
+    "checking",
 )
 ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")
 
