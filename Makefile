@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 LINT := $(VENV)/.installed-lint
+DOCS := $(VENV)/.installed-docs
 # one thread: the default two-thread BLAS is many times slower on factorizations
 export OPENBLAS_NUM_THREADS := 1
 
@@ -15,7 +16,7 @@ NUMERICAL := tests/unit/test_kernels.py tests/unit/estimate/test_tilted.py tests
 # without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best
 KERNELS := Prescott Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo setup test kernels check lint style types contracts changelog wheel format clean
+.PHONY: demo docs setup test kernels check lint style types contracts changelog wheel format clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -25,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(DEV): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev,bench,docs]'
 	touch $@
 
 demo: $(STAMP)  ## set up, then release the bundled table and write its report into demo-out/
@@ -49,6 +50,13 @@ kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has f
 $(LINT): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: $(DOCS)  ## docs-site/: guide, reference, gallery, decisions, with search; it loads nothing from elsewhere
+	$(BIN)/python scripts/docs.py
 
 style: $(LINT)
 	$(BIN)/ruff format --check src tests bench scripts
@@ -75,4 +83,4 @@ format: $(LINT)
 	$(BIN)/ruff format src tests bench scripts
 
 clean:
-	rm -rf $(VENV) demo-out dist
+	rm -rf $(VENV) demo-out dist docs-site

@@ -3,6 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python bench/spark.py [rows, 2,000,000]       # local[2]
     OPENBLAS_NUM_THREADS=1 python bench/spark.py --workers               # local-cluster of 1 and of 2 executors
     OPENBLAS_NUM_THREADS=1 python bench/spark.py --wide                  # memory at 161,700 tables of 1,000 cells
+    OPENBLAS_NUM_THREADS=1 python bench/spark.py --large [rows, 10^8]    # one release of generated rows, on local[2]
 
 The rows are those of bench/engines.py. A road is taken three times in one session: the first time Java compiles.
 """
@@ -15,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -70,7 +72,7 @@ def since(before: dict[str, float]) -> dict[str, float]:
     return {name: round(value - before[name], 2) for name, value in spent().items()}
 
 
-def session(master: str) -> Any:
+def session(master: str, **settings: str) -> Any:
     """A session that compiles for long runs."""
     warnings.simplefilter("ignore")
     import pyspark
@@ -78,7 +80,7 @@ def session(master: str) -> Any:
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
     builder = SparkSession.builder.master(master)
-    for key, value in (SETTINGS | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}).items():
+    for key, value in (SETTINGS | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"} | settings).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("OFF")
@@ -118,12 +120,62 @@ def wide() -> None:
     before, tables = spent(), 0
     for _, positions, _ in counts.stream(sets):
         tables += len(positions)
-    peaks = {"here": "self", "java": str(spark.sparkContext._gateway.proc.pid)}  # noqa: SLF001
-    for name, process in peaks.items():
-        (line,) = [x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("VmHWM")]
-        print(f"  {name}: peak {int(line.split()[1]) // 1024} MB")
-    print(f"  {tables:,} tables, {since(before)} CPU-s")
+    print(f"  {tables:,} tables, {since(before)} CPU-s, peaks {peaks(spark)} MB")
     spark.stop()
+
+
+# The columns of ROWS, each row by its number, so that nothing is stored.
+GENERATED = [
+    "CAST(if(pmod(hash(id, 0), 50) = 0, NULL, pmod(hash(id, 1), 100)) AS SMALLINT) AS age",
+    "if(pmod(hash(id, 2), 50) = 0, NULL, CAST(1 + pmod(hash(id, 3), 6) AS STRING)) AS class",
+    "if(pmod(hash(id, 4), 50) = 0, double('NaN'), pmod(hash(id, 5), 110000) + 0.5D) AS wages",
+    "element_at(array('female', 'male', 'x'), 1 + pmod(hash(id, 6), 3)) AS sex",
+    "lpad(CAST(pmod(hash(id, 7), 53) AS STRING), 2, '0') AS state",
+    *(f"pmod(hash(id, {k}), {n}) AS i{k}" for k, n in ((8, 10), (9, 7))),
+    "CAST(pmod(hash(id, 10), 5) AS BIGINT) AS i10",
+    "hash(id, 11) > 0 AS b11",
+    "element_at(array('a', 'b', 'c', 'd', 'e', 'f', 'g'), 1 + pmod(hash(id, 12), 7)) AS c12",
+    "CAST(pmod(hash(id, 13), 50) AS FLOAT) AS f13",
+    "element_at(array('never', 'married', 'widowed', 'divorced'), 1 + pmod(hash(id, 14), 4)) AS c14",
+    "pmod(hash(id, 15), 15) AS i15",
+    "element_at(array('u', 'v', 'w'), 1 + pmod(hash(id, 16), 3)) AS c16",
+    "pmod(hash(id, 17), 30) AS i17",
+]
+
+
+def large(rows: int) -> None:
+    """One release of all tables of three; encoded records for which a heap of 3 GB has no room lie on disk."""
+    spark = session("local[2]", **{"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "16"})
+    attributes = domain().attributes.values()
+    frame = spark.range(0, rows, 1, 16).selectExpr(*GENERATED)
+    whole = sf.Domain(dict(zip(frame.columns, attributes, strict=True)))
+    plan = sf.plan(sf.marginals(whole, order=3), sf.gdp(1), neighbours="add-remove", mechanism="marginals")
+    frame.selectExpr("count(wages)", "count(state)").toArrow()  # Java and the workers have started
+    before, start, steps = spent(), time.monotonic(), Steps()
+    release = sf.release(plan, frame, ledger=None, progress=steps)
+    total = release.answers.sum() / 455
+    print(f"  {rows:,} rows, {len(release.answers):,} cells: {since(before)} CPU-s, {time.monotonic() - start:.0f} s")
+    print(f"  within {abs(total - rows):.0f} of the number of rows; peaks {peaks(spark)}", flush=True)
+    spark.stop()
+
+
+class Steps:
+    """Says how far the engine is."""
+
+    def __call__(self, steps: int, gap: float) -> None: ...
+
+    def jobs(self, what: str, done: int, of: int) -> None:
+        """Jobs done, of how many."""
+        print(f"  {what}, {done} of {of} done: {spent()}", flush=True)
+
+
+def peaks(spark: Any) -> dict[str, int]:
+    """MB at most of this process and of Java."""
+    found: dict[str, int] = {}
+    for name, process in {"here": "self", "java": str(spark.sparkContext._gateway.proc.pid)}.items():  # noqa: SLF001
+        (line,) = [x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("VmHWM")]
+        found[name] = int(line.split()[1]) // 1024
+    return found
 
 
 def main(rows: int, masters: list[str]) -> None:
@@ -151,6 +203,8 @@ if __name__ == "__main__":
             road(master, path, person[0] if person else None)
         case ["--wide"]:
             wide()
+        case ["--large", *rows]:
+            large(int(rows[0]) if rows else 10**8)
         case ["--workers"]:
             main(2_000_000, ["local-cluster[1,1,1024]", "local-cluster[2,1,1024]"])
         case arguments:

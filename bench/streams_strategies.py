@@ -1,4 +1,4 @@
-"""Who errs least over time: `python bench/streams_strategies.py [PYTHON]`.
+"""Who errs least over time: `python bench/streams_strategies.py [PYTHON]`, or `--chart` for that of docs/streams.md.
 
 Standard errors of totals in the worst period and in the mean, for noise of deviation 1 at sensitivity 1, and the
 CPU-seconds of planning; then questions and people for whom bands are made, and totals that may be the last. PYTHON is
@@ -12,8 +12,10 @@ import math
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+from who_wins import chart
 
 import sfumato as sf
 from sfumato.designs.continual.banded import MOST_DENSE, banded, dense, width_for
@@ -23,9 +25,12 @@ from sfumato.designs.continual.fitting import Goal, begun, fit
 from sfumato.designs.continual.integers import filter_of
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.continual.shapes import TimeShape, shape_for
-from sfumato.designs.ordered.series import inverse_series, root_coefficients
+from sfumato.designs.ordered.series import inverse_series, prefix_bound, root_coefficients
 from sfumato.privacy.filters import IntegerFilter, WindowFilter
 
+THEIR_WORST = [(256, 2.8318), (1024, 3.2776), (4096, 3.7324)]
+"""What jax-privacy 2.0.0 errs in the worst period, as it was found in the same run: 40 to 60 CPU-seconds each."""
+SHOWN = ("tree, as taught", "square root", "jax-privacy", "scaled buffers", "bound (mean)")
 SIZES = (2**8, 2**10, 2**16, 2**20)
 THEIRS = """
 import json, sys, time
@@ -123,7 +128,28 @@ def unending() -> None:
         print(f"  {n:12,} {found[n - 1]:9.4f} {best:9.4f} {found[n - 1] / best:9.4f}")
 
 
+def drawn() -> str:
+    """Standard errors of totals in the worst period, by the number of periods, and the proved bound of their mean."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for n in (2**i for i in range(2, 21)):
+        used = filter_of(shape_for(sf.periods(n)))
+        digits = max(t.bit_count() for t in range(max(1, n // 2), n + 1))
+        errors = {
+            "tree, as taught": math.sqrt(n.bit_length() * digits),
+            "square root": float((root_coefficients(n) ** 2).sum()),
+            "scaled buffers": math.sqrt(errors_of(used).totals.max() * used.response()) / 2.0**used.shift,
+            "bound (mean)": prefix_bound(n) / math.sqrt(n),
+        }
+        for name, error in errors.items():
+            lines.setdefault(name, []).append((n, error))
+    lines["jax-privacy"] = THEIR_WORST
+    return chart({name: lines[name] for name in SHOWN}, "periods", "standard error of totals, worst period")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--chart"]:
+        (Path(__file__).parents[1] / "docs" / "charts" / "streams.svg").write_text(drawn(), encoding="utf-8")
+        sys.exit()
     print(f"  {'':34} {'worst':>9} {'mean':>9} {'kept':>7} {'CPU-s':>8}")
     for n in SIZES:
         totals(n, sys.argv[1] if len(sys.argv) > 1 else None)

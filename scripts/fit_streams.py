@@ -47,7 +47,7 @@ def exact(goal: Goal, found: Parameters) -> float:
     (poles, zeros), n = found.decays, goal.periods
     rows = row_scale(n, found.shape)
     gains = -residues(zeros, poles)
-    curves = Curves(Every(n), list(1 - zeros), list(gains), column_lengths(poles, zeros, rows), 1 / rows**2)
+    curves = Curves(Every(n), list(1 - zeros), list(gains), column_lengths(poles, zeros, rows, Every(n)), 1 / rows**2)
     ((asked, _),) = goal.asked
     variances = curves.of(asked)
     ends = np.arange(1, n + 1) * 2 / (n + 1) if asked.ranges else 1.0

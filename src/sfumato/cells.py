@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -214,10 +214,9 @@ class Grid:
             raise DomainError(f"an attribute is named twice in {given}")
         return given
 
-    def moving(self, axes: Iterable[int]) -> list[int]:
+    def moving(self, axes: Sequence[int]) -> list[int]:
         """The attributes that decide about the cells of these, ascending."""
-        asked = set(axes)
-        return sorted(asked.union(*(m.axes for m in self.moves if asked & set(m.axes))))
+        return sorted({*axes, *(a for m in self.moves if not set(axes).isdisjoint(m.axes) for a in m.axes)})
 
     def moved(self, columns: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
         """Cells of records, by attribute, of all that `moving` lists: each record by itself goes to where it counts."""

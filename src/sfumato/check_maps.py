@@ -296,6 +296,29 @@ def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public
     return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
+def opposed(blocks: Any, ops: Any) -> int:
+    """Above what two records of any cells point apart: the inner products of all blocks that are negative, added up.
+
+    One of a block is a product of one for each of its attributes. A sum of the negative parts of such products is
+    convex in every one of them, so it is largest at the ends of their ranges: the same for all blocks where factors are
+    few, else of every block by itself, where one alone is at its lower end.
+    """
+    ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
+    top = {f: int(max(column(op, 2))) for f, op in ops.items()}
+    low = {
+        f: {"Identity": 0, "Total": 1, "Residual": -min(op.n or 0, top[f])}.get(op.kind, -top[f])
+        for f, op in ops.items()
+    }
+    if len(ops) > 10:
+        each = (
+            m * m * math.prod(top[f] for f in fs) * max((Fraction(-low[f], top[f] or 1) for f in fs), default=0)
+            for m, fs in blocks
+        )
+        return math.ceil(sum(max(0, x) for x in each))
+    ends = (dict(zip(ops, some, strict=True)) for some in product(*((low[f], top[f]) for f in ops)))
+    return max(sum(max(0, -m * m * math.prod(end[f] for f in fs)) for m, fs in blocks) for end in ends)
+
+
 def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
     """Above the sums of squares, over all periods, of what 1 in a cell brings about and of what rounding adds to that.
 

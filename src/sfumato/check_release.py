@@ -238,7 +238,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
         value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
-        value *= 4 if replace and not public else 1  # counts may be cut: one person goes, and then another comes
+        if replace and not public:  # counts may be cut: one person goes, and then another comes
+            signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
+            value = 2 * (value + min(value, value if signs else maps.opposed(found, ops)))
         response, rounding = maps.over_time(terms.filter, times, apart)
         response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
         largest = {k: int(max(maps.column(op, 2))) for k, op in ops.items()}

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,20 @@ def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(text, total=None)
 
-        def report(steps: int, gap: float) -> None:
-            how = "" if math.isnan(gap) else f", within {gap:.1%} of the proved bound"
-            bar.update(task, description=f"{text}: step {steps}{how}")
+        yield Line(text, lambda said: bar.update(task, description=said))
 
-        yield report
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What moves on a terminal: steps of a computation, or jobs of an engine."""
+
+    text: str
+    show: Callable[[str], None]
+
+    def __call__(self, steps: int, gap: float) -> None:
+        how = "" if math.isnan(gap) else f", within {gap:.1%} of the proved bound"
+        self.show(f"{self.text}: step {steps}{how}")
+
+    def jobs(self, what: str, done: int, of: int) -> None:
+        """Jobs done, of how many."""
+        self.show(f"{self.text}: {what}, {done} of {of} jobs done")

@@ -108,7 +108,12 @@ def test_open_append_show_status_release(run: Run) -> None:
     line = json.loads(run("stream", "show", "d.stream", "--over-time", "--increments", "--last", "2", "--json").out)
     assert [r["period"] for r in line["rows"]] == ["W3", "W4"]
     np.testing.assert_allclose([r["value"] for r in line["rows"]], list(found.over_time(increments=True)["value"])[-2:])
-    assert "a confidence of 0.95" in run("stream", "show", "d.stream").out
+    assert "a confidence of 0.95, each by itself" in run("stream", "show", "d.stream").out
+    faded = json.loads(run("stream", "show", "d.stream", "--decayed", "0.9", "--json").out)["rows"]
+    np.testing.assert_allclose([r["answer"] for r in faded], found.decayed("0.9").answers)
+    assert "hold together with a confidence of 0.95." in run("stream", "show", "d.stream", "--simultaneous").out
+    wide = json.loads(run("stream", "show", "d.stream", "--over-time", "--simultaneous", "--json").out)["rows"]
+    assert [r["low"] for r in wide] == list(found.over_time(simultaneous=True)["low"])
 
 
 def test_the_page_of_a_stream_draws_it_over_time(run: Run) -> None:
@@ -137,6 +142,9 @@ def test_refusals(run: Run) -> None:
         (("stream", "append", "d.stream", "gone.csv", "--period", "W2", "--ledger", "budget.db"), ["gone.csv"]),
         ((*show, "--between", "W1", "W9"), ["no period 'W9'"]),
         ((*show, "--between", "W1", "W1", "--last", "1"), ["--between is a sum of its own"]),
+        ((*show, "--decayed", "0.9", "--over-time"), ["--decayed is a sum of its own; leave --over-time out"]),
+        ((*show, "--decayed", "9"), ["decayed 0.99"]),
+        ((*show, "--ask", "age >= 50", "--simultaneous"), ["this is one; leave it out"]),
         ((*show, "--increments"), ["--last 1"]),
         ((*show, "--over-time", "--last", "0"), ["from 1"]),
         ((*show, "--last", "7"), ["periods 1 to 1"]),

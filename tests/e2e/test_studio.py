@@ -21,8 +21,6 @@ from support.studio import Studio, folder, studio
 pytestmark = pytest.mark.xdist_group("browser")
 
 STEPS = ("table", "questions", "what-if", "pay", "read", "audit")
-HEAVY = 2.0
-"""Times the bars of studio.md: other processes share this machine, and no test asserts a speed to the letter."""
 
 
 @pytest.fixture(scope="module")
@@ -147,17 +145,22 @@ def complete_by_keys(browser: Browser) -> None:
 
 
 def test_what_if(page: Studio, browser: Browser) -> None:
+    """Figures are the plan's; a budget scales them, a weight plans anew."""
     step(browser, "what-if")
     browser.until(lambda: browser.all("#lines tbody tr"))
     plan = plan_or_spec(page.desk.places.spec)[0]
     assert isinstance(plan, sf.Plan)
+
+    def planned() -> int:
+        return len(page.desk._plans)
+
     margins = plan.errors_by_order()["margin"]
     first = browser.text("#lines tbody tr td:nth-child(4)")
     assert first == f"± {float(f'{margins[0]:.3g}'):g}"
     move = "const r = arguments[0]; r.value = arguments[1]; r.dispatchEvent(new Event(arguments[2]))"
     browser.run(move, browser.find("#budget"), -30, "input")
     browser.until(lambda: "Scaled" in browser.text("#summary"))
-    assert float(browser.find("#lines").get_attribute("data-took")) <= 100 * HEAVY
+    assert planned() == 1, "another budget is scaled, not planned"
     cheaper = sf.plan(plan.workload, sf.approx("0.501", "1e-6"), neighbours="add-remove")
     shown = float(browser.text("#lines tbody tr td:nth-child(4)").removeprefix("± ").replace(",", ""))
     assert shown == pytest.approx(cheaper.errors_by_order()["margin"][0], rel=0.01)
@@ -165,7 +168,7 @@ def test_what_if(page: Studio, browser: Browser) -> None:
     browser.until(lambda: "Scaled" not in browser.text("#summary"))
     browser.run(move, browser.find("#lines input[type=range]"), 3, "change")
     browser.until(lambda: not browser.find("#keep-weights").get_property("disabled"))
-    assert float(browser.find("#lines").get_attribute("data-planned")) <= 2_000 * HEAVY
+    assert planned() == 2
     browser.type("#margin", "100")
     browser.click("#wanted button")
     browser.until(lambda: "A budget of" in browser.text("#takes"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -116,6 +117,29 @@ def test_never_above_the_optimum(case: tuple[list[Product], dict[str, int], Weig
     found = union_bound(products, sizes, weights=weights)
     assert found is not None
     assert found <= optimum.upper_bound
+
+
+@settings(max_examples=100)
+@given(case=unions(one_kind=True))
+def test_a_record_replaced_is_bounded_by_weights_on_pairs(
+    case: tuple[list[Product], dict[str, int], Weights],
+) -> None:
+    """The nuclear norm of W L^(1/2) by itself, L the Laplacian of the weights v_a v_b. Mutants: q left in; the first
+    vector left out of every set; the weights of pairs of one cell counted; cells of one attribute alone."""
+    products, sizes, weights = case
+    found = union_bound(products, sizes, weights=weights, replaced=True)
+    assert found is not None
+    used = {a for _, f in products for a in f}
+    heard = _heard(products, weights)
+    each = [heard.get(a, np.ones(n)) if a in used else np.eye(n)[0] for a, n in sizes.items()]
+    v = functools.reduce(np.multiply.outer, [w / w.sum() for w in each]).reshape(-1)
+    if v @ v > 1 - 1e-12:
+        assert found == 0.0
+        return
+    matrix = _matrix(products, sizes)
+    laplacian = (np.diag(v) - np.outer(v, v)) * (2 / (1 - v @ v))
+    squares = np.linalg.eigvalsh(matrix @ laplacian @ matrix.T)
+    assert found == pytest.approx(float(np.sqrt(np.maximum(squares, 0)).sum()), rel=1e-5, abs=3e-5)
 
 
 def _tables(sizes: Mapping[str, int], numeric: int, orders: list[int]) -> list[Product]:

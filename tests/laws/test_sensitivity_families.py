@@ -397,3 +397,29 @@ def test_prefixes_and_residuals_together() -> None:
     found = sensitivity([family], sizes, REPLACE_ONE, 2)
     assert found == sensitivity(list(family.blocks()), sizes, REPLACE_ONE, 2)
     assert found.exact
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_matrices_that_are_equal_are_one_and_others_are_not(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal matrices of several families are told by their entries, so that few patterns of them are looked at, and
+    what is proved is the largest distance. Mutants: told by their shape; by their first row; by object alone."""
+    rng = np.random.default_rng(4)
+    sizes = {"a": 5, "b": 4}
+    entries = {n: rng.integers(-3, 4, (k - 1, k)) for n, k in sizes.items()}
+    other = entries["a"] if same else np.vstack([entries["a"][:1], rng.integers(-3, 4, (3, 5))])
+    blocks = [
+        Block((("a",), ("b",)), (Dense(entries["a"]), Dense(entries["b"]))),
+        Block((("a",),), (Scaled(Dense(other.copy()), 2),)),
+        Block((("b",),), (Dense(entries["b"].copy()),)),
+    ]
+    seen: list[int] = []
+    counted = sensitivity_module._combined
+
+    def noted(terms: Any, tables: Any, signs: Any) -> Sum:
+        seen.append(len(terms.slots))
+        return counted(terms, tables, signs)
+
+    monkeypatch.setattr(sensitivity_module, "_combined", noted)
+    found = sensitivity(blocks, sizes, REPLACE_ONE, 2)
+    assert found == Sensitivity(2, brute_force(columns_of(blocks, sizes), Neighbours.REPLACE_ONE, 1, 2), exact=True)
+    assert set(seen) == {2 if same else 3}

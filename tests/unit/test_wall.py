@@ -36,8 +36,9 @@ MOST_STREAMS = 1_030
 MOST_STREAMS_IN_WALL = 620
 # What an engine adds to `measure`: its own files, and what it shares with its like.
 MOST_ENGINE = 350
-# What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py).
-SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel")}
+# What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py,
+# jobs.py).
+SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel", "jobs")}
 
 
 @cache

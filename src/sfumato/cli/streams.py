@@ -117,6 +117,12 @@ def show(
     increments: Annotated[
         bool, typer.Option("--increments", help="With --over-time: each period by itself, not totals.")
     ] = False,
+    decayed: Annotated[
+        str | None, typer.Option(metavar="RATE", help="All periods, each so much less than the one after it: 0.99.")
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--simultaneous", help="Intervals that hold all together, not each by itself.")
+    ] = False,
     confidence: Confidence = 0.95,
     anchor: Anchor = None,
     as_csv: Csv = False,
@@ -128,26 +134,33 @@ def show(
     Example:
       sfumato stream show deaths.stream
       sfumato stream show deaths.stream --between 2026-W05 2026-W08 --csv
-      sfumato stream show deaths.stream --over-time --ask "age >= 60" --last 12
+      sfumato stream show deaths.stream --over-time --ask "age >= 60" --last 12 --simultaneous
+      sfumato stream show deaths.stream --decayed 0.99
     """
     from sfumato.ground.frames import Frame
 
     found = _release(store, anchor)
     if increments and not over_time:
         raise InvalidInput("--increments goes with --over-time; one period alone is --last 1")
-    if between is not None and (over_time or last is not None):
-        raise InvalidInput("--between is a sum of its own; leave --last and --over-time out")
+    sums = {"--between": between, "--decayed": decayed, "--last": None if over_time else last}
+    named = [name for name, given in sums.items() if given is not None]
+    if len(named) + over_time > 1:
+        raise InvalidInput(
+            f"{named[0]} is a sum of its own; leave {' and '.join([*named[1:], *['--over-time'] * over_time])} out"
+        )
     if over_time:
-        frame = found.over_time(ask, increments=increments, confidence=confidence)
+        frame = found.over_time(ask, increments=increments, confidence=confidence, simultaneous=together)
         if last is not None:
             if last < 1:
                 raise InvalidInput(f"--last is a number of periods from 1, not {last}")
             frame = Frame({name: list(column)[-last:] for name, column in frame.columns.items()})
         what = "each period by itself" if increments else "the totals up to each period"
     else:
-        answer, what = _sum(found, between, last)
-        frame = answer.frame(confidence)
+        answer, what = _sum(found, between, last, decayed)
+        frame = answer.frame(confidence, simultaneous=together)
         if ask is not None:
+            if together:
+                raise InvalidInput("--simultaneous is about several intervals, and this is one; leave it out")
             one = answer.ask(ask, confidence)
             numbers = {"answer": one.value, "standard_error": one.standard_error, "low": one.low, "high": one.high}
             frame = Frame({"question": [ask], **{k: [v] for k, v in numbers.items()}})
@@ -156,11 +169,14 @@ def show(
         return
     if as_json:
         facts: dict[str, Any] = {"stream": found.provenance.name, "periods": len(found.periods), "of": what}
-        print_json({**facts, "confidence": confidence, "rows": frame.rows()})
+        print_json({**facts, "confidence": confidence, "simultaneous": together, "rows": frame.rows()})
         return
     more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
     typer.echo(f"{found.headline()}\n\nOf {what}:\n{frame}{more}")
-    typer.echo(f"\nlow and high: an interval that holds with a confidence of {confidence:.3g}, each by itself.")
+    holds = "intervals that hold together" if together else "an interval that holds"
+    typer.echo(
+        f"\nlow and high: {holds} with a confidence of {confidence:.3g}{'' if together else ', each by itself'}."
+    )
 
 
 @commands.command()
@@ -257,8 +273,12 @@ def _release(path: Path, anchor: str | None) -> StreamRelease:
     return read(path, StreamRelease)
 
 
-def _sum(found: StreamRelease, between: tuple[str, str] | None, last: int | None) -> tuple[Running, str]:
+def _sum(
+    found: StreamRelease, between: tuple[str, str] | None, last: int | None, decayed: str | None
+) -> tuple[Running, str]:
     """The sum of some periods, and which they are."""
+    if decayed is not None:
+        return found.decayed(decayed), f"all periods so far, each {decayed} times as much as the one after it"
     if between is not None:
         return found.between(*between), f"the periods {between[0]} to {between[1]}"
     if last is not None:

@@ -18,6 +18,7 @@ from sfumato.operators.blas import single_thread
 __all__ = ["Cells", "Contrasts", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
 
 MAX_DENSE_CELLS = 6_000  # 288 MB the matrix, and as much its inverse
+_SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triangle takes a third of the operations
 _COLUMNS = 64  # rounded together: 2 MB at 4,096 rows, which a core keeps
 _SPAN_TOLERANCE = 1e-8  # relative: half of a double's digits, as pseudo-inverses of quantised strategies round
 
@@ -211,6 +212,7 @@ class Contrasts(Matrix):
 
 def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
+    from scipy.linalg.lapack import dpotri  # noqa: PLC0415
 
     n = len(gram)
     with single_thread():
@@ -221,7 +223,12 @@ def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
             try:
                 lower = cholesky(scaled, lower=True)
                 if np.diagonal(lower).min() > 1e-6:
-                    inverse = cho_solve((lower, True), np.eye(n))
+                    if n <= _SOLVED:
+                        inverse = cho_solve((lower, True), np.eye(n))
+                    else:
+                        # the lower half alone is written
+                        inverse = np.asarray(dpotri(lower, lower=True, overwrite_c=True)[0], dtype=np.float64)
+                        inverse += np.tril(inverse, -1).T
                     return inverse / size[:, None] / size[None, :], None
             except LinAlgError:
                 pass

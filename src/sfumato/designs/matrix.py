@@ -101,7 +101,9 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     if united is not None:
         # where the total is known it is no optimum
         return [united] if joint is None else [joint, united]
-    if joint is not None and problem.noise != "laplace" and joint.bound is not None:
+    # of many queries where the total is known it is near the optimum, which parts may be too
+    near = problem.unit.total_is_public and sum(q.rows for q in problem.workload.blocks) > merged.MAX_PAIRED
+    if joint is not None and problem.noise != "laplace" and joint.bound is not None and not near:
         return [joint]
     try:
         return [*([] if joint is None else [joint]), *_apart(problem, families, progress)]

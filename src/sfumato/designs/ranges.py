@@ -81,13 +81,13 @@ class Ordered(Factor):
         mean = ((n + 1) * float(variances.sum()) - whole) / (n * (n + 1) / 2)
         return mean, self.range_bound(known[: n + 1], _largest(n, np.append(0.0, variances), errors))
 
+    @abstractmethod
     def range_bound(self, known: FloatArray, found: float) -> float:
-        """The largest error of a range of the first n cells, proved from above where the strategy can.
+        """The largest error of a range of the first n cells, proved from above, at least `found`.
 
         `found` is the largest that a search over both ends came upon, of which it may miss a few percent;
         `known` (n + 1,) is as in `range_errors`, for the prefixes from the empty one on.
         """
-        return found
 
 
 def _largest(n: int, variances: FloatArray, errors: Callable[[Numbers, Numbers], FloatArray]) -> float:

@@ -141,7 +141,10 @@ class Stacked(Strategy):
     def _closed(self, family: Family) -> int | None:
         asked, best = set(family.attributes), list[tuple[float, int]]()
         for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
-            powers = piece.family_powers(family, 2) if asked <= held else None
+            try:
+                powers = piece.family_powers(family, 2) if asked <= held else None
+            except NotAnswerable:
+                continue  # some of the tables are another piece's
             if powers is not None:
                 best.append((float(powers.mean()), i))
         if not best:

@@ -14,7 +14,9 @@ from sfumato.errors import InvalidInput
 from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
+from sfumato.ground import markup
 from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Compose, Identity, LinearOperator, OnMarginal, Sparse, Stack
@@ -33,6 +35,7 @@ __all__ = [
 
 
 _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
+_SHOWN = 10  # answers in a notebook: how they look, not what they are
 _HELD = 0.01  # standard errors
 
 _LARGER = {
@@ -95,8 +98,9 @@ class Projection:
         proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
         if self.norm == "families":
             proof += " family by family, each given its parent"
+        what = "cells of a family" if self.norm == "families" else "answers"
         whole = (
-            "" if self.rounded is None else f"; then rounded to whole counts, which moved answers by {self.rounded:.3g}"
+            "" if self.rounded is None else f"; then rounded to whole counts, which moved {what} by {self.rounded:.3g}"
         )
         if self.norm == "ladder":
             share = math.sqrt(max(self.gap, 0.0)) / self.moved if self.moved > 0 else 0.0
@@ -110,6 +114,11 @@ class Projection:
         proof = f"gap {self.gap:.3g}" if self.certified else "not certified"
         held = f"{len(self.answers):,} answers" if len(self.answers) else "answers not listed"
         return f"<Projection onto {self.body!r}: {held}, moved {self.moved:.4g}, {proof}>"
+
+    def _repr_html_(self) -> str:
+        first = Frame({"answer": self.answers[:_SHOWN].tolist()})
+        what = f"The first {_SHOWN} of {len(self.answers):,} answers" if len(self.answers) > _SHOWN else "Answers"
+        return markup.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

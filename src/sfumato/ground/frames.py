@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra
+from sfumato.ground import markup
 
 __all__ = ["Frame", "Framed", "package", "safe_text"]
 
@@ -105,12 +105,25 @@ class Frame(Framed):
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def to_html(self) -> str:
-        """An HTML table of the first rows, escaped."""
+    def to_html(self, caption: str = "") -> str:
+        """An HTML table of the first rows, escaped; answers with the ends of an interval have a bar."""
         head, body = self._texts()
-        top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in r) + "</tr>" for r in body)
-        return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
+        numeric = [all(isinstance(v, (int, float)) or v is None for v in self.columns[c][:_SHOWN_ROWS]) for c in head]
+        left = len(self) - len(body)
+        told = caption + (f" (… {left:,} more rows)" if left > 0 else "")
+        return markup.table(head, body, numeric, told.strip(), self._bars())
+
+    def _bars(self) -> list[tuple[float, float, float] | None] | None:
+        """(value, low, high) of the rows shown, where the columns before "low" and "high" are numbers."""
+        names = list(self.columns)
+        if "low" not in names or "high" not in names:
+            return None
+        known = [n for n in ("answer", "share", "quantile", "difference") if n in names]
+        known += [n for n in names if n.startswith("mean ")]
+        if not known:
+            return None
+        rows = zip(*(self.columns[c][:_SHOWN_ROWS] for c in (known[0], "low", "high")), strict=True)
+        return [None if None in row else row for row in rows]
 
 
 def _cell(value: object) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from sfumato.ground import markup
+from sfumato.ground.frames import Frame
 
 __all__ = ["Told"]
 
@@ -26,6 +28,10 @@ class Told(ABC):
         """What follows the lines."""
         return iter(())
 
+    def shown(self) -> Mapping[str, Frame]:
+        """Tables for notebooks, by their captions."""
+        return {}
+
     @abstractmethod
     def brief(self) -> str:
         """What `repr` says after the name of the class."""
@@ -42,4 +48,4 @@ class Told(ABC):
         return f"<{type(self).__name__} {self.brief()}>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.explain())}</pre>"
+        return markup.card(self.headline(), self.lines(), self.shown())

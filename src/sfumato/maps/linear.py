@@ -132,7 +132,7 @@ def absolute_sums(matrix: NDArray[np.int64], power: int) -> Numbers:
     """(columns,) sums of |entry|^power, power 1 or 2, in Python integers; entries above -2^63."""
     magnitude = np.abs(matrix)
     if int(magnitude.max(initial=0)) ** power * matrix.shape[0] < INT64:
-        return (magnitude**power).sum(axis=0).astype(object)
+        return (np.einsum("ij,ij->j", matrix, matrix) if power == 2 else magnitude.sum(axis=0)).astype(object)
     limbs = [(magnitude >> (16 * i)) & 0xFFFF for i in range(4)]
     if power == 1:
         return sum_objects((16 * i, a.sum(axis=0)) for i, a in enumerate(limbs))

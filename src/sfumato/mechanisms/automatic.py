@@ -13,6 +13,7 @@ from sfumato.ground.progress import Progress
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.counted import Histogram
 from sfumato.mechanisms.dividing import foreseen
+from sfumato.mechanisms.factored import refined
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.parted import parted
@@ -39,6 +40,8 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
         return tried(part, every, None if first else progress, auto=True, enough=bool(first))
 
     found = find(problem, first)
+    if not first:
+        found = refined(problem, found, progress)
     apart = parted(problem, found.plans, find)
     if apart is None:
         return found

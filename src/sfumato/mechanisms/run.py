@@ -30,6 +30,7 @@ from sfumato.releases.files import Draft, File, check_file
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
+from sfumato.wall.engines.jobs import heard
 from sfumato.wall.keys import KeyCurator
 
 __all__ = ["carry_out", "projected_release"]
@@ -157,7 +158,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
     made_by = versions()
-    with nullcontext() if out is None else kind.draft(out) as draft:
+    with nullcontext() if out is None else kind.draft(out) as draft, heard(getattr(progress, "jobs", None)):
         folder = None if draft is None else draft.partial
         receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
         try:

@@ -106,7 +106,7 @@ class Continual(Mechanism[StreamPlan]):
             # one who leaves and one who comes, in periods of their own: tables for either are often the better ones
             designed.append(PrivacyUnit(Neighbours.ADD_REMOVE, asked.unit.person, asked.unit.rows_per_person))
         plans = [self._planned(asked, given, price, unit) for unit in designed]
-        return min(plans, key=_error)
+        return min(plans, key=_error) if len(plans) > 1 else plans[0]
 
     def _planned(self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit) -> StreamPlan:
         """With tables that are best for the neighbours of one unit, priced for those that are asked for."""

@@ -19,6 +19,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
 from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
+from sfumato.plans import plots
 from sfumato.plans.covariances import Question, covariance, table_covariances
 from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
 from sfumato.plans.intervals import check_confidence, margins, widest
@@ -318,6 +319,13 @@ class Plan(WorkloadPlan):
     def appended(self) -> Iterator[str]:
         yield from plan_tables(self)
         yield from super().appended()
+
+    def shown(self) -> dict[str, Frame]:
+        return {"Errors by part and number of attributes": self.errors_by_order(), "Considered": self.candidates}
+
+    def plot(self) -> Any:
+        """An Altair chart of the predicted error of every table (extra: plots). Raises MissingExtra without Altair."""
+        return plots.errors(self.errors())
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"

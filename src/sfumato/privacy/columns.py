@@ -58,7 +58,7 @@ def distinct_columns(blocks: Sequence[BlockMap], sizes: Mapping[str, int]) -> In
             if set(some) <= set(group) and bool(some) == bool(group):
                 order = [0, *(1 + some.index(a) for a in group if a in some)]
                 grid[rows] *= table.transpose(order).reshape(-1, *(cells[a] if a in some else 1 for a in group))
-        here = np.unique(grid.reshape(height, -1).T, axis=0)
+        here = grid.reshape(height, -1).T if len(found) == 1 else np.unique(grid.reshape(height, -1).T, axis=0)
         _afford(len(found), *here.shape)
         found = np.unique((found[:, None] * here).reshape(-1, height), axis=0)
     return np.ascontiguousarray(found.T)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import PlanError
-from sfumato.maps import AlikeMap, BlockMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
+from sfumato.maps import AlikeMap, BlockMap, DenseMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
 from sfumato.maps.linear import INT64, Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
 
@@ -117,8 +117,7 @@ class _Builder:
         return self._known[key]
 
     def add(self, groups: Sequence[Group], factors: Sequence[Linear], multiple: int = 1) -> None:
-        constant = 1
-        insides: dict[int, Inside] = {}
+        constant, insides = 1, dict[int, Inside]()
         for group, given in zip(groups, factors, strict=True):
             times, factor = _unscaled(given)
             multiple *= times
@@ -161,9 +160,10 @@ class _Builder:
 
 
 def _same(factor: Map) -> object:
-    """What is equal of equal factors. Levels of a tree, built anew for every block, are told by the groups of cells."""
+    """What is equal of equal factors. Matrices and levels of a tree, made anew for every block, are told by entries."""
+    entries = (factor.shape, factor.matrix.tobytes()) if isinstance(factor, DenseMap) else id(factor)
     # one slot for a level of all blocks: two cells lie together there in all of them, or in none
-    alike = factor if factor.exchangeable else id(factor)
+    alike = factor if factor.exchangeable else entries
     return (_same(factor.map), factor.codes.tobytes()) if isinstance(factor, MergedMap) else alike
 
 

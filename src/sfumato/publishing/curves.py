@@ -13,7 +13,7 @@ from sfumato.report.typical import CONFIDENCE, groupings, numeric
 
 __all__ = ["write_curves"]
 
-_DECILES = [0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95]
+_DECILES = [0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95]  # what official tables give
 _MOST = 60  # files of some 20 kB each
 _MOST_POINTS = 400  # steps of a curve: more than a phone has pixels
 

@@ -21,6 +21,7 @@ from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
+from sfumato.plans import plots
 from sfumato.plans.covariances import Question
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
@@ -184,9 +185,9 @@ class Release(WorkloadRelease):
             )
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
-    def frame(self, confidence: float = 0.95) -> Frame:
+    def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
         """part, label, answer, standard_error, low, high: one row per query."""
-        ends = self.intervals(confidence)
+        ends = self.intervals(confidence, simultaneous=simultaneous)
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
         return answered(rows_of(self.workload), answer=self.answers, **known)
@@ -240,6 +241,16 @@ class Release(WorkloadRelease):
     def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
         """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
         return self.plan.table_covariances(first, second)
+
+    def plot(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Any:
+        """An Altair chart of how an attribute is distributed, within each cell of `by` (extra: plots).
+
+        Of ordered attributes cumulative shares with bands, of others shares with intervals. Groups of which too little
+        is known are left out. Raises MissingExtra without Altair.
+        """
+        if self.plan.workload.domain[attribute].ordered:
+            return plots.curves(self.cdf(attribute, by, confidence), attribute)
+        return plots.shares(self.share(attribute, by, confidence), attribute)
 
     quantiles = statistics.quantiles
     cdf = statistics.cdf
@@ -321,6 +332,10 @@ class Release(WorkloadRelease):
 
     def headline(self) -> str:
         return words.release_headline(self)
+
+    def shown(self) -> dict[str, Frame]:
+        errors = "Errors by part and number of attributes"
+        return {errors if self.projection is None else f"{errors}, before the projection": self.plan.errors_by_order()}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield from (("caution", text) for text in caution_lines(self.cautions))

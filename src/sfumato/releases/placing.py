@@ -14,7 +14,7 @@ from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.projection import Projection
-from sfumato.estimate.spine.cells import Cells, Sets
+from sfumato.estimate.spine.cells import Cells, IntArray, Sets
 from sfumato.estimate.spine.descent import Settled, descend
 from sfumato.estimate.spine.placed import PlacedCounts
 from sfumato.estimate.spine.told import Measured, Said, Told, parted
@@ -39,13 +39,14 @@ _LEAST = 1e-6  # of a level's largest variance: what has less is as good as know
 @dataclass(frozen=True, eq=False, slots=True)
 class Levels:
     """place: the attribute that is asked at levels; levels: their operators; axes: the others, as positions; sets:
-    those that are asked of these, as axes of their table."""
+    those that are asked of these, as axes of their table; possible: the cells of the table over all of these that
+    can hold a record, None where all can."""
 
     place: int
     levels: tuple[LinearOperator, ...]
     axes: tuple[int, ...]
     sets: tuple[Sets, ...]
-    tables: frozenset[tuple[int, Sets]]
+    possible: IntArray | None
 
 
 def levels_asked(work: Workload) -> Levels | None:
@@ -62,8 +63,13 @@ def levels_asked(work: Workload) -> Levels | None:
     sizes = [domain.shape[i] for i in axes]
     if not levels or 2 ** len(axes) > _MAX_SETS or math.prod(sizes) > _MAX_CELLS:
         return None
-    own = [(level, tuple(axes.index(i) for i in s)) for level, s in asked]
-    return Levels(place, levels, axes, tuple(dict.fromkeys(s for _, s in own)), frozenset(own))
+    if any(domain.names[place] in tied.attributes for tied in domain.tied):
+        # what cannot be in one unit and can in another may leave a family no way to add up
+        return None
+    mask = domain.possible([domain.names[i] for i in axes])
+    possible = None if mask is None else np.flatnonzero(np.broadcast_to(mask, sizes))
+    sets = tuple(dict.fromkeys(tuple(axes.index(i) for i in s) for _, s in asked))
+    return Levels(place, levels, axes, sets, possible)
 
 
 def placed(whole: Release, total: float | None, progress: Progress | None, *, integer: bool) -> Projection:
@@ -73,10 +79,10 @@ def placed(whole: Release, total: float | None, progress: Progress | None, *, in
     if found is None:
         raise PlanError(
             "body='spine' is for tables of cells at the levels of one attribute, factors={...: 'levels'} in "
-            f"sf.marginals, of at most {_MAX_CELLS:,} cells within a unit; take body='auto'"
+            f"sf.marginals, of at most {_MAX_CELLS:,} cells within a unit, none impossible by place; take body='auto'"
         )
     told = _told(whole, found, total)
-    done = descend(told, found.sets, total, progress, whole=integer)
+    done = descend(told, found.sets, total, progress, whole=integer, possible=found.possible)
     held = _counts(work, found, told, done.levels[-1])
     answers = np.zeros(0)
     if len(work) <= _MAX_LISTED:

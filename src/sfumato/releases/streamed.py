@@ -16,6 +16,8 @@ from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame, package
 from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import check_confidence
+from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.continual import Published
 from sfumato.releases.core import Release
@@ -73,11 +75,34 @@ class History:
         """The sum of some periods, by number. Raises NotAnswerable for periods that are not published."""
         if not 1 <= first <= last <= len(self._labels):
             raise NotAnswerable(f"periods 1 to {len(self._labels):,} are published, not {first} to {last}")
-        once = self._plan.of(self._plan.between(first, last))
-        sums = zip(self._sums[last], self._sums[first - 1], strict=True)
-        # far finer than the noise, and rounding a rounded normal is what the plan's law says
-        values = tuple(np.rint(a - b).astype(np.int64) for a, b in sums)
+        sums = [a - b for a, b in zip(self._sums[last], self._sums[first - 1], strict=True)]
         total = self._totals[last] - self._totals[first - 1] if self._plan.unit.total_is_public else None
+        return self._running(self._plan.between(first, last), sums, total, provenance)
+
+    def decayed(self, rate: str, provenance: Provenance) -> Running:
+        """All periods, each `rate` times less than the one after it. Raises PlanError for what is no rate,
+        NotAnswerable where no period is published, and where the number of records is public."""
+        done = len(self._labels)
+        if not done:
+            raise NotAnswerable("no period is published")
+        if self._plan.unit.total_is_public:
+            raise NotAnswerable(
+                "a decayed sum counts records in part, and where their number is public it is a whole one; ask for "
+                "totals or for the last periods, or plan with add-remove"
+            )
+        weights = self._plan.weights(f"decayed {rate}", done)
+        steps = zip(weights, self._sums[1:], self._sums, strict=False)
+        found = [np.zeros_like(a) for a in self._sums[0]]
+        for weight, after, before in steps:
+            found = [f + weight * (a - b) for f, a, b in zip(found, after, before, strict=True)]
+        return self._running(weights, found, None, provenance)
+
+    def _running(
+        self, weights: FloatArray, sums: list[FloatArray], total: int | None, provenance: Provenance
+    ) -> Running:
+        once = self._plan.of(weights)
+        # far finer than the noise, and rounding a rounded normal is what the plan's law says
+        values = tuple(np.rint(a).astype(np.int64) for a in sums)
         return Running(once, Measurement(once.strategy.blocks, values, once.noise, total), provenance)
 
 
@@ -127,23 +152,34 @@ class StreamRelease(Released):
         done = len(self.published)
         return self.history.between(done - count + 1, done, self.provenance)
 
+    def decayed(self, rate: str | float) -> Running:
+        """All periods so far, each `rate` times less than the one after it, such as "0.99": what is recent counts most.
+
+        Raises PlanError for a rate that is not between 0 and 1, NotAnswerable where nothing is published, and where the
+        number of records is public.
+        """
+        return self.history.decayed(str(rate), self.provenance)
+
     def over_time(
         self,
         predicate: str | None = None,
         *,
         increments: bool = False,
         confidence: float = 0.95,
+        simultaneous: bool = False,
         most: int | None = None,
     ) -> Frame:
         """One query after every period, of totals or of the period itself: value, standard error, interval.
 
-        By default the number of records. Intervals hold one by one. With `most`, that many periods, evenly spread and
-        the last among them.
+        By default the number of records. Intervals hold one by one; with `simultaneous` those of all periods so far
+        hold together. With `most`, that many periods, evenly spread and the last among them.
         """
         domain = self.plan.workload.domain
         asked = sum_of_all(domain) if predicate is None else predicates(domain, [predicate])
         columns: dict[str, list[Any]] = {name: [] for name in ("period", "value", "standard_error", "low", "high")}
         done = len(self.published)
+        if simultaneous:
+            confidence = together(check_confidence(confidence), done, self.plan.terms.noise)
         for t in range(1, done + 1) if most is None or done <= most else _spread(done, most):
             label = self.published[t - 1].label
             found = self.history.between(t if increments else 1, t, self.provenance)
@@ -153,15 +189,22 @@ class StreamRelease(Released):
                 column.append(value)
         return Frame(columns)
 
-    def plot(self, question: str = "total", *, increments: bool = False, confidence: float = 0.95) -> Any:
-        """An Altair chart of one query after every period with its band, pointwise (extra: plots).
+    def plot(
+        self,
+        question: str = "total",
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Any:
+        """An Altair chart of one query after every period with its band, as `over_time` has it (extra: plots).
 
         `question` is "total", the number of records, or a predicate; of totals so far, or of each period by itself.
         Raises NotAnswerable as `over_time`, MissingExtra where Altair is not installed.
         """
         altair = package("altair", "plots")
         predicate = None if question == "total" else question
-        frame = self.over_time(predicate, increments=increments, confidence=confidence)
+        frame = self.over_time(predicate, increments=increments, confidence=confidence, simultaneous=simultaneous)
         base = altair.Chart(altair.Data(values=frame.rows())).encode(
             x=altair.X(field="period", type="ordinal", sort=None, title="period")
         )

@@ -18,6 +18,7 @@ from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
 from sfumato.estimate.spine.placed import PlacedCounts
+from sfumato.ground import markup
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import Frame, Framed, safe_text
 from sfumato.releases.writing import write_parquet
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Synthetic", "drawn", "synthetic"]
 
 _MAX_CODES = 2**29  # numbers of all records together: 2 GB in 32 bits
+
+
+_SHOWN = 10  # records in a notebook: how they look, not what they are
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -90,6 +94,12 @@ class Synthetic(Framed):
             f"{len(self):,} synthetic records over {', '.join(self.attributes) or 'no attributes'}{left}\n"
             f"  their answers are {self.rmse:,.3g} off those it was made from (root mean square){tables}"
         )
+
+    def _repr_html_(self) -> str:
+        headline, said = self.explain().split("\n", 1)
+        count = min(_SHOWN, len(self))
+        first = Frame({a: c[:count].tolist() for a, c in zip(self.attributes, self._texts(self.labels), strict=True)})
+        return markup.card(headline, [("", said.strip())], {f"The first {count} records": first})
 
     def __repr__(self) -> str:
         left = f" ({len(self.left_out)} left out)" if self.left_out else ""

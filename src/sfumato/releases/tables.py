@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.errors import PlanError
-from sfumato.ground.frames import Frame, Framed, package
+from sfumato.ground.frames import Frame, Framed
 from sfumato.operators.base import FloatArray, LinearOperator
+from sfumato.plans import plots
 from sfumato.workloads import Workload
 
 __all__ = ["Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
@@ -98,21 +99,7 @@ class Table(Framed):
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        altair = package("altair", "plots")
-        first, *second = self.attributes
-        base = altair.Chart(altair.Data(values=self.frame().rows())).encode(
-            x=altair.X(field=heading(first), type="nominal", sort=None, title=first)
-        )
-        if second:
-            name = heading(second[0])
-            base = base.encode(
-                color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
-            )
-        bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
-        ends = base.mark_rule().encode(
-            y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"), color=altair.value("black")
-        )
-        return bars + ends
+        return plots.cells(self.frame(), [heading(a) for a in self.attributes])
 
     def __repr__(self) -> str:
         return str(self.frame())

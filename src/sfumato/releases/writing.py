@@ -49,7 +49,9 @@ def _connect() -> Any:
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"})
     # it would be drawn on stdout, also into a file or a pipe
-    connection.execute("SET enable_progress_bar = false")
+    # where it is off already, a notebook without widgets refuses to be told so
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

@@ -213,15 +213,25 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
     # where a group's total cannot be told from zero, nothing is known of its distribution
     drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
+    kept = sorted(_largest(release, by, drawn)[:_MAX_GROUPS])
     rows: Rows = [
         {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
         | {"low": _number(low[g, i]), "high": _number(high[g, i])}
-        for g in drawn[:_MAX_GROUPS]
+        for g in kept
         for i in range(len(labels))
     ]
     names = tuple(safe_text(b) for b in by)
-    omitted = len(groups) - len(drawn[:_MAX_GROUPS])
+    omitted = len(groups) - len(kept)
     return Distribution(safe_text(attribute), names, rows, omitted) if rows else None
+
+
+def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
+    """Groups by their number of records, the largest first; as they come where that does not follow."""
+    try:
+        sizes = release.table(*by).values.reshape(-1)
+    except NotAnswerable:
+        return groups
+    return sorted(groups, key=lambda g: -sizes[g])
 
 
 def singles(release: Release) -> tuple[list[Single], int]:

@@ -356,18 +356,20 @@ def distribution_chart(found: Distribution) -> Spec:
 
 
 def over_time_chart(rows: list[dict[str, Any]]) -> Spec:
-    """One query after every period, as a line in its band; where there are few, with dots."""
+    """One query after every period, as a line in two bands, each by itself and all together; where few, with dots."""
     spec = framed(rows, 220)
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 12}
     x: Spec = {"field": "period", "type": "ordinal", "sort": None, "title": None, "axis": axis}
     tips = [tip("period", "period"), tip("value", "records", ",.6~r")]
     spec["encoding"] = {"x": x, "tooltip": [*tips, tip("low", "95 % from", ",.6~r"), tip("high", "95 % to", ",.6~r")]}
     line: Spec = {"type": "line", "strokeWidth": 2, "color": ACCENT, "point": len(rows) <= _NAMED}
+    bands = [("all_low", "all_high", 0.12), ("low", "high", 0.22)]
     spec["layer"] = [
         {
-            "mark": {"type": "area", "opacity": 0.22, "color": ACCENT},
-            "encoding": {"y": _count("low"), "y2": {"field": "high"}},
-        },
-        {"mark": line, "encoding": {"y": _count("value")}},
+            "mark": {"type": "area", "opacity": opacity, "color": ACCENT},
+            "encoding": {"y": _count(low), "y2": {"field": high}},
+        }
+        for low, high, opacity in bands
     ]
+    spec["layer"].append({"mark": line, "encoding": {"y": _count("value")}})
     return spec

@@ -32,6 +32,7 @@ from sfumato.report.projected import before_and_after
 from sfumato.report.standing import standing
 from sfumato.report.streamed import stream_sections
 from sfumato.report.template import asset, environment
+from sfumato.report.typical import typical
 from sfumato.report.words import rounded, show
 
 __all__ = ["render", "write_report"]
@@ -78,7 +79,7 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
 
 
 # sections that not every page has
-_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "over", "singles", "tables")
+_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "over", "singles", "tables", "typical")
 
 
 def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, specs: Specs) -> Context:
@@ -178,6 +179,7 @@ def _answered(release: Release, specs: Specs) -> Context:
         "answers": text,
         "tables": tables,
         "curves": curves,
+        "typical": typical(release),
         "singles": rows,
         "singles_caption": "Single queries with 95 % intervals",
         "omitted": f"{omitted:,}" if omitted else "",
@@ -218,7 +220,7 @@ def _curve_caption(curve: Distribution) -> str:
     text = "Share of records up to each value, with 95 % bands for each point."
     if curve.omitted:
         few = "one group" if curve.omitted == 1 else f"{curve.omitted:,} groups"
-        text += f" Not drawn: {few} with too few records to tell, or beyond the eighth."
+        text += f" Not drawn: {few} with too few records to tell, or smaller than the eight largest."
     return text
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.ground.frames import Frame, safe_text
+from sfumato.plans.intervals import margins
+from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.streams import StreamPlan
 from sfumato.releases.streamed import StreamRelease
 from sfumato.report.charts import over_time_chart
@@ -16,6 +18,8 @@ from sfumato.report.words import share, show, statement
 __all__ = ["next_steps", "open_text", "stream_sections"]
 
 _DRAWN = 1_000  # periods of a chart: about as many as it has pixels
+_CONFIDENCE = 0.95  # of all intervals of a page
+_BANDS = "with the 95 % interval of each, and paler intervals that hold all together."
 _LISTED = 30  # lines of the last periods: what a screen holds
 
 Section = dict[str, Any]
@@ -90,12 +94,15 @@ def _planned(plan: StreamPlan) -> list[Section]:
 def _drawn(release: StreamRelease, specs: Specs) -> Section:
     """The number of records over time, with bands, as charts and as lines of the last periods."""
     totals, single = (release.over_time(increments=alone, most=_DRAWN) for alone in (False, True))
+    noise, one = release.plan.terms.noise, np.ones(1)
+    level = together(_CONFIDENCE, len(release.published), noise)
+    wider = float((margins(level, one, None, noise) / margins(_CONFIDENCE, one, None, noise))[0])
     charts: list[tuple[str, str]] = []
     for name, frame, caption in (
-        ("over-totals", totals, "Records so far, after every period, with the 95 % interval of each."),
-        ("over-single", single, "Records of every period by itself, with the 95 % interval of each."),
+        ("over-totals", totals, f"Records so far, after every period, {_BANDS}"),
+        ("over-single", single, f"Records of every period by itself, {_BANDS}"),
     ):
-        specs[name] = over_time_chart(_rows(frame))
+        specs[name] = over_time_chart(_rows(frame, wider))
         charts.append((name, caption))
     listed = [
         {"period": safe_text(a["period"])}
@@ -114,12 +121,14 @@ def _drawn(release: StreamRelease, specs: Specs) -> Section:
     }
 
 
-def _rows(frame: Frame) -> list[Section]:
-    """Rounded to what a chart can show: it keeps the page small."""
-    return [
-        {"period": safe_text(r["period"])} | {k: float(f"{r[k]:.7g}") for k in ("value", "low", "high")}
-        for r in frame.rows()
-    ]
+def _rows(frame: Frame, wider: float) -> list[Section]:
+    """With the ends of intervals so much wider, rounded to what a chart can show: it keeps the page small."""
+    out: list[Section] = []
+    for row in frame.rows():
+        shown = {name: row[name] for name in ("value", "low", "high")}
+        shown |= {f"all_{end}": row["value"] + wider * (row[end] - row["value"]) for end in ("low", "high")}
+        out.append({"period": safe_text(row["period"])} | {name: float(f"{v:.7g}") for name, v in shown.items()})
+    return out
 
 
 def _measured(plan: StreamPlan) -> str:

@@ -86,13 +86,17 @@ class Stream(Session):
         """The sum of the last periods."""
         return self.release().last(count)
 
-    def over_time(self, predicate: str | None = None, *, increments: bool = False, confidence: float = 0.95) -> Frame:
-        """One query after every period, of totals or of the period itself: value, standard error, interval."""
-        return self.release().over_time(predicate, increments=increments, confidence=confidence)
+    def decayed(self, rate: str | float) -> Running:
+        """All periods so far, each `rate` times less than the one after it, as `StreamRelease.decayed`."""
+        return self.release().decayed(rate)
 
-    def plot(self, question: str = "total", *, increments: bool = False, confidence: float = 0.95) -> Any:
+    def over_time(self, predicate: str | None = None, **options: Any) -> Frame:
+        """One query after every period, of totals or of the period itself, as `StreamRelease.over_time` has it."""
+        return self.release().over_time(predicate, **options)
+
+    def plot(self, question: str = "total", **options: Any) -> Any:
         """An Altair chart of one query after every period, as `StreamRelease.plot` draws it."""
-        return self.release().plot(question, increments=increments, confidence=confidence)
+        return self.release().plot(question, **options)
 
     def ask(self, *question: Any, **options: Any) -> Any:
         """A further question about the totals so far, as `Release.ask` answers it."""

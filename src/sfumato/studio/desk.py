@@ -10,23 +10,27 @@ import os
 import re
 import threading
 import tomllib
+import zipfile
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput, NameTaken, SfumatoError, SourceError
+from sfumato.ground.frames import safe_text
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.loading import load
 from sfumato.releasing import plan_of
+from sfumato.sessions.opening import keeps_session, session_status
 from sfumato.specs import Spec
 from sfumato.studio import drafts
 from sfumato.wall.rows.headers import column_names
 
-__all__ = ["Desk", "Places", "checked_name"]
+__all__ = ["Desk", "Places", "Told", "checked_name"]
 
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
@@ -46,6 +50,20 @@ class Places:
     spec: Path
     ledger: Path
     releases: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How a stored session stands: neither table nor ledger is touched."""
+
+    status: Mapping[str, Any]
+
+    def explain(self) -> str:
+        """One line for each fact."""
+        width = max(map(len, self.status), default=0)
+        return "\n".join(
+            f"{k.replace('_', ' '):<{width}}  {'-' if v is None else safe_text(str(v))}" for k, v in self.status.items()
+        )
 
 
 def checked_name(name: object) -> str:
@@ -173,7 +191,7 @@ class Desk:
             if key in self._releases:
                 self._releases.move_to_end(key)
                 return self._releases[key]
-        found = load(place)
+        found = Told(session_status(place)) if keeps_session(place) else load(place)
         with self._lock:
             self._releases[key] = found
             while len(self._releases) > _KEPT_RELEASES:
@@ -204,4 +222,4 @@ def _readable(place: Path) -> bool:
         return False
     if place.is_dir():
         return (place / "release.json").is_file()
-    return place.is_file() and place.suffix == ".sfumato"
+    return place.is_file() and (zipfile.is_zipfile(place) or keeps_session(place))

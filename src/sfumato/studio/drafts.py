@@ -29,7 +29,7 @@ from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
 __all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "version_of"]
 
-ROOTS = ("data", "schema", "schema_defaults", "privacy", "queries", "plan")
+ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan")
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _MOCK_ROWS = 4  # of a column, as an example
@@ -101,7 +101,7 @@ def _read(one: object) -> tuple[list[str | int], Any]:
 
 def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
     """Set or take out what is at a place; tables on the way are made."""
-    here, *_ = (root,)
+    here: Any = root
     for i, key in enumerate(place[:-1]):
         if isinstance(key, int):
             if not isinstance(here, list) or key >= len(cast("list[Any]", here)):
@@ -125,10 +125,12 @@ def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
             entries.append(copy.deepcopy(value))
         else:
             entries[last] = copy.deepcopy(value)
+    elif not isinstance(here, Mapping):
+        raise InvalidInput("there is no such table")
     elif value is None:
-        here.pop(last, None)
+        cast(Any, here).pop(last, None)
     else:
-        here[last] = copy.deepcopy(value)
+        cast(Any, here)[last] = copy.deepcopy(value)
 
 
 def _new(made: object) -> Any:

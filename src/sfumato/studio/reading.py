@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ from sfumato.report.projected import before_and_after
 from sfumato.report.sections import protects, reading, short
 from sfumato.report.words import rounded, show
 from sfumato.studio.calculator import OPERATIONS, calculate, ranks
+from sfumato.studio.desk import Told
 
 __all__ = ["asked", "calculated", "maps", "measured", "overview", "placed", "projected", "ranked", "statistic"]
 
 _ROWS = 400  # of a table on a page; the downloads have all
 _DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
 _DRAWN_PAIR, _GROUPS = 72, 8  # as in the report
+_TITLE = 48  # characters below a picture on a phone
 _OFFERED = 500  # labels, while one types
 _PROJECTED = 4_000_000  # answers; above, a projection takes minutes, which a page does not wait for
 _NUMBERS = ("answer", "unprojected", "standard_error", "low", "high", "share", "quantile")
@@ -85,6 +87,11 @@ def _note(stored: Any) -> str:
         return (
             "These are answers of a model, without standard errors or intervals: sfumato show and sfumato ask read "
             "them. Charts, the calculator and projections need errors, and do not apply."
+        )
+    if isinstance(stored, Told):
+        return (
+            "A session, which was paid for when it was opened: sfumato session ask puts the next question. What this "
+            "page can do needs a release of tables, and does not apply."
         )
     return "" if isinstance(stored, Release) else "What this page can do does not apply to it; it is told in words."
 
@@ -157,10 +164,15 @@ def statistic(release: Release, what: object, attribute: object, by: object, at:
     elif what == "cdf":
         frame = release.cdf(name, by=groups)
         drawn = distribution(release, name, groups)
-        spec = None if drawn is None else charts.distribution_chart(drawn)
+        if drawn is not None:  # an axis as long as a name may be leaves no room for the picture
+            spec = charts.distribution_chart(replace(drawn, attribute=_short(drawn.attribute)))
     else:
         raise InvalidInput("there are quantiles, mean, share and cdf")
     return _listed(frame) | {"chart": spec}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
 
 
 def _listed(frame: Frame) -> Json:
@@ -205,19 +217,10 @@ def calculated(operation: object, one: tuple[Release, object], other: tuple[Rele
     if not isinstance(one[1], str) or not isinstance(other[1], str) or not isinstance(operation, str):
         raise InvalidInput("the calculator takes an operation and two conditions")
     found = calculate(operation, (one[0], one[1]), (other[0], other[1]))
-    percent = operation in ("share", "growth")
-    return asdict(found) | {
-        "shown": [_calculated(x, found, percent=percent) for x in (found.value, found.low, found.high)]
-    }
-
-
-def _calculated(value: float | None, found: Any, *, percent: bool) -> str:
-    if value is None or found.low is None:
-        return "–"
-    error = (found.high - found.low) / 4
-    if percent:
-        return f"{rounded(100 * value, 100 * error)} %"
-    return rounded(value, error)
+    percent, error = operation in ("share", "growth"), (found.high - found.low) / 4
+    numbers = (found.value, found.low, found.high)
+    shown = [f"{rounded(100 * x, 100 * error)} %" if percent else rounded(x, error) for x in numbers]
+    return asdict(found) | {"shown": shown}
 
 
 def ranked(release: Release, attribute: object) -> Json:

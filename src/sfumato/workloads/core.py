@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
+from sfumato.ground import markup
 from sfumato.ground.checks import show_count
 from sfumato.ground.codec import storable
+from sfumato.ground.frames import Frame
 from sfumato.ground.names import check_text, shorten
 from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
 from sfumato.operators.base import Numbers, real_array
@@ -343,3 +345,16 @@ class Workload:
         parts = ", ".join(f"{n}: {show_count(w.shape[0])}" for n, w in self.parts.items())
         queries, cells = self.shape
         return f"Workload({show_count(queries)} queries over {show_count(cells)} cells; {parts})"
+
+    def _repr_html_(self) -> str:
+        held = self.parts.items()
+        frame = Frame(
+            {
+                "part": [n for n, _ in held],
+                "tables": [w.tables for _, w in held],
+                "queries": [w.shape[0] for _, w in held],
+                "unit": [", ".join(w.units) for _, w in held],
+            }
+        )
+        queries, cells = self.shape
+        return markup.card(f"Workload: {show_count(queries)} queries over {show_count(cells)} cells", (), {"": frame})

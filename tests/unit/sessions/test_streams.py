@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,42 @@ def test_a_release_holds_all_that_is_public_and_nothing_else(tmp_path: Path) -> 
     assert secret[:64] not in public
     text = str(loaded)
     assert "5 of 12 periods, '2026-01' to '2026-05'" in text
+
+
+def test_decayed_sums_have_the_errors_that_are_planned(tmp_path: Path) -> None:
+    """By hand, from the periods; of an open stream and of its release. Mutants: the oldest counts most; a rate that
+    begins a period late; the error of totals."""
+    found, _ = filled(tmp_path, 5)
+    periods = [found.between(p, p).answers for p in found.periods]
+    wanted = sum(0.5**k * answers for k, answers in enumerate(reversed(periods)))
+    answer = found.decayed("0.5")
+    np.testing.assert_allclose(answer.answers, wanted, rtol=1e-9)
+    errors = found.plan.standard_errors("decayed 0.5", 5)
+    np.testing.assert_allclose(answer.standard_errors(), errors, rtol=1e-9)
+    assert (errors < found.plan.standard_errors("totals", 5)).all()
+    assert found.release().decayed(0.5).answers.tolist() == answer.answers.tolist()
+    for rate in ("1", "-0.5", "often"):
+        with pytest.raises(PlanError, match="question over time"):
+            found.decayed(rate)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(NotAnswerable, match="no period is published"):
+        filled(tmp_path / "other", 0)[0].decayed("0.5")
+
+
+def test_a_decayed_sum_is_no_whole_number_of_records(tmp_path: Path) -> None:
+    found, _ = filled(tmp_path, 2, neighbours="replace-one")
+    with pytest.raises(NotAnswerable, match="records in part"):
+        found.decayed("0.5")
+
+
+def test_intervals_over_time_that_hold_together(tmp_path: Path) -> None:
+    """Of as many periods as are published. Mutants: those of one; of all that were paid for; the union bound."""
+    found, _ = filled(tmp_path, 5)
+    one, all_ = found.over_time(), found.over_time(simultaneous=True)
+    assert one["value"] == all_["value"]
+    level = NormalDist().inv_cdf((1 + 0.95 ** (1 / 5)) / 2)
+    for low, high, error in zip(all_["low"], all_["high"], all_["standard_error"], strict=True):
+        assert abs((high - low) / 2 / error - level) < 1e-6
 
 
 def test_one_answer_is_not_stored_as_if_it_were_a_release(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def test_another_name_of_this_machine_is_refused(page: Studio, host: str | None)
     """Rebinding: a foreign name that is made to mean this machine. Mutant: no check of Host."""
     named = None if host is None else host.format(port=page.keys.port)
     assert page.ask("/table", host=named).status in (400, 403)
-    assert page.post("plan", {}, host=named).status in (400, 403)
+    # without a body: what is no HTTP is hung up on before one is read, and a connection reset would tell nothing
+    assert page.post("plan", b"", host=named).status in (400, 403)
 
 
 @pytest.mark.parametrize(

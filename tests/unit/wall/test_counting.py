@@ -195,7 +195,7 @@ def test_a_pass_over_the_records_counts_no_more_cells_than_it_may() -> None:
     shape = [3, 5, 7, 40, 60, 2, 90, 11, 30, 200]
     sets = [combinations(10, k) for k in (3, 2, 1, 0)]
     packed = clusters(shape, sets, *pack(shape, sets, 500))
-    passes = list(counting._passes(packed, 20_000))
+    passes = list(counting.passes(packed, 20_000))
     cells = [[len(p.blocks) * math.prod(p.sizes) for p in parts] for parts in passes]
     assert all(
         sum(c) <= 20_000 or (len(c) == 1 and len(parts[0].blocks) == 1) for c, parts in zip(cells, passes, strict=True)

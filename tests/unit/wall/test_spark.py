@@ -418,10 +418,14 @@ def test_what_fails_in_a_partition_is_a_number(plain: Running, monkeypatch: pyte
 
 
 def test_settings_of_the_session_are_left_as_they_were(plain: Running) -> None:
-    before = plain.session.conf.get(engine._BATCH)
+    """Mutants: a setting not put back; methods made that are longer than Java compiles."""
+    settings = (engine._BATCH, "spark.sql.codegen.hugeMethodLimit")
+    before = [plain.session.conf.get(name) for name in settings]
     plain.session.sparkContext.setLogLevel("ERROR")
+    with engine._alone(plain.session, 7):
+        assert [plain.session.conf.get(name) for name in settings] == ["7", "8000"]
     open_source(plain.frame("SELECT n AS x FROM plain"), X)
-    assert plain.session.conf.get(engine._BATCH) == before
+    assert [plain.session.conf.get(name) for name in settings] == before
     logs = plain.session.sparkContext._jvm.org.apache.logging.log4j.LogManager
     assert logs.getRootLogger().getLevel().toString() == "ERROR"
 

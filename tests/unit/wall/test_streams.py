@@ -33,7 +33,7 @@ from sfumato.privacy.continual import StreamTerms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
-from sfumato.wall.streams import PublicStream, measuring, resume_stream, states, stream
+from sfumato.wall.streams import PublicStream, measuring, resume_stream, states, stream, streaming
 from sfumato.wall.streams.measuring import measure
 from sfumato.wall.streams.store import FORMAT, advance, period_line
 from sfumato.wall.streams.stored import is_stream, read_stream
@@ -76,6 +76,28 @@ def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger:
     again = resume_stream(curator(ledger), ledger.with_name("s.db"))
     with pytest.raises(BudgetError, match="all 6 periods"):
         again.append(sf.Histogram(TABLES[-1]), "one more")
+
+
+def test_two_that_append_in_turn_go_on_from_each_other(ledger: Path, monkeypatch: Any) -> None:
+    """With noise of 0, and a period that fails in the middle. Mutants: the state that was written last taken for that
+    in force; one that was changed, for a period that failed, taken again.
+    """
+    of = terms()
+    both = opened(ledger, of), resume_stream(curator(ledger), ledger.with_name("s.db"))
+    for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
+        one = both[(0, 1, 1, 0, 0, 1)[t]]
+        if t == 4:  # after a period of its own; in 1 and 3 the other one was the last
+            with monkeypatch.context() as broken:
+                broken.setattr(streaming, "measure", spoiled)
+                with pytest.raises(NotWritten):
+                    one.append(sf.Histogram(TABLES[t]), f"p{t}")
+        assert (np.concatenate(one.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
+
+
+def spoiled(of: StreamTerms, period: int, counts: Any, starts: Any, states: np.ndarray, **options: Any) -> Any:
+    """Fails when all is changed."""
+    states += 1
+    raise MemoryError
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 8, 11, 12, 100])

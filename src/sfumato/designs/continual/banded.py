@@ -27,8 +27,10 @@ MOST_DENSE = 1_024  # periods of strategies without structure: as many counts a 
 _LISTED = 2**17  # entries up to which every column has its own: 1 MB of a plan
 _LARGEST = 2**24  # an entry: what is weighed by 2^-10 keeps 14 bits
 _STEPS = 200  # of a search, which ends before by its tolerance
-_MODEL = 160  # periods of a shorter stream on which columns are found one by one, in a few tenths of a second
-_PEAK = 20  # the power mean that stands for the largest error there
+_GROWING = ((160, (20, 60), 300), (512, (60,), 40), (1_024, (60,), 10))
+"""Streams on which columns are found one by one, each from those of a shorter one: their periods, the power means that
+stand for the largest error, and how often errors are looked at, for a CPU-second in all."""
+_COLUMNS = 64  # of a gradient that are looked at together
 
 
 def width_for(given: Periods) -> int | None:
@@ -51,12 +53,20 @@ def banded(given: Periods, width: int) -> WindowFilter:
     if n * width > _LISTED:
         return WindowFilter(np.array([n]), np.rint(taps / abs(taps).max() * _LARGEST)[None].astype(np.int64))
     entries = np.repeat(taps[None], n, axis=0)
-    if [asked for asked, _ in given.questions] == [Question()] and n > 1:
-        short = min(n, _MODEL)
-        narrow = max(1, round(width * short / n))
-        # what a shorter stream's columns have beside those that are all alike, in shares of the stream and the band
-        model = _taps(Periods(short, ask=given.ask, objective=given.objective), narrow)
-        entries *= _stretched(_entries(model, short, given.objective == "worst") / model, n, width)
+    if [asked for asked, _ in given.questions] == [Question()]:
+        # what columns have beside those that are all alike, in shares of the stream and the band: from short streams on
+        beside, done = np.ones((1, 1)), 0
+        for most, peaks, steps in _GROWING:
+            short = min(n, most)
+            if short > done:
+                own = Periods(short, ask=given.ask, objective=given.objective)
+                narrow = max(1, round(width * short / n))
+                model = _taps(own, narrow)
+                beside = _stretched(beside, short, narrow)
+                for peak in peaks if given.objective == "worst" else (1,):
+                    beside = _entries(model * beside, peak, steps) / model
+            done = short
+        entries *= _stretched(beside, n, width)
     heard = np.add.outer(np.arange(n), np.arange(width)) < n
     entries = entries * heard
     return _filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
@@ -107,33 +117,41 @@ def _taps(given: Periods, width: int) -> FloatArray:
     return np.asarray(found.x)
 
 
-def _entries(taps: FloatArray, n: int, worst: bool) -> FloatArray:
-    """(n, w) columns of length 1, in a band, of least error of totals, from dense matrices; begun at `taps`."""
+def _entries(start: FloatArray, power: int, steps: int) -> FloatArray:
+    """(n, w) columns in a band whose totals err least for columns of length 1: a power mean of all periods' variances.
+
+    From the inverse, in which totals are sums of rows; its gradient is wanted in the band alone.
+    """
+    from scipy.linalg.lapack import dlauum, dtrtri  # noqa: PLC0415  (as scipy.optimize)
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
-    width = len(taps)
+    n, width = start.shape
     columns, lags = np.indices((n, width))
     inside = columns + lags < n
     at = (columns + lags)[inside], columns[inside]
 
     def value(vector: FloatArray) -> tuple[float, FloatArray]:
-        matrix = np.zeros((n, n))
+        matrix = np.zeros((n, n), order="F")
         matrix[at] = vector
         lengths = np.sqrt((matrix**2).sum(axis=0))
-        unit = matrix / lengths
-        inverse = np.linalg.inv(unit)
+        matrix /= lengths
+        inverse = np.tril(dtrtri(matrix, lower=1)[0])
         answers = np.cumsum(inverse, axis=0)
         variances = (answers**2).sum(axis=1)
-        power = _PEAK if worst else 1
         error = float(np.log((variances**power).sum())) / power
         share = variances ** (power - 1) / (variances**power).sum()
-        slope = -(answers.T * share) @ answers @ inverse.T
-        slope = (slope - unit * (slope * unit).sum(axis=0)) / lengths
-        return error / 2, slope[at]
+        gram = np.tril(dlauum(np.asfortranarray(np.sqrt(share)[:, None] * answers), lower=1)[0])
+        gram += np.tril(gram, -1).T
+        slope = np.empty((n, n), order="F")
+        for u in range(0, n, _COLUMNS):
+            some, rows = slice(u, u + _COLUMNS), slice(u, u + _COLUMNS + width)
+            slope[rows, some] = -gram[rows, : some.stop] @ inverse[some, : some.stop].T
+        found, unit = slope[at], matrix[at]
+        along = np.bincount(at[1], weights=found * unit)
+        return error / 2, (found - unit * along[at[1]]) / lengths[at[1]]
 
-    start = np.repeat(taps[None], n, axis=0)[inside]
-    found = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "ftol": 1e-9})
-    out = np.repeat(taps[None], n, axis=0)
+    found = minimize(value, start[inside], jac=True, method="L-BFGS-B", options={"maxfun": steps, "ftol": 1e-9})
+    out = start.copy()
     out[inside] = found.x
     return out
 

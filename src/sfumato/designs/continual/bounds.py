@@ -17,6 +17,7 @@ __all__ = ["DENSE", "dense_bound", "mean_bound", "optimal_gram"]
 DENSE = 384  # periods up to which questions have a bound of decompositions: a dozen, half a second
 _STEPS = 12  # the first is the bound of singular values, the last within 1e-4 of the best
 _OPTIMAL = 25  # after as many the error of 1,024 periods is within 1e-4 of the bound
+_TURNS, _NEAR = 100, 1e-14  # of an iteration, of which some three are enough but for the lowest roots; relative
 _CARE = 1e-11  # relative, for the rounding of sums and decompositions
 
 
@@ -33,6 +34,25 @@ def mean_bound(asked: Sequence[tuple[Question, float]], periods: int) -> float |
         return prefix_bound(periods) / math.sqrt(periods) * (1 - _CARE)
     if [question for question, _ in asked] == [Question(ranges=True)]:
         return range_bound(periods) / math.sqrt(periods * (periods + 1) / 2) * (1 - _CARE)
+    if len(asked) == 1 and asked[0][0].last is None and asked[0][0].rate < 1 and not asked[0][0].ranges:
+        return _decayed_bound(periods, asked[0][0].rate)
+    return None
+
+
+def _decayed_bound(periods: int, rate: float) -> float | None:
+    """The mean singular value of sums that decay: sigma^-2 are the eigenvalues 1 + rate^2 - 2 rate cos f of a matrix
+    with three diagonals and a 1 in its corner, whose f are the roots of sin (n + 1) f = rate sin n f."""
+    turns = np.pi * np.arange(1, periods + 1)
+    found = turns / (periods + 1)
+    left = np.arange(periods)
+    for _ in range(_TURNS):
+        here = found[left]
+        better = (turns[left] - np.arctan2(rate * np.sin(here), 1 - rate * np.cos(here))) / (periods + 1)
+        found[left] = better
+        left = left[abs(better - here) > _NEAR * here]
+        if not left.size:
+            squares = (1 - rate) ** 2 + 4 * rate * np.sin(found / 2) ** 2
+            return float((1 / np.sqrt(squares)).mean()) * (1 - _CARE)
     return None
 
 

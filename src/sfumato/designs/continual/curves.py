@@ -87,18 +87,17 @@ class Every(Scale):
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Scale):
-    """n periods in blocks that grow from both ends; arrays (blocks, strategies), rates (strategies,)."""
+    """Periods in blocks, (blocks + 1,) edges; arrays (blocks, strategies), rates (strategies,)."""
 
-    n: int
-    per_octave: int
+    edges: FloatArray
 
-    @functools.cached_property
-    def edges(self) -> FloatArray:
-        """(blocks + 1,) where each begins, and the end of the last."""
-        steps = np.arange(self.per_octave * max(1, self.n.bit_length())) / self.per_octave
+    @classmethod
+    def growing(cls, n: int, per_octave: int) -> Blocks:
+        """n periods in blocks that grow from both ends."""
+        steps = np.arange(per_octave * max(1, n.bit_length())) / per_octave
         ends = np.unique(np.concatenate([np.arange(_SINGLE + 1.0), np.rint(_SINGLE * 2**steps)]))
-        ends = ends[ends <= self.n // 2]
-        return np.unique(np.concatenate([ends, self.n - ends]))
+        ends = ends[ends <= n // 2]
+        return cls(np.unique(np.concatenate([ends, n - ends])))
 
     @property
     def lengths(self) -> FloatArray:
@@ -124,8 +123,8 @@ class Blocks(Scale):
         """What is carried into every block: out[b] = gained[b - 1] + power[b - 1] out[b - 1], in log steps."""
         out, scale, step = gained.copy(), power.copy(), 1
         while step < len(out):
-            out[step:] += scale[step:] * out[:-step].copy()
-            scale[step:] *= scale[:-step].copy()
+            out[step:] += scale[step:] * out[:-step]
+            scale[step:] *= scale[:-step]
             step *= 2
         return np.concatenate([np.zeros_like(out[:1]), out[:-1]])
 
@@ -221,12 +220,12 @@ class Curves:
         return out
 
 
-def column_lengths(poles: FloatArray, zeros: FloatArray, rows: FloatArray) -> FloatArray:
-    """(periods,) of the columns of diag(rows) T."""
-    squares, every = rows**2, Every(len(rows))
+def column_lengths(poles: FloatArray, zeros: FloatArray, rows: FloatArray, scale: Scale) -> FloatArray:
+    """(blocks,) of the columns of diag(rows) T, for rows (blocks,) on a scale."""
+    squares = rows**2 if isinstance(scale, Every) else (rows**2)[:, None]
     out = squares.copy()
     weights = residues(poles, zeros)
     for i, (w, p) in enumerate(zip(weights, poles, strict=True)):
         for other, q in zip(weights[: i + 1], poles[: i + 1], strict=True):
-            out += (1 if p == q else 2) * w * other * every.after((1 - p) * (1 - q), squares)
-    return np.sqrt(out)
+            out += (1 if p == q else 2) * w * other * scale.after((1 - p) * (1 - q), squares)
+    return np.sqrt(out).reshape(-1)

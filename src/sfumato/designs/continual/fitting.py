@@ -56,7 +56,7 @@ class Goal:
     @functools.cached_property
     def blocks(self) -> Blocks:
         """On which errors are read."""
-        return Blocks(self.periods, _PER_OCTAVE if self.periods >= _FEW else _FEW)
+        return Blocks.growing(self.periods, _PER_OCTAVE if self.periods >= _FEW else _FEW)
 
     def curves(self, tried: Parameters) -> Curves:
         """On blocks, of several strategies (their parameters in rows); columns of length 1."""
@@ -101,7 +101,7 @@ class Goal:
         """(strategies,) the squared length of T's response to 1 in the periods 0, apart, 2 apart, ..."""
         poles, zeros = tried.decays
         outputs, logs = residues(poles, zeros), np.log1p(-poles)
-        turns = Blocks(self.participations, _TURNS)
+        turns = Blocks.growing(self.participations, _TURNS)
         place = turns.middles[:, None, None]
         # states with all periods of the person before one, and with that one
         before, after = (np.expm1(self.apart * j * logs) / np.expm1(self.apart * logs) for j in (place, place + 1))

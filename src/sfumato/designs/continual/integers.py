@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.continual.curves import column_lengths
+from sfumato.designs.continual.curves import Blocks, Every, column_lengths
 from sfumato.designs.continual.shapes import TimeShape
 from sfumato.designs.ordered.buffers import residues
 from sfumato.errors import PlanError
@@ -25,6 +25,7 @@ smaller than others, as where a stream may end at any time."""
 _OCTAVE = 512
 """Blocks an octave, from both ends, on which rows and columns are constant: the longest column is 2e-4 above the
 mean, which errors grow by; with half as many blocks twice that."""
+_ONE_BY_ONE = 2**14  # periods up to which lengths of columns are found one by one; on their blocks they differ by 1e-6
 _LEAST_ROUNDING = 3e-5  # of the noise, twice: for the last floor, and for those of the states
 
 
@@ -48,8 +49,12 @@ def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
     columns = np.ones(len(runs))
     if not shape.alike:
         # of the rows and poles as they are rounded
-        lengths = column_lengths(poles, zeros, np.repeat(r * (rows.max() / (2**row_bits - 1)), runs))
-        columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
+        scaled = r * (rows.max() / (2**row_bits - 1))
+        if n <= _ONE_BY_ONE:
+            lengths = column_lengths(poles, zeros, np.repeat(scaled, runs), Every(n))
+            columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
+        else:
+            columns = 1 / column_lengths(poles, zeros, scaled, Blocks(np.append(begins, n).astype(np.float64)))
     fine = columns * 2.0**state_bits
     if fine.max() * max(1.0, float(weights.max())) >= 2.0**62 or fine.min() < 1:
         raise PlanError("this strategy over time needs finer integers than 62 bits; plan for fewer periods or tables")

@@ -233,16 +233,16 @@ def swap_levels(gram: FloatArray, *, progress: Progress | None = None) -> SwapOp
     return swap_optimum(gram, tolerance=_LEVEL, max_iterations=steps, start=finer, progress=progress)
 
 
-def swap_near(gram: FloatArray, *, progress: Progress | None = None) -> SwapOptimum:
+def swap_near(gram: FloatArray, *, ordered: bool = True, progress: Progress | None = None) -> SwapOptimum:
     """A strategy near the optimum of larger domains, and a bound: that of the centred queries for add-remove.
 
     Any offset of the queries is free, so F may be replaced by F - (row means) 1^T, whose optimum has columns of nearly
     equal length; the longest distance between them is then what counts. The bound takes a pair u, v with weight in
     proportion to v_u v_v, v the dual weights of that optimum: L = D_v - v v^T scaled, whose root is that of D_v
-    after a projection. `gram` is F^T F, (m, m).
+    after a projection. `gram` is F^T F, (m, m); `ordered` says that neighbouring cells are alike.
     """
     means = gram.mean(axis=0)
-    found = optimize(gram - means - means[:, None] + means.mean(), ordered=True, progress=progress)
+    found = optimize(gram - means - means[:, None] + means.mean(), ordered=ordered, progress=progress)
     strategy, root = found.strategy - found.strategy.mean(axis=1)[:, None], np.sqrt(found.dual)
     with single_thread():
         product = strategy.T @ strategy

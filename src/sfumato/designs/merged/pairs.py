@@ -3,7 +3,7 @@
 With D the differences of pairs of columns, what is sought is the factorization norm of W D, as in `dense.swap`, or its
 gamma_2, as in `dense.largest_swap`. Of the pairs only as many bind as the queries' rank bears, so they are found as
 they are needed: the optimum for some pairs proves a bound for all, and its strategy shows which others lie too far
-apart.
+apart. Of many queries about the square of their number bind, and all pairs are weighed at once.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 from sfumato.designs.dense.dual import relative_gap
 from sfumato.designs.dense.largest import Largest, optimize_largest
 from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.dense.swap import swap_near, swap_optimum
 from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Paired", "optimize_pairs"]
+__all__ = ["Paired", "optimize_all_pairs", "optimize_pairs"]
 
 _ROUNDS = 20  # each is a search; the bound holds wherever it ends
 _ADDED = 4_000  # pairs that join in a round: as many as a search takes in a second
 _FIRST = 1e-2  # tolerance of the first search, whose pairs are not those of the last
 _IDLE = 1e-3  # share of the mean weight below which a pair leaves
 _CHUNK = 2**22  # distances looked at together: 32 MB
+_ALL_WORK = 12_000_000_000  # columns² times queries, over all steps that weigh all pairs: some twenty seconds
+_ALL_STEPS = 40  # of these: the gap falls below a hundredth before
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,25 @@ def optimize_pairs(
         idle[:kept] = False
         first, second, goal = first[~idle], second[~idle], max(tolerance / 2, goal / 5)
     return None if best is None else Paired(best.strategy, lower, best.upper_bound)
+
+
+def optimize_all_pairs(matrix: FloatArray, *, tolerance: float, progress: Progress | None = None) -> Paired | None:
+    """The same for the mean error of many queries, to a gap of `tolerance` unless that takes too many steps.
+
+    Begins with pairs whose weights are products, the best of which are those of a record more or less; often they do.
+    """
+    rows = _rows(matrix, whole=False)
+    if not len(rows):
+        return None
+    near = swap_near(rows.T @ rows, ordered=False, progress=progress)
+    found = [near]
+    steps = min(_ALL_STEPS, int(_ALL_WORK / (rows.size * rows.shape[1])))
+    if near.gap > tolerance and steps > 0:
+        found.append(
+            swap_optimum(matrix=rows, tolerance=tolerance, max_iterations=steps, start=near.pairs, progress=progress)
+        )
+    best = min(found, key=lambda f: f.upper_bound)
+    return Paired(best.strategy, max(f.lower_bound for f in found), best.upper_bound)
 
 
 def _rows(matrix: FloatArray, *, whole: bool) -> FloatArray:

@@ -21,8 +21,10 @@ from sfumato.designs.dense.largest import optimize_largest
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.pure import turned
 from sfumato.designs.design import Design, Problem
-from sfumato.designs.merged.pairs import optimize_pairs
-from sfumato.designs.merged.sparse import affordable, independent, optimize_sparse
+from sfumato.designs.merged.classes import columns_by_class
+from sfumato.designs.merged.pairs import optimize_all_pairs, optimize_pairs
+from sfumato.designs.merged.spanned import independent_rows, spanned
+from sfumato.designs.merged.sparse import MAX_ROWS, affordable, independent, optimize_sparse
 from sfumato.designs.merged.strategy import Merged
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.progress import Progress
@@ -32,12 +34,13 @@ from sfumato.operators.blas import single_thread
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
 
-__all__ = ["MAX_COLUMNS", "MAX_WORK", "design"]
+__all__ = ["MAX_COLUMNS", "MAX_PAIRED", "MAX_WORK", "design", "spanned_design"]
 
 MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
 MAX_FAR = 5_000  # columns up to which the largest distance of two is found exactly: a matrix of 200 MB
 MAX_PAIRED = 128  # queries up to which pairs of columns are searched in seconds: about the square of them bind
+_NEAR = 1e-2  # gap of more queries, all pairs of whose columns are weighed: a tenth of it takes ten times as long
 _MAX_BLOCKS = 512  # each is a Python value, counted by itself
 _MAX_QUERIES = 4_096  # rows of matrices that are factored
 _TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows
@@ -60,7 +63,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the distinct columns of all queries; None where it does not apply.
 
     For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
-    is known, above MAX_PAIRED queries, or above MAX_FAR columns, whose largest distance would only be bounded.
+    is known, above MAX_FAR columns, whose largest distance would only be bounded. Above MAX_PAIRED queries it is then
+    near the optimum, for the mean error of at most MAX_COLUMNS columns.
     """
     blocks = [q.block for q in problem.workload.blocks] if problem.workload.tables <= _MAX_BLOCKS else []
     rows = sum(b.rows for b in blocks)
@@ -75,14 +79,15 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
         return None
     if count > MAX_COLUMNS and rows**2 * count > MAX_WORK:
         return _of_sparse(problem, blocks, columns, progress)
-    if public and (count > MAX_FAR or min(rows, count) > MAX_PAIRED):
+    paired = min(rows, count) <= MAX_PAIRED
+    if public and (count > MAX_FAR if paired else problem.largest or count > MAX_COLUMNS):
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
     found = _optimum(problem, real * np.sqrt(weights)[:, None], progress)
     if found is None or not len(found.strategy):
         return None
-    kept = _independent(real)
+    kept = independent_rows(real)
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
         coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
@@ -96,11 +101,25 @@ def _of_sparse(
     problem: Problem, blocks: Sequence[Block], columns: NDArray[np.int64], progress: Progress | None
 ) -> Design | None:
     """The same over many columns with few entries: the mean error alone, and a record more or less."""
-    plain = problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
-    if not plain or not affordable(columns):
+    if not _plain(problem) or not affordable(columns):
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
-    found = optimize_sparse(columns, weights, tolerance=_ROUGH, progress=progress)
+    return _searched(problem, blocks, columns, np.sqrt(weights), progress)
+
+
+def _plain(problem: Problem) -> bool:
+    """Whether the mean error under Gaussian noise is asked for, and a record more or less."""
+    return problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
+
+
+def _searched(
+    problem: Problem,
+    blocks: Sequence[Block],
+    columns: NDArray[np.int64],
+    root: FloatArray,
+    progress: Progress | None,
+) -> Design | None:
+    found = optimize_sparse(columns, root, tolerance=_ROUGH, progress=progress)
     kept, back = independent(columns)
     held = _over(blocks, kept, found.coefficients @ back)
     # of persons who may vanish nothing is proved
@@ -108,6 +127,33 @@ def _of_sparse(
     kind = titled("factorization", found.gap if proved else math.inf)
     bound = found.lower_bound if proved else None
     return _designed(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
+
+
+def spanned_design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The optimum over the columns of few rows that span all queries, however many; None where it does not apply.
+
+    For what other designs have left off its bound: seconds to half a minute.
+    """
+    items = problem.workload.items
+    if (
+        not _plain(problem)
+        or problem.known
+        or problem.workload.tables > _MAX_BLOCKS
+        or all(i.is_marginal for i in items)
+    ):
+        return None
+    if not all(f.integral for q in problem.workload.blocks for f in q.block.factors):
+        return None
+    found = spanned(problem, MAX_ROWS)
+    if found is None:
+        return None
+    try:
+        columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
+    except PlanError:
+        return None
+    if columns.shape[1] < 2 or not affordable(columns):
+        return None
+    return _searched(problem, found.blocks, columns, found.root, progress)
 
 
 def _designed(
@@ -133,7 +179,9 @@ def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) ->
     public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
     work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
     tolerance = _ROUGH if work > _LONG else _TOLERANCE
-    if public:
+    if public and min(matrix.shape) > MAX_PAIRED:
+        found = optimize_all_pairs(matrix, tolerance=_NEAR, progress=progress)
+    elif public:
         found = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
     else:
         found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)
@@ -146,18 +194,6 @@ def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) ->
         # the largest variance is at least their mean
         return _Found(found.strategy, found.lower_bound / math.sqrt(len(matrix)), math.inf)
     return _Found(found.strategy, found.lower_bound, found.gap)
-
-
-def _independent(rows: FloatArray) -> NDArray[np.intp]:
-    """Numbers of linearly independent rows that span all, ascending."""
-    from scipy.linalg import qr  # noqa: PLC0415  (slow to import)
-
-    norms = np.linalg.norm(rows, axis=1)
-    with single_thread():
-        factor, pivots = qr((rows / np.maximum(norms, 1e-300)[:, None]).T, mode="r", pivoting=True)
-    pivot = np.abs(np.diagonal(factor))
-    rank = int((pivot > pivot[0] * max(rows.shape) * float(np.finfo(np.float64).eps)).sum())
-    return np.sort(np.asarray(pivots[:rank], dtype=np.intp))
 
 
 def _over(

@@ -20,11 +20,11 @@ from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Sparse", "affordable", "independent", "optimize_sparse"]
+__all__ = ["MAX_ROWS", "Sparse", "affordable", "independent", "optimize_sparse"]
 
-_MOST_ROWS = 1_024  # of M, which is factored in every step: a third of a second
-_MOST_ENTRIES = 2**24  # of all columns, which the price looks at, zero or not: 128 MB
-_MOST_WORK = 200_000_000  # rows times entries that are not zero: a step of about a second
+MAX_ROWS = 1_536  # of M, which is factored in every step: a second
+_MOST_ENTRIES = 2**25  # of all columns, which the price looks at, zero or not: 256 MB, as many as it takes
+_MOST_WORK = 800_000_000  # rows times entries that are not zero: a step of about a second
 _STEPS = 60  # of the unions in bench/unions_drawn.py, the gap is a thousandth or two by then
 _POWER, _LEAST_POWER = (
     4.0,
@@ -52,27 +52,29 @@ class Sparse:
 def affordable(columns: NDArray[np.int64]) -> bool:
     """Whether a search over these columns (k, c) takes seconds."""
     rows = len(columns)
-    return rows <= _MOST_ROWS and columns.size <= _MOST_ENTRIES and rows * int(np.count_nonzero(columns)) <= _MOST_WORK
+    return rows <= MAX_ROWS and columns.size <= _MOST_ENTRIES and rows * int(np.count_nonzero(columns)) <= _MOST_WORK
 
 
 def optimize_sparse(
-    columns: NDArray[np.int64], weights: FloatArray, *, tolerance: float, progress: Progress | None = None
+    columns: NDArray[np.int64], root: FloatArray, *, tolerance: float, progress: Progress | None = None
 ) -> Sparse:
-    """The strategy of least weighted error for columns (k, c) and weights (k,), to a gap of `tolerance`.
+    """The strategy of least error for the queries rootᵀ columns, to a gap of `tolerance`.
 
-    Steps v <- v (g / t)^4, or ^2 after one that did not ascend. A search that ends above is no error: read `gap`.
+    `columns` (k, c); `root` (k,) the roots of the weights of the rows, or (k, s). Steps v <- v (g / t)^4, or ^2 after
+    one that did not ascend. A search that ends above is no error: read `gap`.
     """
     from scipy.sparse import csc_matrix  # noqa: PLC0415  (slow to import)
 
-    scaled = csc_matrix(columns * np.sqrt(weights)[:, None])
+    plain = root.ndim == 1
+    scaled = csc_matrix(columns * root[:, None] if plain else columns.astype(np.float64))
     across = scaled.T.tocsr()
-    v = np.asarray(scaled.multiply(scaled).sum(axis=0), dtype=np.float64).reshape(-1)
+    v = _lengths(across, None if plain else root @ root.T)
     v, power, lower, best = v / v.sum(), _POWER, 0.0, (math.inf, np.zeros((0, len(columns))))
-    reached, before = 0.0, v
+    reached, before, roundings = 0.0, v, units(len(v)) if plain else units(len(v)) + 2 * units(len(columns))
     with single_thread():
         for step in range(_STEPS):
             moment = np.asarray((scaled.multiply(v) @ across).todense(), dtype=np.float64)
-            found = squared(moment, units(len(v)))
+            found = squared(moment if plain else root.T @ moment @ root, roundings)
             kept = found.roots > math.sqrt(_RANK) * found.roots.max()
             roots, vectors = found.roots[kept], found.vectors[:, kept]
             total = float(roots.sum())
@@ -80,11 +82,12 @@ def optimize_sparse(
                 v, power, reached = before, _LEAST_POWER, 0.0
                 continue
             reached, before, lower = total, v, max(lower, found.proved)
-            inverse = (vectors / roots) @ vectors.T
-            lengths = _lengths(across, inverse)
+            turned = vectors if plain else root @ vectors
+            lengths = _lengths(across, (turned / roots) @ turned.T)
             upper = math.sqrt(total * float(lengths.max())) * (1 + _MARGIN)
             if upper < best[0]:
-                best = upper, (vectors / np.sqrt(roots * float(lengths.max()))).T * np.sqrt(weights)
+                scale = np.sqrt(roots * float(lengths.max()))
+                best = upper, (turned / scale).T * root if plain else (turned / scale).T
             if progress is not None:
                 progress(step + 1, relative_gap(lower, best[0]))
             if best[0] <= lower * (1 + tolerance):
@@ -94,13 +97,13 @@ def optimize_sparse(
     return Sparse(best[1], lower, best[0])
 
 
-def _lengths(across: object, inverse: FloatArray) -> FloatArray:
-    """(c,) w_cᵀ M^(-1/2) w_c of every column."""
+def _lengths(across: object, form: FloatArray | None) -> FloatArray:
+    """(c,) w_cᵀ form w_c of every column, of its squared length without a form."""
     rows: int = across.shape[0]  # pyright: ignore[reportAttributeAccessIssue]
     out = np.empty(rows)
     for a in range(0, rows, _CHUNK):
         some = across[a : a + _CHUNK]  # pyright: ignore[reportIndexIssue]
-        out[a : a + _CHUNK] = np.asarray(some.multiply(some @ inverse).sum(axis=1)).reshape(-1)
+        out[a : a + _CHUNK] = np.asarray(some.multiply(some if form is None else some @ form).sum(axis=1)).reshape(-1)
     return out
 
 

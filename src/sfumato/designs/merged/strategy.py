@@ -4,7 +4,8 @@ With Q (r, cells) the stacked queries and C (l, r) whole numbers, y = C Q x + z.
 squares, R y with R = C^+, and a query W = S Q is answered by S R y. Where the number n of records is known and is one
 of the sums, n = a s, the least squares are those that keep to it; where W = S Q + t 1ᵀ, the answer has t n besides.
 
-Whether W is such a combination is decided on the distinct columns of Q and W together, never on the joint cells.
+Whether W is such a combination is decided on the distinct columns of Q and W together, never on the joint cells; and
+where its factors are combinations of those of one block of Q, by these alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.covariance import check_size
+from sfumato.designs.merged.classes import at_cells, columns_by_class
 from sfumato.designs.strategy import Estimate, Strategy, row_shape
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import fingerprint, storable
@@ -32,7 +34,29 @@ _SPAN = 1e-7  # relative: half of a double's digits, as least squares over whole
 _BACK = 1e-6  # by which R C may differ from the identity: what doubles leave of well-conditioned maps
 _BESIDE = 64  # cells looked at beside two for each sum: any would do, as what they leave open is decided
 _LISTED = 2**22  # entries of a query that are written out to look at some of its cells
+_LARGE = 256  # rows from which singular values take long
 _RANK = 1e-10  # of a singular value: C is rounded from a map whose values differ by far less
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """W = S Q + t 1ᵀ: S by `factors` over the rows of Q from `start` on, as many as these have columns; `total` is t.
+
+    `order` are the factors as the query has them.
+    """
+
+    start: int
+    factors: tuple[FloatArray, ...]
+    total: FloatArray
+    order: tuple[int, ...] = (0,)
+
+    def over(self, matrix: FloatArray) -> FloatArray:
+        """S `matrix`, for (r, c) -> (rows, c)."""
+        out = matrix[self.start : self.start + math.prod(f.shape[1] for f in self.factors)]
+        out = out.reshape(*(f.shape[1] for f in self.factors), -1)
+        for axis, factor in enumerate(self.factors):
+            out = np.moveaxis(np.tensordot(factor, out, axes=(1, axis)), 0, axis)
+        return out.transpose(*self.order, len(self.order)).reshape(len(self.total), -1)
 
 
 @storable
@@ -66,7 +90,7 @@ class Merged(Strategy):
         matrix = self.measured.matrix.astype(np.float64)
         with single_thread():
             if self._whole is None:
-                return np.asarray(np.linalg.pinv(matrix, rcond=_RANK), dtype=np.float64), None
+                return _inverse(matrix, self._used > 0), None
             # some measurement of the total as well, which the known one then takes the place of
             weight = float(np.linalg.norm(matrix)) / max(float(np.linalg.norm(self._whole)), 1e-300)
             stacked = np.vstack([matrix, weight * self._whole])
@@ -78,7 +102,10 @@ class Merged(Strategy):
     @property
     def sound(self) -> bool:
         """Whether the sums are read back but for rounding: no rounding of C has lost one."""
-        back, given = self._back
+        try:
+            back, given = self._back
+        except np.linalg.LinAlgError:
+            return False
         matrix = self.measured.matrix.astype(np.float64)
         found = back @ matrix + (0.0 if given is None or self._whole is None else np.multiply.outer(given, self._whole))
         return bool(np.abs(found - np.diag(self._used)).max() < _BACK)
@@ -98,7 +125,7 @@ class Merged(Strategy):
         return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
 
     @functools.cached_property
-    def _known(self) -> dict[str, tuple[FloatArray, FloatArray] | str]:
+    def _known(self) -> dict[str, _Sums | str]:
         """By fingerprint, S and t of the queries asked about so far, or why there are none."""
         return {}
 
@@ -107,8 +134,8 @@ class Merged(Strategy):
         held = dict(zip(self.measured.attributes, self.sizes, strict=True))
         return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held)
 
-    def _of(self, query: Block) -> tuple[FloatArray, FloatArray]:
-        """S (rows, r) and t (rows,) with W = S Q + t 1ᵀ."""
+    def _of(self, query: Block) -> _Sums:
+        """What of Q a query is."""
         missing = [a for a in query.attributes if a not in self.measured.attributes]
         if missing:
             raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
@@ -124,13 +151,66 @@ class Merged(Strategy):
             raise NotAnswerable(known)
         return known
 
-    def _placed(self, query: Block, key: str) -> tuple[FloatArray, FloatArray]:
-        ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)])
-        own = next((i for i, b in enumerate(self.measured.blocks) if fingerprint(b) == key), None)
-        if own is not None and self._used[ends[own] : ends[own + 1]].all():
-            # of a block that is combined itself, all rows of it
-            return np.eye(len(self._used))[ends[own] : ends[own + 1]], np.zeros(query.rows)
-        return self._found(query)
+    def _placed(self, query: Block, key: str) -> _Sums:
+        ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)]).tolist()
+        for i, block in enumerate(self.measured.blocks):
+            if fingerprint(block) == key and self._used[ends[i] : ends[i + 1]].all():
+                # of a block that is combined itself, all rows of it
+                return _Sums(ends[i], (np.eye(query.rows),), np.zeros(query.rows))
+        for i, block in enumerate(self.measured.blocks):
+            factors = self._inside(query, i)
+            if factors is not None and (self._used[ends[i] : ends[i + 1]].all() or self._spread is not None):
+                groups = list(block.groups)
+                order = [*map(groups.index, query.groups), *(k for k, g in enumerate(groups) if g not in query.groups)]
+                return _Sums(ends[i], factors, np.zeros(query.rows), tuple(order))
+        found, total = self._found(query)
+        return _Sums(0, (found,), total)
+
+    @functools.cached_property
+    def _bases(self) -> tuple[dict[tuple[str, ...], tuple[FloatArray, FloatArray]], ...]:
+        """Per block by group the rows of its factor and their inverse; none of blocks too large to list."""
+        out: list[dict[tuple[str, ...], tuple[FloatArray, FloatArray]]] = []
+        for block in self.measured.blocks:
+            own: dict[tuple[str, ...], tuple[FloatArray, FloatArray]] = {}
+            if max((f.shape[0] * f.shape[1] for f in block.factors), default=1) <= _LISTED:
+                for group, factor in zip(block.groups, block.factors, strict=True):
+                    rows = np.asarray(factor.dense(), dtype=np.float64)
+                    own[group] = rows, np.asarray(np.linalg.pinv(rows, rcond=_RANK), dtype=np.float64)
+            out.append(own)
+        return tuple(out)
+
+    def _inside(self, query: Block, number: int) -> tuple[FloatArray, ...] | None:
+        """A query as products of combinations of the factors of one block; None where it is none."""
+        bases, factors = self._bases[number], dict(zip(query.groups, query.factors, strict=True))
+        if not factors.keys() <= bases.keys() or any(f.shape[0] * f.shape[1] > _LISTED for f in query.factors):
+            return None
+        out: list[FloatArray] = []
+        for group, (rows, inverse) in bases.items():
+            asked = np.asarray(factors[group].dense()) if group in factors else np.ones((1, rows.shape[1]))
+            found = asked.astype(np.float64) @ inverse
+            if _off(found, rows, asked) > _SPAN:
+                return None
+            out.append(found)
+        return tuple(out)
+
+    @functools.cached_property
+    def _spread(self) -> FloatArray | None:
+        """(r, r) all sums as combinations of those that are combined; None where these do not span them."""
+        used = self._used > 0
+        if used.all():
+            return np.eye(len(used))
+        columns = columns_by_class(self.measured.blocks, dict(zip(self.measured.attributes, self.sizes, strict=True)))
+        with single_thread():
+            within = columns[used] @ columns[used].T
+            found = np.linalg.solve(within, columns[used] @ columns[~used].T).T
+            # tables have their totals as plain sums of cells
+            found = np.where(np.abs(found - np.rint(found)) < _SPAN, np.rint(found), found)
+            if _off(found, columns[used], columns[~used]) > _SPAN:
+                return None
+        out = np.zeros((len(used), len(used)))
+        out[np.ix_(used, used)] = np.eye(int(used.sum()))
+        out[np.ix_(~used, used)] = found
+        return out
 
     @functools.cached_property
     def _some(self) -> tuple[dict[str, NDArray[np.int64]], FloatArray, FloatArray]:
@@ -146,16 +226,7 @@ class Merged(Strategy):
             return cells, below, np.asarray(np.linalg.pinv(below, rcond=_RANK), dtype=np.float64)
 
     def _at(self, block: Block, cells: dict[str, NDArray[np.int64]]) -> FloatArray:
-        """(rows, cells) the columns of a block at some joint cells."""
-        sizes = dict(zip(self.measured.attributes, self.sizes, strict=True))
-        out = np.ones((1, len(next(iter(cells.values())))))
-        for group, factor in zip(block.groups, block.factors, strict=True):
-            place = np.zeros(out.shape[1], dtype=np.int64)
-            for name in group:
-                place = place * sizes[name] + cells[name]
-            columns = np.asarray(factor.dense(), dtype=np.float64)[:, place]
-            out = (out[:, None] * columns).reshape(-1, out.shape[1])
-        return out
+        return at_cells(block, cells, dict(zip(self.measured.attributes, self.sizes, strict=True)))
 
     def _cannot(self, query: Block) -> bool:
         """Whether some cells show that a query is no combination; most are told so at once."""
@@ -175,7 +246,8 @@ class Merged(Strategy):
             names = ", ".join(query.attributes) or "the total"
             raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
         try:
-            columns = self._columns((query,)).astype(np.float64)
+            held = dict(zip(self.measured.attributes, self.sizes, strict=True))
+            columns = columns_by_class((*self.measured.blocks, query), held)
         except PlanError as reason:
             raise NotAnswerable(f"whether what was measured answers the query cannot be told: {reason}") from None
         r = len(self._used)
@@ -200,9 +272,19 @@ class Merged(Strategy):
         found = self._at(query, cells) @ inverse
         return found, _off(found, below, wanted)
 
+    @functools.cached_property
+    def _every(self) -> tuple[FloatArray, FloatArray | None]:
+        """`_back` for all sums, those too that are not combined but lie in the span of what is."""
+        back, given = self._back
+        spread = None if (self._used > 0).all() else self._spread
+        if spread is None:
+            return back, given
+        with single_thread():
+            return spread @ back, None if given is None else spread @ given
+
     def _rows(self, query: Block) -> FloatArray:
         """S R, (rows, l)."""
-        return self._of(query)[0] @ self._back[0]
+        return self._of(query).over(self._every[0])
 
     def check(self, query: Block) -> None:
         self._of(query)
@@ -215,7 +297,7 @@ class Merged(Strategy):
         return self._rows(first) @ self._rows(second).T
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
-        back, given = self._back
+        back, given = self._every
         sums = back @ values[0].astype(np.float64)
         if given is not None:
             assert total is not None
@@ -224,8 +306,18 @@ class Merged(Strategy):
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         sums, total = estimate
-        of_sums, of_total = self._of(query)
-        return of_sums @ sums + of_total * total
+        found = self._of(query)
+        return found.over(sums[:, None])[:, 0] + found.total * total
+
+
+def _inverse(matrix: FloatArray, used: NDArray[np.bool_]) -> FloatArray:
+    """The pseudo-inverse of a matrix whose columns are zero but for those that are used."""
+    square = matrix[:, used]
+    if len(square) < _LARGE or square.shape[0] != square.shape[1]:
+        return np.asarray(np.linalg.pinv(matrix, rcond=_RANK), dtype=np.float64)
+    out = np.zeros(matrix.shape[::-1])
+    out[used] = np.linalg.inv(square)  # a tenth of the time; whether it is one is looked at
+    return out
 
 
 def _solved(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:

@@ -12,7 +12,7 @@ from sfumato.designs.ordered.buffered import FINE_COLUMN, Unscaled, unscaled
 from sfumato.designs.ordered.fitting import Asked
 from sfumato.designs.ordered.hierarchical import is_ordered
 from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
-from sfumato.designs.ordered.series import prefix_bound, range_bound, window_bound
+from sfumato.designs.ordered.series import prefix_bound, range_bound, replaced_prefix_bound, window_bound
 from sfumato.designs.product import Product
 from sfumato.designs.ranges import contiguous
 from sfumato.operators import AllRange, Identity, LinearOperator, Padded, Prefix, Toeplitz, Total, Window
@@ -118,11 +118,17 @@ def _rooted(problem: Problem, width: int | None, bound: float | None, *, normali
 
 
 def _bound(problem: Problem) -> float | None:
-    """The bound by weights on cells; errors of several blocks add up, and so do the squares of their bounds."""
-    if problem.unit.neighbours is not Neighbours.ADD_REMOVE:
+    """The bound by weights on cells, or on pairs of them where a record is replaced: of prefixes alone.
+
+    Errors of several blocks add up, and so do the squares of their bounds.
+    """
+    asked = list(zip(problem.workload.blocks, _factors(problem), strict=True))
+    if problem.unit.total_is_public and all(isinstance(f, Prefix) and f.n > 1 for _, f in asked):
+        squared = sum(problem.objective_weight(q) * replaced_prefix_bound(f.shape[1]) ** 2 for q, f in asked)
+    elif problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         return None
-    asked = zip(problem.workload.blocks, _factors(problem), strict=True)
-    squared = sum(problem.objective_weight(q) * _block_bound(f) ** 2 for q, f in asked)
+    else:
+        squared = sum(problem.objective_weight(q) * _block_bound(f) ** 2 for q, f in asked)
     if problem.largest:
         # the largest weighted variance is at least their mean over all queries
         squared /= len(problem.workload)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.designs.ordered.worst_in_tree import largest_in_tree
 from sfumato.designs.ranges import Ordered
 from sfumato.ground.codec import storable
 from sfumato.operators import LinearOperator, Tree
@@ -117,6 +118,9 @@ class TreeSums(Ordered):
 
     def prefix_powers(self, count: int, power: int) -> FloatArray:
         return self.span_powers(np.zeros(count, dtype=np.int64), np.arange(1, count + 1), power)
+
+    def range_bound(self, known: FloatArray, found: float) -> float:
+        return largest_in_tree(self._levels, self.tree.branching, len(known) - 1, found, total_known=bool(known.any()))
 
     def span_powers(self, first: Numbers, last: Numbers, power: int) -> FloatArray:
         sums = self._sums(power)

@@ -72,24 +72,27 @@ class _Run:
         if self.progress is not None:
             self.progress(self.done, self.worst)
 
-    def root(self, total: float | None) -> FloatArray:
-        """(cells,)"""
+    def root(self, total: float | None, every: IntArray) -> FloatArray:
+        """(cells,), zero outside of `every`."""
         said = self.told.root()
         known = float(np.maximum(said.wanted.sum(), 0.0)) if total is None else total
         count = float(round(known)) if self.whole else known
-        every = np.arange(self.cells.size)
+        out = np.zeros(self.cells.size)
         if count == 0:
-            return np.zeros(len(every))
+            return out
         weights, more = _ridge(self.cells, said.weights)
         form = Form.of(self.cells, self.cells.coefficients(weights), every, more)
-        given = self.cells.weigh(weights[None], said.wanted) + more * said.wanted
+        given = (self.cells.weigh(weights[None], said.wanted) + more * said.wanted)[:, every]
         allowed = Simplices(np.array([count]), together=True)
-        found = nearest(form, given, allowed, np.maximum(said.wanted, 0.0), _TOLERANCE * len(every), step=_STEP)
+        start = np.maximum(said.wanted[:, every], 0.0)
+        found = nearest(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
         self.note(found, len(every))
         if self.whole:
             halves = Halves.of(self.cells, every, self.steps)
-            return self._whole(found.point[0], whole_parts(found.point[0], int(count), halves))
-        return np.where(found.point[0] > _LEAST, found.point[0], 0.0)
+            out[every] = self._whole(found.point[0], whole_parts(found.point[0], int(count), halves))
+        else:
+            out[every] = np.where(found.point[0] > _LEAST, found.point[0], 0.0)
+        return out
 
     def children(self, level: int, parent: int, where: IntArray, counts: FloatArray, *, last: bool) -> FloatArray:
         """(n, where) the children of a node that is not empty."""
@@ -167,14 +170,21 @@ def _ridge(cells: Cells, weights: FloatArray) -> tuple[FloatArray, float]:
 
 
 def descend(
-    told: Told, asked: Sequence[Sets], total: float | None, progress: Progress | None, *, whole: bool
+    told: Told,
+    asked: Sequence[Sets],
+    total: float | None,
+    progress: Progress | None,
+    *,
+    whole: bool,
+    possible: IntArray | None = None,
 ) -> Descent:
     """Counts of every node, each the sum of its children. asked: axes of the tables that are kept to by whole numbers.
 
-    total: of all records where it is known. whole: in whole numbers.
+    total: of all records where it is known. whole: in whole numbers. possible: the cells that can hold a record, None
+    for all.
     """
     run = _Run(told, asked, progress, whole=whole)
-    cells, counts = _sparse(run.root(total))
+    cells, counts = _sparse(run.root(total, np.arange(told.cells.size) if possible is None else possible))
     levels = [Settled([cells], [counts])]
     depth = told.tree.depth
     for level in range(1, depth + 1):

@@ -24,7 +24,7 @@ __all__ = ["Form", "Nearest", "Simplices", "nearest"]
 
 _RELAXED = 1.6  # of the alternating method: 1.5 to 1.8 is what its authors found best
 _CHECKED = 5  # sweeps between two looks at the gap, which costs half a sweep
-_SWEEPS = 1_000
+_SWEEPS = 1_000  # some twenty are usual; what has not settled by then keeps its gap, which is told
 _NONE = 1e-12  # of the largest eigenvalue: rounding
 
 

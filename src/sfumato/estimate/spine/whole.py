@@ -104,13 +104,13 @@ def whole_family(values: FloatArray, sums: IntArray, halves: Halves) -> IntArray
     total = np.concatenate([[0], np.cumsum(sums[halves.order])])
     held = np.zeros((n, k), dtype=np.int64)
     every = int(total[-1])
-    held[:, :1] = nearest_whole(np.clip(real[:, -1:], 0.0, every), np.full((n, 1), every), np.array([every]))
+    held[:, :1] = nearest_whole(np.clip(real[:, -1:], 0.0, float(every)), np.full((n, 1), every), np.array([every]))
     for first, middle, last in halves.splits:
         here = held[:, first]
         left, both = real[:, middle] - real[:, first], real[:, last] - real[:, first]
         parents = (total[middle] - total[first]) / (total[last] - total[first])
         share = np.divide(left, both, out=np.broadcast_to(parents, left.shape).copy(), where=both > 0)
-        wanted = np.clip(here * np.clip(share, 0.0, 1.0), 0, here)
+        wanted = here.astype(np.float64) * np.clip(share, 0.0, 1.0)
         found = nearest_whole(wanted, here, total[middle] - total[first])
         held[:, first] = found
         held[:, middle] = here - found

@@ -17,6 +17,8 @@ from fractions import Fraction
 from typing import Protocol
 
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
+from sfumato.ground import markup
+from sfumato.ground.frames import Frame
 from sfumato.privacy.accountant import Event, delta_of, event_to_text, price
 from sfumato.privacy.amounts import Currency, Number, readable
 from sfumato.privacy.budget import Budget
@@ -255,6 +257,13 @@ class Ledger(Debits):
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
             paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
             turn.append(line_of(next_of(state), "released", *paid, now(), spend.sequence, result_hash))
+
+    def _repr_html_(self) -> str:
+        spends = self.export()
+        kept = ("name", "table", "unit", "paid", "time", "stored")
+        frame = Frame({k: [row[k] for row in spends] for k in kept})
+        left = [("total", str(self.total)), ("left", f"{readable(self.remaining)} {self.currency}")]
+        return markup.card("Ledger", left, {"Spends": frame} if spends else {})
 
     def __repr__(self) -> str:
         where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"

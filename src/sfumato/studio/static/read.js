@@ -80,7 +80,7 @@ function forms() {
     const found = await attempt($("calculated"), () => post("calculate", { name, other: $("other").value, operation: $("operation").value, a: $("calc-a").value, b: $("calc-b").value }));
     if (!found) return;
     const [value, low, high] = found.shown;
-    fill($("calculated"), h("p", { className: "result" }, found.value === null ? "B cannot be told from noise, so nothing is known of this." : `${value}, with 95 % confidence between ${low} and ${high}`));
+    fill($("calculated"), h("p", { className: "result" }, `${value}, with 95 % confidence between ${low} and ${high}`));
     Object.assign($("calculated").dataset, { value: found.value, low: found.low, high: found.high });
   });
   answer("ranking", async () => {

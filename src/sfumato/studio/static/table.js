@@ -156,6 +156,7 @@ function show() {
   if (data.broken) { complain(data.broken); return; }
   $("source").value = table("data").source ?? "";
   $("public-name").value = table("data").table ?? "";
+  $("impossible").value = (table("domain").impossible ?? []).join("\n");
   for (const policy of ["outside", "missing"]) $(policy).value = table("schema_defaults")[policy] ?? "";
   for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
   $("person").value = table("privacy").person ?? "";
@@ -168,6 +169,13 @@ const kept = (id, place, how = (t) => t) => $(id).addEventListener("change", (ev
   change([{ place, value: text ? how(text) : null }], summary);
 });
 
+$("impossible").addEventListener("change", (event) => {
+  const value = event.target.value.split("\n").map((t) => t.trim()).filter(Boolean);
+  change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], () => {
+    summary();
+    complain(/impossible/.test(data.problem ?? "") ? data.problem : "");
+  });
+});
 kept("source", ["data", "source"]);
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);

@@ -101,8 +101,11 @@ def _looked_up(rule: Rule, kind: str, column: Any, outside: Any, f: Any) -> Any:
 
 
 def _among(column: Any, places: dict[Any, int], outside: Any, f: Any) -> Any:
-    """The place of what a column is equal to."""
-    found = f
-    for value, place in places.items():
-        found = found.when(column == f.lit(value), f.lit(place).cast("bigint"))
-    return outside if found is f else found.otherwise(outside)
+    """The place of what a column is equal to.
+
+    It is looked for in a list, which is little code whatever is in it: an arm of CASE for every value is much.
+    """
+    if not places:
+        return outside
+    number = f.call_function("array_position", f.array(*map(f.lit, places)), column) - 1
+    return f.coalesce(f.get(f.array(*(f.lit(p).cast("bigint") for p in places.values())), number), outside)

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.wall.engines.jobs import told
 from sfumato.wall.engines.kernel import RECEIPT, Part
-from sfumato.wall.rows.clusters import Cluster, Packing
-from sfumato.wall.rows.counting import PackedCounts
+from sfumato.wall.rows.clusters import Cluster, Packing, Sets
+from sfumato.wall.rows.counting import PackedCounts, passes
 from sfumato.wall.rows.encoding import Column, check_type
 from sfumato.wall.rows.readers import MAX_ROWS, Opened, Session
 
@@ -96,6 +97,12 @@ class PartCounts(PackedCounts):
     _SIZES: ClassVar[tuple[int, ...]] = (2**20,)
     check: Check = field(repr=False)
     engine: Engine = field(repr=False)
+
+    def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
+        todo = list(passes(self._packed(sets), self._PASS_CELLS))
+        for done, parts in enumerate(todo):
+            told("counting", done, len(todo))
+            yield from self._pass(parts)
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
         for part in parts:

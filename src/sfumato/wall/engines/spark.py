@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.wall.engines.jobs import told
 from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
 from sfumato.wall.engines.native import cell
 from sfumato.wall.engines.parts import Check, Engine, checked
@@ -64,10 +65,10 @@ class Spark(Engine):
             self._master = f"spark://{parts.netloc}" if parts.netloc else None
             self.table = (table.replace('"', ""),)
             self.label = f"the Spark table {table}"
-        elif not hasattr(source, "mapInArrow") or getattr(source, "isStreaming", False):
+            return
+        self.label, self.table = "the Spark table", ()
+        if not hasattr(source, "mapInArrow") or self._told(lambda: source.isStreaming):
             raise InvalidInput(f"of Spark a DataFrame that is no stream is counted, not a {type(source).__name__}")
-        else:
-            self.label, self.table = "the Spark table", ()
 
     def columns(self) -> Mapping[str, str]:
         schema = self._told(lambda: self._frame().schema)
@@ -85,9 +86,8 @@ class Spark(Engine):
         kinds = self.columns()
         plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
         columns = {name: f.col(f"c{i}") for i, name in enumerate(kinds)}
-        for name, kind in kinds.items():
-            if kind == "VARCHAR":  # of whatever collation: equal are texts whose bytes are
-                columns[name] = f.collate(columns[name], "UTF8_BINARY")
+        # of whatever collation: equal are texts whose bytes are
+        columns |= {n: f.collate(columns[n], "UTF8_BINARY") for n, kind in kinds.items() if kind == "VARCHAR"}
         placed = {
             i: cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
         }
@@ -102,7 +102,9 @@ class Spark(Engine):
         asked += [] if person is None else [columns[person].alias("r")]
 
         def run() -> tuple[int, list[Part]]:
+            told("encoding", 0, 2)
             came = plain.count()
+            told("encoding", 1, 2)
             # Few parts here, and no others later: one that is made again in a pass has to have the same number.
             few = plain.select(*asked).coalesce(parts)
             made = few.mapInArrow(_within("encode", how, numbered=True), _SCHEMA)
@@ -208,14 +210,12 @@ def _session(master: str | None) -> Any:
     builder = _module("pyspark.sql").SparkSession.builder
     active = _module("pyspark.sql").SparkSession.getActiveSession()
     if active is not None:
-        if master not in (None, active.sparkContext.master):
-            raise SourceError(
-                "this program runs a session of another Spark than the address names: stop that one first"
-            )
+        # one of Connect has no context, and does not know whom it asks
+        if master not in (None, getattr(getattr(active, "sparkContext", None), "master", None)):
+            raise SourceError("this program runs a session of another Spark than the address names: stop it first")
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(key, "false")
+    builder = builder.config(map=dict.fromkeys(("spark.ui.enabled", "spark.ui.showConsoleProgress"), "false"))
     return (builder if master is None else builder.master(master)).getOrCreate()
 
 
@@ -225,7 +225,9 @@ def _alone(session: Any, batch: int) -> Generator[None]:
 
     After a failure the log stays off: tasks that are still running would quote rows there.
     """
-    before, tag = session.conf.get(_BATCH), f"sfumato-{uuid.uuid4()}"
+    # Java compiles no method of more than 8,000 bytes, but goes through it step by step, which takes six times as long
+    settings, tag = {_BATCH: str(batch), "spark.sql.codegen.hugeMethodLimit": "8000"}, f"sfumato-{uuid.uuid4()}"
+    before = {name: session.conf.get(name) for name in settings}
     # Spark's Python part has a log of its own, on standard error
     logging.getLogger("SQLQueryContextLogger").disabled = True
     context = level = None
@@ -234,8 +236,9 @@ def _alone(session: Any, batch: int) -> Generator[None]:
         level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()  # noqa: SLF001
         context.setLogLevel("OFF")
     session.addTag(tag)
-    session.conf.set(_BATCH, str(batch))
     try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
         yield
     except BaseException as error:
         if not isinstance(error, Exception):
@@ -248,7 +251,8 @@ def _alone(session: Any, batch: int) -> Generator[None]:
     finally:
         logging.getLogger("SQLQueryContextLogger").disabled = False
         with suppress(Exception):
-            session.conf.set(_BATCH, before)
+            for name, value in before.items():
+                session.conf.set(name, value)
             session.removeTag(tag)
 
 

@@ -149,7 +149,7 @@ class PackedCounts(Counts):
         return clusters(shape, sets, *alone(shape, sets, self._SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
-        for parts in _passes(self._packed(sets), self._PASS_CELLS):
+        for parts in passes(self._packed(sets), self._PASS_CELLS):
             yield from self._pass(parts)
 
 
@@ -200,7 +200,7 @@ class TensorCounts(Counts):
             yield cluster, (self.tensor.copy() if asked else self.tensor).reshape(1, -1)
 
 
-def _passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
+def passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
     """Lists of clusters, or parts of them, of at most `most` cells unless one block has more."""
     parts: list[Cluster] = []
     room = most

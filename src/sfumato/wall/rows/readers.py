@@ -81,7 +81,8 @@ class Session:
         self.copy = f"{place.path}/copy"
         self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
         self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
-        self.connection.execute("SET enable_progress_bar = false")
+        if self.rows("SELECT current_setting('enable_progress_bar')") == [(True,)]:  # where it is off, notebooks refuse
+            self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
         self.connection.execute(f"SET disabled_optimizers = {literal(off)}")

@@ -18,6 +18,14 @@ the norm is at least the inner product with any contraction, here with the ident
 It is an equality where every L_i is invariant under all R_pi (cells of equal weights: L_i is u_i alone), and close
 to one where L_i is the space that a few products of R_pi and its inverse with u_i span: five vectors do for
 prefixes and ranges, so three of them in one product make blocks of some hundred rows, whatever the domain.
+
+Where one record replaces another the dual has weights on pairs of cells. Weights v_a v_b have the Laplacian
+D - v vᵀ = D^(1/2) (I - q qᵀ) D^(1/2), q = ⊗ u_i, and the sum (1 - |v|^2) / 2. So
+
+    ||W D^(1/2) (I - q qᵀ)||_* (2 / (1 - |v|^2))^(1/2)
+
+bounds the same root where no two columns are more than 1 apart, whatever is said of the total; and q is a vector of
+K_∅, the first of its basis, which is left out there.
 """
 
 from __future__ import annotations
@@ -57,9 +65,15 @@ _Orders = Mapping[int, tuple[list[float], list[list[int]]]]
 
 
 def union_bound(
-    products: Sequence[Product], sizes: Mapping[str, int], *, weights: Mapping[str, FloatArray] | None = None
+    products: Sequence[Product],
+    sizes: Mapping[str, int],
+    *,
+    weights: Mapping[str, FloatArray] | None = None,
+    replaced: bool = False,
 ) -> float | None:
     """A proved lower bound on the root of the sum of weighted variances at noise multiplier 1, add-remove.
+
+    With `replaced` where one record takes the place of another, at columns no more than 1 apart.
 
     `weights` are the v_i, (n_i,), nonnegative, of any positive sum; uniform where none are given, and always where
     the factors of an attribute treat all cells alike. The bound holds for all of them and is as good as they are:
@@ -85,11 +99,14 @@ def union_bound(
         known[0].append(weight)
         known[1].append(sorted(first[a] + k for a, k in pairs))
     with single_thread():
-        splits = [
-            [_plain(f) for f in k] if plain[a] else _dense(k, _weights(a, sizes[a], weights or {}))
-            for a, k in kinds.items()
-        ]
-        return _pinched(splits, orders) * (1 - _MARGIN)
+        uniform = {a: np.full(sizes[a], 1 / sizes[a]) for a in kinds}
+        each = {a: uniform[a] if plain[a] else _weights(a, sizes[a], weights or {}) for a in kinds}
+        splits = [[_plain(f) for f in k] if plain[a] else _dense(k, each[a]) for a, k in kinds.items()]
+        found = _pinched(splits, orders, replaced=replaced) * (1 - _MARGIN)
+    if not replaced:
+        return found
+    alike = math.prod(float(v @ v) for v in each.values())
+    return found * math.sqrt(2 / (1 - alike)) if alike < 1.0 else 0.0
 
 
 def _number(known: list[LinearOperator], factor: LinearOperator) -> int:
@@ -180,8 +197,8 @@ def _krylov(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> 
     return np.stack(basis, axis=1)
 
 
-def _pinched(splits: Sequence[Sequence[_Split]], orders: _Orders) -> float:
-    """The sum over T, with L as wide as may be afforded."""
+def _pinched(splits: Sequence[Sequence[_Split]], orders: _Orders, *, replaced: bool) -> float:
+    """The sum over T, with L as wide as may be afforded; without q where a record is replaced."""
     rooms = [max(len(s.kept) for s in kinds) - 1 for kinds in splits]
     largest, widths = max(rooms, default=0), [0] * len(rooms)
     terms = _Terms(splits, orders, [room > 0 for room in rooms])
@@ -192,7 +209,7 @@ def _pinched(splits: Sequence[Sequence[_Split]], orders: _Orders) -> float:
         widths = wider
     if largest and not any(widths):
         terms = _Terms(splits, orders, [False] * len(rooms))
-    return terms.norm(widths)
+    return terms.norm(widths, replaced=replaced)
 
 
 class _Terms:
@@ -230,6 +247,7 @@ class _Terms:
         wider = np.zeros(len(sets), dtype=np.bool_)
         wider[self._set[[bool(r) for r in self._rest]]] = True
         self._number = ~wider  # the sets where every product is a number
+        self._empty = ~sets[:, :top].any(axis=1)  # T = ∅
         self._blocks = self._gathered(wider)
 
     def _gathered(self, wider: NDArray[np.bool_]) -> dict[frozenset[_Names], list[list[int]]]:
@@ -252,14 +270,15 @@ class _Terms:
             for shapes, blocks in self._blocks.items()
         )
 
-    def norm(self, widths: Sequence[int]) -> float:
-        """The sum of the nuclear norms on every T."""
+    def norm(self, widths: Sequence[int], *, replaced: bool) -> float:
+        """The sum of the nuclear norms on every T; without the first vector of K_∅ where a record is replaced."""
         high = np.array([s.high(widths[i]) ** 2 for i, s in self._factors])
         low = [s.low(widths[i]) for i, s in self._factors]
         number = np.array([1.0 if w else float(m[0, 0]) for w, m in zip(self._wide, low, strict=True)])
         terms = np.concatenate([w * high[i].prod(axis=1) * number[o].prod(axis=1) for w, i, o in self._parts])
         weights = np.bincount(self._row, terms, len(self._rest))
-        total = float(np.sqrt(np.bincount(self._set, weights, len(self._number))[self._number]).sum())
+        counted = self._number & ~self._empty if replaced else self._number
+        total = float(np.sqrt(np.bincount(self._set, weights, len(counted))[counted]).sum())
         for shapes, blocks in self._blocks.items():
             starts, size = _starts(shapes, widths)
             places = {shape: _place(shape, starts, widths) for shape in shapes}
@@ -269,7 +288,9 @@ class _Terms:
                     place = places[self._names(r)]
                     part = functools.reduce(np.kron, (low[f] for f in self._rest[r]), np.ones((1, 1)))
                     gram[np.ix_(place, place)] += weights[r] * part
-                squares = np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)
+                # all at u comes first
+                kept = gram[1:, 1:] if replaced and self._empty[self._set[rows[0]]] else gram
+                squares = np.asarray(np.linalg.eigvalsh(kept), dtype=np.float64)
                 total += float(_lowered_roots(squares).sum())
         return total
 

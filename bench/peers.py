@@ -1,0 +1,257 @@
+"""Beside its peers: the same work on the same rows under the same guarantee, each peer in an environment of its own.
+
+python bench/peers.py FOLDER                # installs what installs into FOLDER/NAME, runs all, prints the table
+python bench/peers.py FOLDER --only opendp  # one of them; ResidualPlanner: a checkout of its repository in FOLDER/rp
+
+Work: all 10 tables over two of five attributes of the bundled Adult table (48,842 rows; 17, 8, 6, 7 and 3 cells), under
+0.02-zCDP for added or removed records, and the mean of 5 releases. `rmse` is over all 679 cells, against the exact counts.
+CPU-s are those of one release, without imports; MB the largest resident size of the process, imports included. Prefix sums of
+256 cells are compared without data, by their exact expected errors at noise multiplier 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+RHO, REPEATED, CELLS = 0.02, 5, 256
+NAMES = ("education", "marital_status", "race", "relationship", "income")
+REQUIRED = {
+    "opendp": ["opendp[polars,mbi]"],
+    "mbi": ["mbi"],
+    "smart": ["smartnoise-synth"],
+    "tmlt": ["tmlt.analytics"],
+    "diffp": ["diffprivlib"],
+    "jaxp": ["jax-privacy"],
+    "rpenv": ["numpy", "scipy", "pandas", "cvxpy"],
+}
+
+SHARED = """
+import sys, json, time, resource, itertools, warnings, math
+warnings.filterwarnings("ignore")
+import numpy as np
+given = np.load(sys.argv[1]); codes, sizes = given["codes"], given["sizes"].tolist(); names = [str(n) for n in given["names"]]
+rho, repeated = float(given["rho"]), int(given["repeated"])
+pairs = list(itertools.combinations(range(len(sizes)), 2))
+def exact(i, j):
+    return np.bincount(codes[:, i] * sizes[j] + codes[:, j], minlength=sizes[i] * sizes[j]).reshape(sizes[i], sizes[j])
+def finish(runs, versions, note=""):
+    errors, seconds = [], []
+    for _ in range(repeated):
+        start = time.process_time()
+        found = runs()
+        seconds.append(time.process_time() - start)
+        diff = np.concatenate([(np.asarray(found[p]).reshape(-1) - exact(*p).reshape(-1)) for p in pairs])
+        errors.append(float((diff ** 2).mean()))
+    told = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps({"rmse": math.sqrt(np.mean(errors)), "cpu": float(np.median(seconds)), "first": seconds[0], "mb": told, "versions": versions, "note": note}))
+"""
+
+THEIRS = {
+    "mbi": (
+        "mbi",
+        """
+import mbi
+from mbi import estimation
+from importlib.metadata import version
+domain = mbi.Domain(names, sizes)
+def runs():
+    rng = np.random.default_rng()
+    sigma = math.sqrt(len(pairs) / (2 * rho))  # each of the ten tables has a tenth of rho
+    taken = [mbi.LinearMeasurement(exact(i, j).reshape(-1) + rng.normal(0, sigma, sizes[i] * sizes[j]), (names[i], names[j]), sigma) for i, j in pairs]
+    model = estimation.MirrorDescent().estimate(domain, taken, iters=1000)
+    return {(i, j): model.project((names[i], names[j])).datavector() for i, j in pairs}
+finish(runs, {"mbi": version("mbi")}, "all ten tables measured alike, 1,000 steps of mirror descent")
+""",
+    ),
+    "opendp": (
+        "opendp",
+        """
+import polars as pl, opendp.prelude as dp, opendp.extras.mbi as m
+from importlib.metadata import version
+dp.enable_features("contrib")
+frame = pl.LazyFrame({n: codes[:, i].astype(np.int32) for i, n in enumerate(names)})
+keys = {n: list(range(s)) for n, s in zip(names, sizes)}
+def runs():
+    kind = m.Fixed(queries=[m.Count((names[i], names[j])) for i, j in pairs]) if "fixed" in sys.argv else m.AIM(queries=[m.Count((names[i], names[j])) for i, j in pairs])
+    made, *_ = m.make_contingency_table(dp.lazyframe_domain([dp.series_domain(n, dp.atom_domain(T="i32")) for n in names]), dp.symmetric_distance(), dp.zero_concentrated_divergence(), d_in=1, d_out=rho, keys=keys, algorithm=kind)
+    table = made(frame)
+    return {(i, j): np.asarray(table.project((names[i], names[j]))) for i, j in pairs}
+finish(runs, {"opendp": version("opendp"), "mbi": version("mbi")}, "make_contingency_table, " + ("Fixed" if "fixed" in sys.argv else "AIM"))
+""",
+    ),
+    "diffprivlib": (
+        "diffp",
+        """
+from diffprivlib.tools import histogramdd
+from importlib.metadata import version
+# it has no zCDP: epsilon-DP is epsilon^2 / 2-zCDP, so this much epsilon in all
+epsilon = math.sqrt(2 * rho)
+def runs():
+    out = {}
+    for i, j in pairs:
+        edges = [np.arange(sizes[i] + 1) - 0.5, np.arange(sizes[j] + 1) - 0.5]
+        out[i, j] = histogramdd(codes[:, [i, j]].astype(float), epsilon=epsilon / len(pairs), bins=edges, range=[(-0.5, sizes[i] - 0.5), (-0.5, sizes[j] - 0.5)])[0]
+    return out
+finish(runs, {"diffprivlib": version("diffprivlib")}, "histogramdd of each table, pure epsilon only")
+""",
+    ),
+    "smartnoise": (
+        "smart",
+        """
+import pandas as pd
+from snsynth import Synthesizer
+from importlib.metadata import version
+frame = pd.DataFrame(codes, columns=names)
+def cdp_eps(delta):  # the least epsilon whose rho is at least ours, by its own conversion
+    from opendp.combinators import make_fix_delta
+    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+delta = 1e-6
+def runs():
+    made = Synthesizer.create(sys.argv[2], epsilon=cdp_eps(delta), delta=delta)
+    made.fit(frame, preprocessor_eps=0.0, categorical_columns=names)
+    drawn = made.sample(len(frame)).to_numpy().astype(int)
+    return {(i, j): np.bincount(drawn[:, i] * sizes[j] + drawn[:, j], minlength=sizes[i] * sizes[j]) for i, j in pairs}
+finish(runs, {"smartnoise-synth": version("smartnoise-synth")}, f"{sys.argv[2]}, records drawn; (epsilon, 1e-6) that rho implies")
+""",
+    ),
+    "ResidualPlanner": (
+        "rpenv",
+        """
+import pandas as pd
+sys.path.insert(0, str(sys.argv[2]))
+from class_resplan import ResidualPlanner
+frame = pd.DataFrame(codes, columns=names)
+def runs():
+    system = ResidualPlanner(sizes)
+    for pair in pairs:
+        system.input_mech(pair)
+    system.input_data(frame, names)
+    system.selection(choice="sumvar", pcost=2 * rho)
+    system.measurement()
+    system.reconstruction()
+    return {pair: np.asarray(system.mech_dict[pair].get_noisy_answer()) for pair in pairs}
+finish(runs, {"ResidualPlanner": "ef9c170 (15 October 2024)"}, "sum of variances; noise of floats")
+""",
+    ),
+}
+
+MATRIX = """
+import sys, json, time, resource
+import numpy as np
+from jax_privacy.matrix_factorization import dense
+from importlib.metadata import version
+n = int(sys.argv[1]); start = time.process_time()
+C = np.asarray(dense.optimize(n), dtype=float); seconds = time.process_time() - start
+A = np.tril(np.ones((n, n))); B = A @ np.linalg.inv(C)
+worst = float(np.sqrt((C ** 2).sum(axis=0).max()))
+print(json.dumps({"rmse": worst * float(np.sqrt((B ** 2).sum() / n)), "cpu": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "versions": {"jax-privacy": version("jax-privacy")}, "note": "dense.optimize"}))
+"""
+
+OURS = """
+import sfumato as sf
+domain = sf.Domain({n: s for n, s in zip(names, sizes)})
+work = sf.marginals(domain, order=2)
+how = sys.argv[2]
+counts = np.bincount(np.ravel_multi_index(codes.T, sizes), minlength=math.prod(sizes)).reshape(sizes)
+def runs():
+    told = {"mechanism": "adaptive", "records": 45_000} if how == "adaptive" else {"objective": "cells"}
+    plan = sf.plan(work, sf.zcdp(str(rho)), neighbours="add-remove", **told)
+    release = sf.release(plan, sf.Histogram(counts), ledger=None, name="run")
+    if how == "projected":
+        release = release.project()
+    return {p: release.table(names[p[0]], names[p[1]]).values for p in pairs}
+finish(runs, {"sfumato": sf.__version__}, {"auto": "unbiased, errors known before data", "projected": "projected", "adaptive": "denoised pairs"}[how])
+"""
+
+
+def rows(path: Path) -> None:
+    """The table's codes, read around the curator because it is public."""
+    from sfumato.demo import _cells
+    from sfumato.specs import read_spec
+
+    data = resources.files("sfumato.data")
+    with resources.as_file(data / "adult.toml") as spec, resources.as_file(data / "adult.parquet") as table:
+        domain = read_spec(spec).domain
+        cells = _cells(domain, table)
+    codes = np.stack([cells[n] for n in NAMES], axis=1)
+    np.savez(path, codes=codes, sizes=domain.sizes(NAMES), names=NAMES, rho=RHO, repeated=REPEATED)
+
+
+def environment(folder: Path, name: str) -> Path:
+    """The Python of a peer's own environment, made where it is not there."""
+    place = folder / name
+    if not (place / "bin" / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        subprocess.run([place / "bin" / "pip", "install", "--quiet", *REQUIRED[name]], check=True)
+    return place / "bin" / "python"
+
+
+def told(title: str, python: Callable[[], Path | str], *arguments: str) -> None:
+    """Run one of them, and print its line; what cannot be run is said."""
+    try:
+        done = subprocess.run(
+            [str(python()), "-c", *arguments], capture_output=True, text=True, timeout=900, check=False
+        )
+        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+        reason = "" if found else (done.stderr.strip().splitlines() or ["no output"])[-1]
+    except (subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
+        found, reason = None, f"{type(error).__name__}: {error}"
+    if found is None:
+        print(f"| {title} | could not be run | | | {reason[:160]} |", flush=True)
+        return
+    what = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
+    print(
+        f"| {title} | {found['rmse']:.4g} | {_seconds(found)} | {found['mb']} | {found['note']}; {what} |", flush=True
+    )
+
+
+def _seconds(found: dict[str, float]) -> str:
+    """CPU-s of one release; of the first as well where that had programs to compile."""
+    first = found.get("first", found["cpu"])
+    return f"{found['cpu']:.2f}" + (f" (the first {first:.1f})" if first > 2 * found["cpu"] + 1 else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "rows.npz"
+        rows(path)
+        runs: list[tuple[str, str, str, tuple[str, ...]]] = [
+            (f"sfumato, {how}", "", SHARED + OURS, (str(path), how)) for how in ("auto", "projected", "adaptive")
+        ]
+        extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim")}
+        for name, (where, code) in THEIRS.items():
+            for how in extra.get(name, (str(chosen.folder / "rp" / "residual_planner"),)):
+                title = f"{name}, {how}" if name in extra else name
+                runs.append((title, where, SHARED + code, (str(path), how)))
+        runs.append(("jax-privacy, prefix sums", "jaxp", MATRIX, (str(CELLS),)))
+        print("| | rmse | CPU-s | MB | |\n|---|---|---|---|---|")
+        for title, where, code, given in runs:
+            if chosen.only in title:
+                told(title, lambda w=where: environment(chosen.folder, w) if w else sys.executable, code, *given)
+    if chosen.only in "sfumato, prefix sums":
+        import time
+
+        import sfumato as sf
+
+        start = time.process_time()
+        plan = sf.plan(sf.prefix(sf.Domain({"t": CELLS}), "t"), sf.gdp(1), neighbours="add-remove")
+        print(
+            f"| sfumato, prefix sums | {plan.rmse:.5g} | {time.process_time() - start:.2f} | | sfumato {sf.__version__} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

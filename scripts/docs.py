@@ -1,0 +1,287 @@
+"""Builds the site of documentation: guide, API reference, gallery, decisions, with search.
+
+It loads nothing from another host.
+
+python scripts/docs.py             # into docs-site/
+python scripts/docs.py --pages DIR # only the pages that MkDocs is given
+
+The pages of docs/ stay as they are read in the repository. Beside them come the README as the first page, one page for
+every public name from its docstring, and the notebooks of examples/ as they were executed.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "docs-site"
+CALLED = {"pure": "Budget.pure", "approx": "Budget.approx", "zcdp": "Budget.zcdp", "gdp": "Budget.gdp"}
+"""Public names that are methods of others."""
+GROUPS = {
+    "Declaring": ["Domain", "Categories", "Integers", "Bins", "Booleans", "Hierarchy", "Keys", "Spec", "read_spec"],
+    "Asking": [
+        *(
+            "Workload",
+            "marginals",
+            "predicates",
+            "prefix",
+            "ranges",
+            "windows",
+            "identity",
+            "total",
+            "sums",
+            "hierarchy",
+        ),
+        *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack"),
+    ],
+    "Budgets and the ledger": ["Budget", "pure", "approx", "zcdp", "gdp", "Neighbours", "Ledger"],
+    "Planning": [
+        *(
+            "plan",
+            "Plan",
+            "mechanisms",
+            "budget_for",
+            "records_for",
+            "simulate",
+            "factorization",
+            "Factorization",
+            "width",
+        ),
+    ],
+    "Releasing": ["release", "Release", "Table", "Answer", "combine", "difference", "project", "Projection"],
+    "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
+    "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
+}
+MODULES = ("errors", "mechanisms")
+GUIDE = (
+    *(
+        "tutorial",
+        "studio",
+        "how-to",
+        "how-to-choose",
+        "who-wins-where",
+        "marginals",
+        "ordered",
+        "pure",
+        "projection",
+        "adaptive",
+    ),
+    *("approximate", "census", "engines", "spark", "sparse", "sessions", "streams", "local", "rounds", "publishing"),
+    "checking",
+)
+ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")
+
+
+def target(name: str) -> str:
+    """Where a public name is defined."""
+    sfumato = importlib.import_module("sfumato")
+    if name in MODULES:
+        return f"sfumato.{name}"
+    if name in CALLED:
+        return f"sfumato.privacy.budget.{CALLED[name]}"
+    found = getattr(sfumato, name)
+    found = getattr(found, "__wrapped__", found)
+    return f"{found.__module__}.{found.__qualname__}"
+
+
+def page_name(name: str) -> str:
+    """Files that no system takes for one another: Plan and plan."""
+    return f"{name}-class" if name[:1].isupper() else name
+
+
+def api_pages() -> dict[str, str]:
+    """The pages of the reference: every public name has one."""
+    pages: dict[str, str] = {}
+    listed = ["# Reference", "", "Every public name, with an example that is run by the tests."]
+    for title, names in GROUPS.items():
+        listed += ["", f"## {title}", ""]
+        for name in names:
+            listed.append(f"- [`sf.{name}`]({page_name(name)}.md)")
+            members = "\n    options:\n      members: true" if name in MODULES else ""
+            pages[f"api/{page_name(name)}.md"] = f"# sf.{name}\n\n::: {target(name)}{members}\n"
+    pages["api/index.md"] = "\n".join(listed) + "\n"
+    return pages
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as it was executed."""
+    found: list[str] = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            found.append(source)
+            continue
+        found.append(f"```python\n{source}\n```")
+        found += [text for output in cell["outputs"] if (text := _output(output))]
+    return "\n\n".join(found).replace("](../docs/", "](../") + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    for kind, value in data.items():
+        if "vegalite" in kind:
+            text = html.escape(json.dumps(value, separators=(",", ":")), quote=True)
+            return f'<div class="vega" data-spec="{text}"></div>'
+    if "text/html" in data:
+        return '<div class="output">' + "".join(data["text/html"]).replace("\n", " ") + "</div>"
+    text = "".join(output.get("text", data.get("text/plain", "")))
+    return f'<pre class="output">{html.escape(text.rstrip())}</pre>' if text.strip() else ""
+
+
+def assemble(folder: Path) -> None:
+    """Write what MkDocs builds from: pages, pictures, and its configuration beside them."""
+    pages = folder / "pages"
+    shutil.copytree(ROOT / "docs", pages)
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        place = pages / "gallery" / f"{path.stem}.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(notebook_page(path), encoding="utf-8")
+    for name, text in api_pages().items():
+        place = pages / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY"):
+        text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+        text = re.sub(r"\]\(docs/", "](", text).replace("](examples/)", "](gallery/1-analyst.md)")
+        text = text.replace(".ipynb)", ".md)")
+        text = text.replace("](examples/", "](gallery/").replace("](README.md", "](index.md")
+        (pages / ("index.md" if name == "README" else f"{name}.md")).write_text(text, encoding="utf-8")
+    decisions = sorted((pages / "decisions").glob("*.md"))
+    lines = [f"- [{d.read_text(encoding='utf-8').splitlines()[0].lstrip('# ')}]({d.name})" for d in decisions]
+    (pages / "decisions" / "index.md").write_text("# Decisions\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    for place in pages.rglob("*.md"):
+        up = "../" * (len(place.relative_to(pages).parts) - 1)
+        text = place.read_text(encoding="utf-8")
+        # what lies beside docs/ in the repository lies in the site's own folder
+        text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
+        text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
+        text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
+        place.write_text(text, encoding="utf-8")
+    assets = pages / "assets"
+    assets.mkdir()
+    shutil.copyfile(ROOT / "src/sfumato/report/vendor/vega-bundle.js", assets / "vega-bundle.js")
+    (assets / "draw.js").write_text(_DRAW, encoding="utf-8")
+    (assets / "style.css").write_text(_STYLE, encoding="utf-8")
+    (folder / "fence.py").write_text(_FENCE, encoding="utf-8")
+    (folder / "mkdocs.yml").write_text(json.dumps(configuration(), indent=1), encoding="utf-8")  # JSON is YAML
+
+
+def configuration() -> dict[str, Any]:
+    title = {p.stem: p.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for p in (ROOT / "docs").glob("*.md")}
+    gallery = sorted((ROOT / "examples").glob("*.ipynb"))
+    reference = [{g: [{f"sf.{n}": f"api/{page_name(n)}.md"} for n in names]} for g, names in GROUPS.items()]
+    return {
+        "site_name": "sfumato",
+        "docs_dir": "pages",
+        "use_directory_urls": False,
+        "theme": {
+            "name": "material",
+            "font": False,  # of the reader's system: nothing is loaded from another host
+            "features": ["navigation.tabs", "navigation.indexes", "search.highlight", "content.code.copy"],
+            "palette": [
+                {"media": "(prefers-color-scheme: light)", "scheme": "default", "primary": "white"},
+                {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "primary": "black"},
+            ],
+        },
+        "plugins": [
+            "search",
+            {
+                "mkdocstrings": {
+                    "handlers": {
+                        "python": {
+                            "paths": [str(ROOT / "src")],
+                            "options": {
+                                "extensions": ["fence.py"],
+                                "show_source": False,
+                                "show_root_heading": False,
+                                "show_root_toc_entry": False,
+                                "members_order": "source",
+                                "separate_signature": True,
+                                "show_signature_annotations": True,
+                                "docstring_style": "sphinx",
+                                "inherited_members": True,
+                                "filters": ["!^_"],
+                            },
+                        }
+                    }
+                }
+            },
+        ],
+        "markdown_extensions": ["tables", "attr_list", "pymdownx.superfences", {"toc": {"permalink": True}}],
+        "extra_css": ["assets/style.css"],
+        "extra_javascript": ["assets/vega-bundle.js", "assets/draw.js"],
+        "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
+        "nav": [
+            {"sfumato": "index.md"},
+            {"Guide": [{title[n]: f"{n}.md"} for n in GUIDE if n in title]},
+            {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
+            {"Reference": ["api/index.md", *reference]},
+            {"About": [{title[n]: f"{n}.md"} for n in ABOUT if n in title]},
+            {"Decisions": ["decisions/index.md"]},
+            {"Changes": ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]},
+        ],
+    }
+
+
+# examples of docstrings are code, not quotations within quotations
+_FENCE = """
+import re
+import griffe
+
+
+class Fence(griffe.Extension):
+    def on_object(self, *, obj, **_):
+        if obj.docstring:
+            lines, inside = [], False
+            for line in obj.docstring.value.split("\\n"):
+                starts = line.lstrip().startswith(">>> ")
+                if starts and not inside:
+                    lines += ["", "```pycon"]
+                    inside = True
+                elif inside and not line.strip():
+                    lines += ["```", ""]
+                    inside = False
+                lines.append(line)
+            obj.docstring.value = "\\n".join(lines + ["```"] * inside)
+"""
+_DRAW = """
+for (const place of document.querySelectorAll(".vega")) {
+  vegaEmbed(place, JSON.parse(place.dataset.spec), { actions: false, renderer: "svg", ast: true });
+}
+"""
+_STYLE = """
+.output { overflow-x: auto; border-left: 2px solid var(--md-default-fg-color--lighter); padding-left: 0.8rem; }
+.output { font-size: 0.7rem; }
+.output table { font-size: inherit; }
+.vega svg { max-width: 100%; height: auto; background: white; }
+"""
+
+
+def build(out: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        assemble(Path(place))
+        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)]
+        hidden = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+        subprocess.run(command, cwd=place, check=True, env=os.environ | hidden)
+    loads = re.compile(r"<(script|link|img)[^>]+(src|href)=.?https?://")
+    foreign = [p for p in out.rglob("*.html") if loads.search(p.read_text(encoding="utf-8"))]
+    if foreign:
+        raise SystemExit(f"pages that load from another host: {foreign[:3]}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--pages"]:
+        assemble(Path(sys.argv[2]))
+    else:
+        build(OUT)
+        print(f"Written to {OUT / 'index.html'}")

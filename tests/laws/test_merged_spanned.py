@@ -1,0 +1,144 @@
+"""Few rows that span very many queries: the same Gram, the same optimum, and every query answered exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.design import Design, Problem
+from sfumato.designs.merged.classes import columns_by_class
+from sfumato.designs.merged.planning import spanned_design
+from sfumato.designs.merged.spanned import nearly_known, spanned
+from sfumato.designs.strategy import marginalise
+from sfumato.mechanisms.factored import Factorization
+from sfumato.mechanisms.parted import parted
+from sfumato.mechanisms.residual import Marginals
+from sfumato.mechanisms.tables import tried
+from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix
+from sfumato.operators.ordered import AllRange
+from sfumato.plans.plan import price_design
+from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads.core import on_domain
+
+SIZES = {"a": 5, "b": 4, "c": 6}
+
+
+def _union(seed: int) -> Workload:
+    """Products of cells, prefixes, ranges, sets and single counts; one block lies within another, one is turned."""
+    rng = np.random.default_rng(seed)
+    domain = sf.Domain({n: sf.Categories([str(j) for j in range(k)]) for n, k in SIZES.items()})
+
+    def one(cells: int) -> LinearOperator:
+        some = rng.integers(0, 2, cells)
+        some[:2] = 1, 0
+        return Dense(some[None])
+
+    sets = Dense((np.array([0, 0, 1, 2, 2, 1])[None] == np.arange(3)[:, None]).astype(np.int64))
+    made: list[dict[str, LinearOperator]] = [
+        {"a": AllRange(5), "b": one(4)},
+        {"c": sets, "b": Prefix(4)},
+        {"b": Identity(4), "c": sets},
+        {"a": one(5), "c": one(6), "b": Identity(4)},
+        {"a": one(5), "b": one(4), "c": one(6)},
+    ]
+    blocks = [
+        QueryBlock("part", Block(tuple((n,) for n in f), tuple(f.values())), Fraction(k + 1))
+        for k, f in enumerate(made)
+    ]
+    return Workload(domain, tuple(blocks))
+
+
+def _problem(work: Workload) -> Problem:
+    return Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian", "cells")
+
+
+def _gram(problem: Problem) -> np.ndarray:
+    work = problem.workload
+    each = [problem.objective_weight(q) * on_domain(work.domain, q.block).gram().dense() for q in work.blocks]
+    return np.sum(each, axis=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rows_have_the_gram_of_all_queries(seed: int) -> None:
+    """Mutants: what lies in another block's span left out of the moments; the cells picked in another order than the
+    classes."""
+    problem = _problem(_union(seed))
+    found = spanned(problem, 1_000)
+    assert found is not None
+    assert len(found.blocks) < len(problem.workload.blocks)
+    rows = np.concatenate([np.asarray(on_domain(problem.workload.domain, b).dense()) for b in found.blocks])
+    half = found.root.T @ rows
+    np.testing.assert_allclose(half.T @ half, _gram(problem), atol=1e-9)
+    assert spanned(problem, len(rows) - 1) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_by_class_are_all_columns(seed: int) -> None:
+    """Mutant: one wave for all rows, by which columns that differ are one."""
+    blocks = [q.block for q in _union(seed).blocks]
+    found = columns_by_class(blocks, SIZES)
+    every = distinct_columns([b.lowered() for b in blocks], SIZES)
+    assert set(map(tuple, found.T.tolist())) == set(map(tuple, every.T.tolist()))
+    assert found.shape == every.shape
+
+
+def _spanned(problem: Problem) -> Design:
+    design = spanned_design(problem)
+    assert design is not None
+    return design
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_plan_is_the_dense_optimum_and_answers_every_query(seed: int) -> None:
+    """Mutants: rows that are not combined read as zero; factors in the block's order for a query that is turned."""
+    problem = _problem(_union(seed))
+    plan = price_design(_spanned(problem), problem)
+    best = optimize(_gram(problem), tolerance=1e-6)
+    scale = np.sqrt(problem.total_weight)
+    assert best.lower_bound / scale <= plan.objective_value * (1 + 1e-6)
+    assert plan.objective_value <= best.upper_bound / scale * (1 + 2e-3)
+    assert plan.bound is not None
+    assert plan.bound <= best.upper_bound / scale
+    x = np.random.default_rng(seed).integers(0, 50, tuple(SIZES.values()))
+    strategy = plan.strategy
+    exact = strategy.estimate([marginalise(x, tuple(SIZES), b) for b in strategy.blocks], None)
+    for query in problem.workload.blocks:
+        wanted = marginalise(x, tuple(SIZES), query.block)
+        np.testing.assert_allclose(strategy.answer(exact, query.block), wanted, rtol=1e-6, atol=1e-5)
+
+
+def test_tables_that_a_cumulative_table_nearly_tells() -> None:
+    """A set of several cells tells none of its attribute's tables, a cumulative table all but a cell."""
+    over = Block((("a",), ("b",)), (Prefix(5), Identity(4)))
+    assert nearly_known([over]) == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
+    assert nearly_known([Block((("a",),), (Dense(np.array([[1, 1, 0, 0, 0]])),))]) == {frozenset()}
+
+
+def _nothing(blocks: Sequence[Block]) -> set[frozenset[str]]:
+    del blocks
+    return set()
+
+
+def test_tables_go_over_to_the_queries_that_nearly_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the tables left where they were."""
+    domain = sf.Domain({"age": 20, "a": 3, "b": 4, "c": 5})
+    work = sf.stack(tables=sf.marginals(domain, upto=2), cdf=sf.prefix(domain, "age", by=["a"]), total=sf.total(domain))
+    problem = replace(_problem(work), objective="tables")
+    values = [Marginals(), Factorization()]
+
+    def shared() -> float:
+        design = parted(problem, [], lambda part, _: tried(part, values, None, enough=True))
+        assert design is not None
+        return price_design(design, problem).objective_value
+
+    found = shared()
+    monkeypatch.setattr("sfumato.mechanisms.handing.nearly_known", _nothing)
+    assert found < shared() * (1 - 1e-3)

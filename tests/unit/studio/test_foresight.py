@@ -1,0 +1,60 @@
+"""Errors under other budgets from one plan, against plans of those budgets."""
+
+from __future__ import annotations
+
+import pytest
+
+import sfumato as sf
+from sfumato.studio.foresight import budget_for_margin, figures, scaled
+
+SPACE = sf.Domain({"age": sf.Integers(0, 5), "sex": sf.Categories(["f", "m"])})
+WORK = sf.stack(tables=sf.marginals(SPACE, upto=2), curve=sf.prefix(SPACE, "age", by=["sex"]))
+BUDGETS = [
+    (sf.approx(1, "1e-6"), [sf.approx("0.03", "1e-6"), sf.approx(7, "1e-6"), sf.approx(1, "1e-9")]),
+    (sf.zcdp("0.5"), [sf.zcdp("0.001"), sf.zcdp(20)]),
+    (sf.gdp(1), [sf.gdp("0.02"), sf.gdp(5)]),
+    (sf.pure(1), [sf.pure("0.05"), sf.pure(4)]),
+]
+
+
+@pytest.mark.parametrize(("budget", "others"), BUDGETS)
+def test_one_plan_answers_for_every_budget(budget: sf.Budget, others: list[sf.Budget]) -> None:
+    """Margins of every line within 1 %. Mutant: errors that go with epsilon itself."""
+    plan = sf.plan(WORK, budget, neighbours="add-remove")
+    for other in others:
+        exact = sf.plan(WORK, other, neighbours="add-remove").errors_by_order()["rmse"]
+        found = [r * scaled(plan, other).factor for r in plan.errors_by_order()["rmse"]]
+        assert found == pytest.approx(list(exact), rel=0.01)
+
+
+@pytest.mark.parametrize("budget", [b for b, _ in BUDGETS])
+def test_the_budget_of_a_margin_has_it(budget: sf.Budget) -> None:
+    """No more than a hundredth above the margin, and hardly less budget would do."""
+    plan = sf.plan(WORK, budget, neighbours="add-remove")
+    found = budget_for_margin(plan, 12.0, "curve", 2)
+    assert (found.kind, found.delta) == (budget.kind, budget.delta)
+    rows = sf.plan(WORK, found, neighbours="add-remove").errors_by_order().rows()
+    margin = next(r["margin"] for r in rows if r["part"] == "curve")
+    assert 12 * 0.98 <= margin <= 12 * 1.01
+
+
+def test_figures_are_the_plans() -> None:
+    plan = sf.plan(WORK, sf.zcdp("0.5"), neighbours="add-remove")
+    found = figures(plan)
+    lines = plan.errors_by_order().rows()
+    assert [(r["key"], r["order"], r["margin"], r["alone"]) for r in found["lines"]] == [
+        (r["part"], r["attributes"], r["margin"], r["alone"]) for r in lines
+    ]
+    assert [t["margin"] for t in found["tables"]] == list(plan.errors()["margin"])
+    assert [t["fifth"] for t in found["tables"]] == list(plan.smallest_count()["smallest_count"])
+    assert found["bound"] == plan.lower_bound
+
+
+def test_what_does_not_scale_says_so() -> None:
+    """Mutant: the errors of a projection scaled like noise."""
+    plan = sf.plan(WORK, sf.zcdp("0.5"), neighbours="replace-one", mechanism="projection", records=50)
+    assert plan.forecast is not None
+    with pytest.raises(sf.errors.PlanError, match="do not scale"):
+        scaled(plan, sf.zcdp(1))
+    looks = sf.plan(WORK, sf.zcdp("0.5"), neighbours="replace-one", mechanism="mwem", records=500)
+    assert "no useful error" in figures(looks)["note"]
