@@ -31,7 +31,7 @@ def wide_bound(rows: int) -> float:
     """A lower bound of the root of the sum of variances of `rows` windows that are at least as wide, at unit noise and
     columns of length at most 1; 3 to 4 % below the optimum."""
     few = min(_WAVES, rows // 2)
-    turns = (2 * np.arange(rows) + 1) * (math.pi / rows)
+    turns = np.asarray((2 * np.arange(rows) + 1) * (math.pi / rows), dtype=np.float64)
     values = 1 / (1 - np.exp(1j * turns))
     phases = values / np.abs(values)
     phases[:few] = phases[rows - few :] = 0.0

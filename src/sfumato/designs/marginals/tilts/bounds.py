@@ -247,7 +247,7 @@ class _Terms:
         wider = np.zeros(len(sets), dtype=np.bool_)
         wider[self._set[[bool(r) for r in self._rest]]] = True
         self._number = ~wider  # the sets where every product is a number
-        self._empty = ~sets[:, :top].any(axis=1)  # T = ∅
+        self._empty: NDArray[np.bool_] = sets[:, :top].sum(axis=1) == 0  # T = ∅
         self._blocks = self._gathered(wider)
 
     def _gathered(self, wider: NDArray[np.bool_]) -> dict[frozenset[_Names], list[list[int]]]:
