@@ -45,7 +45,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Running]:
-    """A Spark of this process's tests; those that use it are of one group, so that one is started."""
+    """A Spark of this process's tests."""
     _need(of_spark.missing())
     with of_spark.spark() as running:
         yield running
@@ -53,7 +53,7 @@ def spark() -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A headless browser of this process's tests; those that use it are of one group, so that one is started."""
+    """A headless browser of this process's tests."""
     _need(of_browser.missing())
     with of_browser.browser() as running:
         yield running

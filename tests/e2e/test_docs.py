@@ -122,13 +122,7 @@ def test_blocks_that_are_not_run_are_there() -> None:
         assert any(b.page.name == page and b.text.startswith(start) for p in PAGES for b in blocks(p)), (page, start)
 
 
-def grouped(pages: list[Path]) -> list[Any]:
-    """Those of Spark run where its other tests do: one Java serves them all."""
-    marks = {"spark.md": [pytest.mark.xdist_group("spark")]}
-    return [pytest.param(page, marks=marks.get(page.name, [])) for page in pages]
-
-
-@pytest.mark.parametrize("page", grouped(written("python", "toml")), ids=names)
+@pytest.mark.parametrize("page", written("python", "toml"), ids=names)
 def test_code_and_specs_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -24,10 +24,7 @@ from sfumato.wall.engines.spark import Spark
 from support.spark import SETTINGS, Running, missing
 from support.typed import SPEC, Run, refused, release
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 SECRET = "Zebra77"
 OTHER = {"outside": "other", "missing": "other"}
@@ -180,7 +177,15 @@ def test_an_interrupt_ends_what_runs_there(people: Running, tmp_path: Path, at: 
     made = people.session.range(0, 4, 1, 2).mapInArrow(slowly(30 if running else 0), "age int, sex string")
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
     plan = sf.plan(sf.marginals(DOMAIN, upto=1), sf.gdp(1), neighbours="add-remove")
-    interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start
+
+    def when_it_runs() -> None:
+        end = time.monotonic() + 60
+        while not context.statusTracker().getActiveJobsIds() and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupt = threading.Thread(target=when_it_runs, daemon=True).start
     heard = Heard(at, interrupt if running else lambda: os.kill(os.getpid(), signal.SIGINT))
     of_spark = signal.signal(signal.SIGINT, signal.default_int_handler)  # which classic sessions have, others not
     try:

@@ -18,8 +18,6 @@ from sfumato.studio.serving import prepared
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 STEPS = ("table", "questions", "what-if", "pay", "read", "audit")
 
 

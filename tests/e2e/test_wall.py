@@ -170,7 +170,7 @@ def test_what_the_ledger_would_not_pay_is_refused_before_the_table_is_touched(tm
 
 def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: no dry run; no limit to cells or values: counting, operators or memory then refuse after the debit."""
-    wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 9_999)})
+    wide = sf.Domain({"a": sf.Integers(0, 5_999), "b": sf.Integers(0, 11_999)})
     ledger = sf.Ledger.in_memory(sf.gdp(100))
     # what the wall cannot lower is not planned either
     with pytest.raises(sf.errors.PlanError, match="too many to be measured"):
@@ -179,7 +179,7 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: p
     ranges = Block((("a",),), (AllRange(6_000),))
     with pytest.raises(sf.errors.PlanError, match="too many to be measured"):
         holder.measure([ranges], RoundedGaussian(1), GaussianEvent(Fraction(10**9)), name="n", plan_hash="h")
-    joint = Block((("a",), ("b",)), (Total(6_000), Total(10_000)))
+    joint = Block((("a",), ("b",)), (Total(6_000), Total(12_000)))
     pairs = Block((("a",), ()), (AllRange(6_000), Dense(np.ones((28, 1)))))
     for block, message in ((joint, "at most 67,108,864 can be counted"), (pairs, "504,084,000 values would be")):
         with pytest.raises(sf.errors.PlanError, match=message):
@@ -190,7 +190,7 @@ def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(monkeypatch: p
 
     monkeypatch.setattr("sfumato.maps.base._CHECKED_ENTRIES", 0)
     monkeypatch.setattr(RangesMap, "apply", refuses)
-    family = Family(wide.names, (Prefix(6_000), Identity(10_000)), np.array([[0]]))
+    family = Family(wide.names, (Prefix(6_000), Identity(12_000)), np.array([[0]]))
     for sums in (Block((("a",),), (Prefix(6_000),)), family):
         with pytest.raises(sf.errors.WorkloadError, match="no memory"):
             holder.measure([sums], RoundedGaussian(1), GaussianEvent(Fraction(10**4)), name="n", plan_hash="h")

@@ -30,10 +30,7 @@ from sfumato.wall.rows.sources import open_source
 from support.hostile import CODES, DAYS, DECIMALS, FLOATS, MOMENTS, ODD_NAMES, SINGLES, TEXTS, WHOLES
 from support.spark import Running
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 OTHER = {"outside": "other", "missing": "other"}
 X = Domain({"x": Integers(0, 9, **OTHER)})
