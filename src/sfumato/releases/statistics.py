@@ -154,7 +154,8 @@ def _fieller(
     top, bottom = rows
     a, b = (_answers(raw, attribute, each, by) for each in rows)
     b = np.where(told, b, np.nan)
-    va, vb, vd = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    found = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    va, vb, vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
     return fieller(a, b, va, vb, (va + vb - vd) / 2, of_any_sum(level, raw.measurement.noise))
 
 

@@ -67,8 +67,9 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
     out: list[Row] = []
     for median, mean in zip(medians, means, strict=True):
         value, centre = median["quantile"], mean[f"mean {attribute}"]
-        if value is None or centre is None:
-            continue
+        ends = [row[end] for row in (median, mean) for end in ("low", "high")]
+        if any(v is None or not math.isfinite(v) for v in (value, centre, *ends)):
+            continue  # too few records, or an error that is not known
         group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
         out.append(

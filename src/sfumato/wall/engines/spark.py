@@ -15,7 +15,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
@@ -155,9 +155,7 @@ class Spark(Engine):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of pandas, which is not used
-                if batch is None:
-                    return action()
-                with _alone(self._frame().sparkSession, batch):
+                with nullcontext() if batch is None else _alone(self._frame().sparkSession, batch):
                     return action()
         except (SourceError, MissingExtra):
             raise
@@ -235,7 +233,10 @@ def _alone(session: Any, batch: int) -> Generator[None]:
         context = session.sparkContext
         level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()  # noqa: SLF001
         context.setLogLevel("OFF")
-    session.addTag(tag)
+    # tags of a session are known to the thread that gave them, which an interrupt ends; those of a context are not
+    names = "addTag interruptTag removeTag" if context is None else "addJobTag cancelJobsWithTag removeJobTag"
+    give, end, take = (getattr(context or session, name) for name in names.split())
+    give(tag)
     try:
         for name, value in settings.items():
             session.conf.set(name, value)
@@ -243,7 +244,7 @@ def _alone(session: Any, batch: int) -> Generator[None]:
     except BaseException as error:
         if not isinstance(error, Exception):
             with suppress(Exception):
-                session.interruptTag(tag)
+                end(tag)
         raise
     else:
         if context is not None and level is not None:
@@ -253,7 +254,7 @@ def _alone(session: Any, batch: int) -> Generator[None]:
         with suppress(Exception):
             for name, value in before.items():
                 session.conf.set(name, value)
-            session.removeTag(tag)
+            take(tag)
 
 
 def _within(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterator[Any]], Iterator[Any]]:
