@@ -68,5 +68,5 @@ def test_where_the_total_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unions_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert title(UNION).startswith("the optimal strategy in ")
     monkeypatch.setattr(unions, "solve_union", hurried(solve_union, tolerance=0.5))
-    monkeypatch.setattr("sfumato.designs.merged.planning._MAX_QUERIES", 0)  # all queries together would be the optimum
+    monkeypatch.setattr("sfumato.designs.merged.planning._MAX_BLOCKS", 0)  # all queries together would be the optimum
     assert title(UNION).startswith("a strategy within ")
