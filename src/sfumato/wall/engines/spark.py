@@ -161,9 +161,7 @@ class Spark(Engine):
             raise
         except Exception:  # it may quote rows
             pass
-        raise SourceError(
-            f"{self.label} cannot be read: Spark refused or broke off, or its executors cannot run this Python"
-        )
+        raise SourceError(f"{self.label} cannot be read: Spark refused or broke off, or an executor lacks this Python")
 
 
 def _split(address: str) -> tuple[SplitResult, str]:
@@ -205,15 +203,16 @@ def _module_of(name: str) -> Any:
 
 def _session(master: str | None) -> Any:
     """The session that is there, or one of this program's own, whose log and page say nothing."""
-    builder = _module("pyspark.sql").SparkSession.builder
-    active = _module("pyspark.sql").SparkSession.getActiveSession()
+    of, active = _module("pyspark.sql").SparkSession, None
+    with suppress(Exception):  # there is none: neither of this thread nor, after an interrupt ended that, of others
+        active = of.active()
     if active is not None:
         # one of Connect has no context, and does not know whom it asks
         if master not in (None, getattr(getattr(active, "sparkContext", None), "master", None)):
             raise SourceError("this program runs a session of another Spark than the address names: stop it first")
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = builder.config(map=dict.fromkeys(("spark.ui.enabled", "spark.ui.showConsoleProgress"), "false"))
+    builder = of.builder.config(map=dict.fromkeys(("spark.ui.enabled", "spark.ui.showConsoleProgress"), "false"))
     return (builder if master is None else builder.master(master)).getOrCreate()
 
 
