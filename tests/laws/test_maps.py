@@ -30,7 +30,19 @@ from sfumato.maps import (
     base,
     check_price,
 )
-from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Residual, Scaled, Sum
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Family,
+    Identity,
+    LinearOperator,
+    Padded,
+    Residual,
+    Scaled,
+    Stack,
+    Sum,
+)
 from support.golden.classes import stored_classes
 from support.operators import operators, written_out
 
@@ -83,6 +95,15 @@ def agrees(found: Map, matrix: Any, vectors: Any) -> None:
             k: n for k, n in stated.items() if k != (0, 0) and n
         }
     check_price(found)
+
+
+def test_cells_in_none_stand_beside_integers_that_do_not_fit() -> None:
+    """Mutant: a zero of numpy's for such a cell, to which no integer of 2^63 or more can be added."""
+    huge = np.diag([0, 0, 3_037_000_500])
+    operator = Stack((Padded(Dense(huge), 1), Dense(np.diag([0, 0, 0, 3_037_000_500]))))
+    found = lowered(operator)
+    assert found is not None
+    agrees(found, written_out(operator).astype(object), np.eye(4, dtype=np.int64))
 
 
 @laws

@@ -206,4 +206,5 @@ class MergedMap(_Made):
         return np.where(self.codes >= 0, self.map.column_sums(power)[self.codes], 0)
 
     def gram(self) -> Numbers:
-        return np.pad(self.map.gram(), (0, 1))[np.ix_(self.codes, self.codes)]
+        # a zero of Python: to one of numpy no integer beyond int64 can be added
+        return np.pad(self.map.gram(), (0, 1), constant_values=np.array(0, object))[np.ix_(self.codes, self.codes)]
