@@ -1,7 +1,7 @@
 """Adaptive beside what is simpler, over regimes of noise: pairs and triples of public and generated tables.
 
     OPENBLAS_NUM_THREADS=1 python bench/adaptive_regimes.py [--tables adult,diamonds,...] [--orders 2,3] [--draws 20]
-        [--epsilons .1,1,10] [--alone] [--records]
+        [--epsilons .1,1,10] [--alone] [--records] [--looks 2]
 
 "adult", "diamonds", "labsup" and "randhie" are those of bench/ladder.py, five attributes each. Generated, eight
 attributes of 2 to 12 cells, 30,000 records (generator 54): "tree", each attribute a noisy function of an earlier one;
@@ -10,7 +10,9 @@ delta 1e-9, add-remove. All tables of the order are asked. Each draw puts the pl
 the draw) on the exact counts. Mean over tables of sum |answer - truth| / n: "raw" the plan of least squared error over
 cells, "projected" onto tables that agree, "denoised" by models of pairs; "alone" one-way tables with the whole budget
 as if independent; "pairs" (order 3) what adaptive's pairs alone imply; "records" as many as were released. ratio: over
-the best of raw, projected, denoised and pairs; and over alone. CPU seconds of one denoising.
+the best of raw, projected, denoised and pairs; and over alone. CPU seconds of one denoising. With two
+looks "adaptive" is a first release with .3 of the budget, a second one after it with the rest, both pooled, and "saw"
+the share of the draws in which the first saw pairs depend.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -30,6 +34,8 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.estimate.simplex import onto_simplex
 from sfumato.measurements import Measurement
+
+FIRST = Fraction(3, 10)  # of the budget, for the first of two looks
 
 Held = dict[str, NDArray[np.int64]]
 Floats = NDArray[np.float64]
@@ -70,6 +76,13 @@ def held_of(table: str) -> Held | None:
     return {f"a{i}": v for i, v in enumerate(made)}
 
 
+def noised(plan: sf.Plan, exact: list[NDArray[np.int64]], rng: np.random.Generator, anchor: str) -> sf.Release:
+    deviation = math.sqrt(plan.noise.variance)
+    values = tuple(e + np.rint(rng.normal(0, deviation, len(e))).astype(np.int64) for e in exact)
+    measured = Measurement(tuple(plan.strategy.blocks), values, plan.noise, None)
+    return sf.Release(plan, measured, replace(NOWHERE, anchor=anchor, snapshot="bench"))
+
+
 class Case:
     """A table, the plans that are compared, and their errors."""
 
@@ -101,10 +114,19 @@ class Case:
     def released(self, plan: sf.Plan, draw: int) -> sf.Release:
         if id(plan) not in self.exact:
             self.exact[id(plan)] = list(self.counts.measured(plan))
-        rng = np.random.default_rng([2026, draw])
-        deviation = math.sqrt(plan.noise.variance)
-        values = tuple(e + np.rint(rng.normal(0, deviation, len(e))).astype(np.int64) for e in self.exact[id(plan)])
-        return sf.Release(plan, Measurement(tuple(plan.strategy.blocks), values, plan.noise, None), NOWHERE)
+        return noised(plan, self.exact[id(plan)], np.random.default_rng([2026, draw]), "once")
+
+    def twice(self, draw: int) -> tuple[sf.Release, bool]:
+        """Two looks, pooled and denoised, and whether the first saw pairs depend."""
+        rho, rng = self.budget.mu_squared / 2, np.random.default_rng([2026, draw, 2])
+        more: dict[str, Any] = {"neighbours": "add-remove", "records": self.n}
+        work = self.works[self.order]
+        plan = sf.plan(work, sf.zcdp(rho * FIRST), mechanism="adaptive", **more)
+        first = noised(plan, list(self.counts.measured(plan)), rng, "first")
+        after = sf.mechanisms.adaptive(after=first)
+        plan = sf.plan(work, sf.zcdp(rho * (1 - FIRST)), mechanism=after, **more)
+        second = noised(plan, list(self.counts.measured(plan)), rng, "second")
+        return second.project("mixtures", earlier=first), any("pairs depend" in n for n in plan.notes)
 
     def error(self, release: sf.Release) -> float:
         tables = [release.answer_block(q.block) for q in self.works[self.order].blocks]
@@ -128,10 +150,13 @@ class Case:
         counts = Counts(self.works[self.order], held)
         return self.away([counts.of(q.attributes).astype(float) for q in self.works[self.order].blocks])
 
-    def once(self, draw: int, *, peers: bool, records: bool) -> dict[str, float]:
+    def once(self, draw: int, *, peers: bool, records: bool, looks: int) -> dict[str, float]:
         out: dict[str, float] = {}
         began = time.process_time()
-        found = self.released(self.plan(self.order, "adaptive"), draw).project("mixtures")
+        if looks == 2:
+            found, out["saw"] = self.twice(draw)
+        else:
+            found = self.released(self.plan(self.order, "adaptive"), draw).project("mixtures")
         out["adaptive"] = self.error(found)
         out["CPU-s"] = time.process_time() - began
         if records:
@@ -155,6 +180,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--alone", action="store_true", help="adaptive without what it is compared with")
     parser.add_argument("--records", action="store_true", help="whole records too")
+    parser.add_argument("--looks", type=int, default=1, choices=(1, 2))
     given = parser.parse_args()
     for table, order, eps in itertools.product(
         given.tables.split(","), map(int, given.orders.split(",")), given.epsilons.split(",")
@@ -165,7 +191,7 @@ def main() -> None:
             continue
         case = Case(held, order, eps)
         draws = range(given.first, given.first + given.draws)
-        runs = [case.once(draw, peers=not given.alone, records=given.records) for draw in draws]
+        runs = [case.once(draw, peers=not given.alone, records=given.records, looks=given.looks) for draw in draws]
         means = {k: float(np.mean([r[k] for r in runs])) for k in runs[0]}
         best = min((means[k] for k in ("raw", "projected", "denoised", "pairs") if k in means), default=math.nan)
         ratios = f"ratio {means['adaptive'] / best:.3f} {means['adaptive'] / means.get('alone', math.nan):.3f}"

@@ -1,7 +1,9 @@
 """Beside its peers: the same work on the same rows under the same guarantee, each peer in an environment of its own.
 
 python bench/peers.py FOLDER                # installs what installs into FOLDER/NAME, runs all, prints the table
-python bench/peers.py FOLDER --only opendp  # one of them; ResidualPlanner: a checkout of its repository in FOLDER/rp
+python bench/peers.py FOLDER --only opendp  # one of them
+Three are in no registry: checkouts of their repositories are looked for in FOLDER/rp (dkifer/ResidualPlanner),
+FOLDER/src/pgm (ryan112358/private-pgm: AIM) and FOLDER/src/hdmm (dpcomp-org/hdmm). Each peer has 10 minutes of CPU.
 
 Work: all 10 tables over two of five attributes of the bundled Adult table (48,842 rows; 17, 8, 6, 7 and 3 cells), under
 0.02-zCDP for added or removed records, and the mean of 5 releases. `rmse` is over all 679 cells, against the exact counts.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,15 +26,18 @@ from pathlib import Path
 import numpy as np
 
 RHO, REPEATED, CELLS = 0.02, 5, 256
+LIMIT = 600  # CPU-s of a peer, compiling included: what takes longer is not waited for here
 NAMES = ("education", "marital_status", "race", "relationship", "income")
 REQUIRED = {
     "opendp": ["opendp[polars,mbi]"],
     "mbi": ["mbi"],
+    "aim": ["mbi==1.1.0", "jax<0.7", "pandas", "matplotlib", "networkx", "scipy", "attrs"],  # as old as its code
     "smart": ["smartnoise-synth"],
     "tmlt": ["tmlt.analytics"],
     "diffp": ["diffprivlib"],
     "jaxp": ["jax-privacy"],
     "rpenv": ["numpy", "scipy", "pandas", "cvxpy"],
+    "hdmm": ["numpy", "scipy", "autograd", "future", "setuptools"],
 }
 
 SHARED = """
@@ -70,6 +76,83 @@ def runs():
     model = estimation.MirrorDescent().estimate(domain, taken, iters=1000)
     return {(i, j): model.project((names[i], names[j])).datavector() for i, j in pairs}
 finish(runs, {"mbi": version("mbi")}, "all ten tables measured alike, 1,000 steps of mirror descent")
+""",
+    ),
+    "AIM": (
+        "aim",
+        """
+import io, contextlib
+checkout = sys.argv[2]
+sys.path[:0] = [checkout + "/mechanisms", checkout + "/src"]
+import pandas as pd, mbi, aim
+domain = mbi.Domain(names, sizes)
+data = mbi.Dataset(pd.DataFrame(codes, columns=names), domain)
+repeated = 1  # minutes each
+def runs():
+    made = aim.AIM(1.0, 1e-9)
+    made.rho = rho
+    with contextlib.redirect_stdout(io.StringIO()):
+        model, _ = made.run(data, [((names[i], names[j]), 1.0) for i, j in pairs])
+    return {(i, j): model.project((names[i], names[j])).datavector() for i, j in pairs}
+finish(runs, {"private-pgm": "4d2b3c5 (8 August 2025)"}, "its authors' AIM with its defaults; one release")
+""",
+    ),
+    "HDMM": (
+        "hdmm",
+        """
+sys.path.insert(0, sys.argv[2] + "/src")
+from hdmm import workload, templates
+start = time.process_time()
+k = sum(sizes[i] * sizes[j] for i, j in pairs)
+tables = [workload.Kronecker([workload.Identity(n) if a in pair else workload.Total(n) for a, n in enumerate(sizes)]) for pair in pairs]
+W = workload.VStack(tables)
+found = templates.Marginals(sizes, approx=True)
+found.optimize(W)
+A = found.strategy()
+AtA = A.gram()
+trace = (workload.MarginalsGram.approximate(W.gram()) @ AtA.pinv()).trace()
+first = np.zeros(W.shape[1])
+first[0] = 1.0
+size = float((AtA @ first)[0])  # of a column's squares: those of marginals are alike
+print(json.dumps({"rmse": math.sqrt(size * float(trace) / k / (2 * rho)), "cpu": time.process_time() - start, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "versions": {"hdmm": "5aa9df9 (6 October 2024)"}, "note": "OPT_M for Gaussian noise; expected error"}))
+""",
+    ),
+    "tumult": (
+        "tmlt",
+        """
+import os, pandas as pd
+from importlib.metadata import version
+from pyspark.sql import SparkSession
+from tmlt.analytics import AddOneRow, CountMechanism, KeySet, QueryBuilder, RhoZCDPBudget, Session
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1").config("spark.driver.memory", "2g").getOrCreate()
+frame = spark.createDataFrame(pd.DataFrame(codes, columns=names).astype(str)).cache()
+frame.count()
+def used():  # of this process and the Java it started
+    own, total = os.getpid(), 0
+    for place in os.listdir("/proc"):
+        if place.isdigit():
+            try:
+                parts = open(f"/proc/{place}/stat").read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(place) == own or int(parts[1]) == own:
+                total += int(parts[11]) + int(parts[12])
+    return total / os.sysconf("SC_CLK_TCK")
+time.process_time = used
+repeated = 2
+def runs():
+    session = Session.from_dataframe(RhoZCDPBudget(rho), "people", frame, protected_change=AddOneRow())
+    out = {}
+    for i, j in pairs:
+        keys = KeySet.from_dict({names[i]: [str(a) for a in range(sizes[i])], names[j]: [str(b) for b in range(sizes[j])]})
+        query = QueryBuilder("people").groupby(keys).count(name="n", mechanism=CountMechanism.GAUSSIAN)
+        found = session.evaluate(query, RhoZCDPBudget(rho / len(pairs))).toPandas()
+        table = np.zeros((sizes[i], sizes[j]))
+        table[found[names[i]].astype(int), found[names[j]].astype(int)] = found["n"]
+        out[i, j] = table
+    return out
+finish(runs, {"tmlt.analytics": version("tmlt.analytics")}, "a tenth of rho for each table, exact noise; Spark's Java counted, its start not; mean of two")
 """,
     ),
     "opendp": (
@@ -196,14 +279,21 @@ def environment(folder: Path, name: str) -> Path:
     return place / "bin" / "python"
 
 
-def told(title: str, python: Callable[[], Path | str], *arguments: str) -> None:
-    """Run one of them, and print its line; what cannot be run is said."""
+def told(title: str, python: Callable[[], Path | str], place: str, *arguments: str) -> None:
+    """Run one of them in a folder of its own, for some leave files, and print its line; what cannot be run is said."""
     try:
         done = subprocess.run(
-            [str(python()), "-c", *arguments], capture_output=True, text=True, timeout=900, check=False
+            [str(python()), "-c", *arguments],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=4 * LIMIT,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT)),
         )
         found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
-        reason = "" if found else (done.stderr.strip().splitlines() or ["no output"])[-1]
+        ended = f"it did not end within {LIMIT} CPU-s" if done.returncode < 0 else "no output"
+        reason = "" if found else (done.stderr.strip().splitlines() or [ended])[-1]
     except (subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
         found, reason = None, f"{type(error).__name__}: {error}"
     if found is None:
@@ -226,6 +316,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
     chosen = parser.parse_args()
+    chosen.folder = chosen.folder.resolve()
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.npz"
         rows(path)
@@ -233,15 +324,16 @@ def main() -> None:
             (f"sfumato, {how}", "", SHARED + OURS, (str(path), how)) for how in ("auto", "projected", "adaptive")
         ]
         extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim")}
+        checkouts = {"ResidualPlanner": "rp/residual_planner", "AIM": "src/pgm", "HDMM": "src/hdmm"}
         for name, (where, code) in THEIRS.items():
-            for how in extra.get(name, (str(chosen.folder / "rp" / "residual_planner"),)):
+            for how in extra.get(name, (str(chosen.folder / checkouts.get(name, ".")),)):
                 title = f"{name}, {how}" if name in extra else name
                 runs.append((title, where, SHARED + code, (str(path), how)))
         runs.append(("jax-privacy, prefix sums", "jaxp", MATRIX, (str(CELLS),)))
         print("| | rmse | CPU-s | MB | |\n|---|---|---|---|---|")
         for title, where, code, given in runs:
             if chosen.only in title:
-                told(title, lambda w=where: environment(chosen.folder, w) if w else sys.executable, code, *given)
+                told(title, lambda w=where: environment(chosen.folder, w) if w else sys.executable, place, code, *given)
     if chosen.only in "sfumato, prefix sums":
         import time
 

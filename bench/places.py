@@ -1,8 +1,9 @@
 """People in places: what publishing a census costs, and how far counts are from the truth, beside top-down estimates.
 
-    OPENBLAS_NUM_THREADS=1 python bench/places.py whole [--leaves 24700] [--seed 0]
+    OPENBLAS_NUM_THREADS=1 python bench/places.py whole [--leaves 24700] [--seed 0] [--place DIR]
     OPENBLAS_NUM_THREADS=1 python bench/places.py beside [--trees 5] [--seed 0]
     OPENBLAS_NUM_THREADS=1 python bench/places.py before [--draws 25] [--seed 0]
+    OPENBLAS_NUM_THREADS=1 python bench/places.py bias [--draws 5] [--seed 0]
 
 The generator: nation > state > county > tract > group > block, every node with as many children as its level says,
 times exp(.4 z); blocks of exp(1.1 z) people, three in ten empty; 8 x 2 x 2 x 63 = 2,016 cells (living arrangement,
@@ -14,13 +15,17 @@ error of a unit by (level, table), at the shares by level that were published fo
 removing one; beside our own writing of a top-down estimate with the same noise and the same whole numbers: "one pass"
 fits all tables of a level at once, "several" the total, then each larger table with the smaller ones held.
 "before": by (level, table) the root mean squared error after / before projection, by `auto`, on trees of the tests'
-kind.
+kind. "bias": what an office has to tell. By true size of a cell, how many there are, their mean as it is published in
+whole numbers, and how often its interval holds; of Hispanic by race, on a tree with as many draws of the noise, at the
+published shares by level.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
+import multiprocessing
 import resource
 import tempfile
 import time
@@ -32,11 +37,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.designs.spine.passes import Passes, slopes
 from sfumato.designs.spine.strategy import Spine
+from sfumato.designs.spine.tree import Tree
 from sfumato.estimate.spine.cells import Sets
 from sfumato.estimate.spine.descent import Settled, descend
 from sfumato.estimate.spine.family import Form, Simplices, nearest
-from sfumato.estimate.spine.told import Measured
+from sfumato.estimate.spine.placed import PlacedCounts
+from sfumato.estimate.spine.told import Measured, Readings
 from sfumato.estimate.spine.whole import Halves, chain, whole_family, whole_parts
 from sfumato.operators import Grouping, Identity, LinearOperator
 
@@ -117,9 +125,7 @@ def peak() -> float:
 # ---- from a table to microdata ----
 
 
-def whole(leaves: int, seed: int) -> None:
-    import pandas as pd
-
+def whole(leaves: int, seed: int, place: str | None) -> None:
     rng = np.random.default_rng(seed)
     groups = leaves / 27
     parents = grown(rng, (1, max(2.0, groups / 90), 18, 5, 25))
@@ -127,37 +133,61 @@ def whole(leaves: int, seed: int) -> None:
     parents[-1] = parents[-1][:kept]
     for i in range(len(parents) - 1, 0, -1):
         parents[i - 1] = parents[i - 1][: int(parents[i].max()) + 1]
-    block, cell, count = people(rng, parents)
     codes = codes_of(parents)[1:]  # one state is all records
-    rows = [tuple(f"{i}.{c}" for i, c in enumerate(row)) for row in zip(*(c.tolist() for c in codes), strict=True)]
-    each = np.repeat(np.arange(len(block)), count)
-    values = np.unravel_index(cell[each], SHAPE)
-    labels = np.array([r[-1] for r in rows], dtype=object)
-    table = pd.DataFrame({"geo": labels[block[each]]} | dict(zip(NAMES, values, strict=True)))
-    print(f"{kept:,} blocks by {math.prod(SHAPE):,} cells, {len(table):,} people; seed {seed}")
-    with tempfile.TemporaryDirectory() as folder:
-        table.to_parquet(Path(folder) / "people.parquet")
-        del table, each, values
-        print(f"  made in {spent():.1f} CPU-s, peak {peak():.2f} GB")
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        home = Path(folder)
+        # in a process of its own, so that memory is that of the library
+        child = multiprocessing.get_context("fork").Process(target=written, args=(home, rng, parents, codes[-1]))
+        child.start()
+        child.join()
+        rows = [tuple(f"{i}.{c}" for i, c in enumerate(row)) for row in zip(*(c.tolist() for c in codes), strict=True)]
+        print(f"{kept:,} blocks by {math.prod(SHAPE):,} cells; seed {seed}")
         start = spent()
         geo = sf.Hierarchy(rows, levels=list(LEVELS[1:]), outside="drop", missing="drop")
+        del rows
         others: dict[str, Any] = {
             n: sf.Integers(0, k - 1, outside="drop", missing="drop") for n, k in zip(NAMES, SHAPE, strict=True)
         }
         domain = sf.Domain({"geo": geo} | others)
         sets = [[NAMES[i] for i in s] for s in TABLES]
+        start = said("codes read", start)
         work = sf.marginals(domain, sets=sets, factors={"geo": "levels"})
         plan = sf.plan(work, sf.zcdp(str(RHO)), neighbours="add-remove", mechanism="marginals")
-        start = said("declared and planned", start)
-        release = sf.release(plan, str(Path(folder) / "people.parquet"), ledger=None)
+        start = said("planned", start)
+        release = sf.release(plan, str(home / "people.parquet"), ledger=None, out=home / "release")
         start = said("released", start)
-        found = release.project(body="spine", integer=True)
+        told: list[int] = []
+        found = release.project(
+            body="spine", integer=True, folder=home / "projected", progress=lambda done, _: told.append(done)
+        )
         assert found.projection is not None
-        start = said("projected in whole numbers", start)
-        made = found.synthetic()
-        made.save(Path(folder) / "microdata.parquet")
-        said("microdata written", start)
-        print(f"  {len(made):,} records; {found.projection.describe()}; {found.projection.iterations:,} sweeps")
+        said("projected in whole numbers, records written", start)
+        held = found.projection.possible
+        assert isinstance(held, PlacedCounts)
+        county, total = found.table("county").values, int(held.count.sum())
+        assert county.sum() == total == found.table().values
+        print(f"  {total:,} records; {found.projection.describe()}; {told[-1]:,} families")
+        for name in ("people.parquet", "release", "projected"):
+            files = [home / name, *(home / name).rglob("*")]
+            print(f"  {name}: {sum(f.stat().st_size for f in files if f.is_file()) / 2**30:.2f} GB of disk")
+
+
+def written(home: Path, rng: np.random.Generator, parents: list[Ints], codes: Ints) -> None:
+    """The people as a Parquet file, a row for each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    block, cell, count = people(rng, parents)
+    print(f"{int(count.sum()):,} people made in {spent():.1f} CPU-s", flush=True)
+    labels = np.array([f"{len(LEVELS) - 2}.{c}" for c in codes.tolist()], dtype=object)
+    schema = pa.schema([("geo", pa.string()), *((n, pa.int8()) for n in NAMES)])
+    with pq.ParquetWriter(home / "people.parquet", schema) as writer:
+        for first in range(0, len(block), 2**17):
+            some = slice(first, first + 2**17)
+            values = np.unravel_index(np.repeat(cell[some], count[some]), SHAPE)
+            columns = {n: v.astype(np.int8) for n, v in zip(NAMES, values, strict=True)}
+            places = labels[np.repeat(block[some], count[some])]
+            writer.write_table(pa.table({"geo": places} | columns, schema=schema))
 
 
 def said(what: str, start: float) -> float:
@@ -287,7 +317,7 @@ def beside(trees: int, seed: int) -> None:
             ("geo", *NAMES), (n, *SHAPE), 0, tuple(levels), tuple(at), tuple(sets), tuple(multiples[a] for a in at)
         )
         VALUES[:] = [[values[4 * level + j] / multiples[level] for j in range(len(TABLES))] for level in range(6)]
-        told = Measured(made, [v.astype(np.int64).reshape(-1) for v in values], variance, (1, 2, 3, 4))
+        told = Measured(Readings(made, [v.astype(np.int64).reshape(-1) for v in values], variance, (1, 2, 3, 4)))
         own = np.array([[m**2 / variance] * len(TABLES) for m in multiples])
         order = told.places.order
         for name in ("one pass", "several", "spine"):
@@ -352,18 +382,94 @@ def before(draws: int, seed: int) -> None:
             )
 
 
+# ---- by true size ----
+
+
+SIZES = (0, 1, 2, 4, 10, 30, 100, 10**9)
+
+
+def weights_of(codes: list[Ints], shares: Sequence[float]) -> list[float]:
+    """Of the part of every level, at which these shares of the budget by level are the best there are.
+
+    What a unit of precision of a level lowers all errors by is the same for all levels at the optimum, and linear in
+    the weights. Errors of a part are means over its queries, so weights are those of sums times the number of groups.
+    """
+    tree, _ = Tree.of_codes(codes)
+    passes = Passes.of(tree, [np.array([[float(s)]]) for s in shares])
+    levels = range(tree.depth + 1)
+    falls = np.zeros((len(levels), len(levels)))
+    for k in levels:
+        ones = [np.full((1, 1), float(k == level)) for level in levels]
+        falls[:, k] = [float(s.sum()) for s in slopes(passes, ones)]
+    found = np.linalg.solve(falls, np.ones(len(levels))) * [len(c) for c in tree.counts]
+    assert (found > 0).all(), "no weights make these shares the best"
+    return (found / found.sum()).tolist()
+
+
+def bias(draws: int, seed: int) -> None:
+    _, codes, truth = tree_of(seed, (2, 2.5, 5, 4, 25))
+    rows = [tuple(f"{i}.{c}" for i, c in enumerate(row)) for row in zip(*codes, strict=True)]
+    domain = sf.Domain({"geo": sf.Hierarchy(rows, levels=list(LEVELS))} | dict(zip(NAMES, SHAPE, strict=True)))
+    sets = [[NAMES[i] for i in t] for t in TABLES]
+    work = sf.marginals(domain, sets=sets, factors={"geo": "levels"})
+    weights = dict(zip(work.parts, weights_of(codes, PUBLISHED), strict=True))
+    plan = sf.plan(sf.stack(work, weights=weights), sf.zcdp(str(RHO)), neighbours="add-remove", mechanism="marginals")
+    made = plan.strategy
+    assert isinstance(made, Spine)
+    each = zip(made.multiples, made.sets, strict=True)
+    # what a block adds to the price: the square of a column of tables, or of residuals n I - J
+    price = [
+        float(m) ** 2 * (math.prod(n * (n - 1) for n in (made.shape[i] for i in s)) if made.residual else 1)
+        for m, s in each
+    ]
+    spent_on = np.bincount(made.at, price)
+    print("published shares of the budget by level, weights of parts that give them, and the plan's shares:")
+    for name, share, own in zip(weights, PUBLISHED, spent_on / spent_on.sum(), strict=True):
+        print(f"  {name:10} {share / sum(PUBLISHED):.4f}  {weights[name]:.5f}  {own:.4f}")
+    x = truth[-1].reshape(-1, *SHAPE).astype(np.int64)
+    told: dict[str, list[list[Floats]]] = {name: [] for name in ("county", "tract", "group", "geo")}
+    for d in range(draws):
+        raw = sf.release(plan, sf.Histogram(x), ledger=None, name=str(d))
+        found = raw.project(body="spine", integer=True)
+        for name, held in told.items():
+            exact = margin(truth[{"county": 2, "tract": 3, "group": 4, "geo": 5}[name]], (2, 3)).reshape(-1)
+            # the order of groups is that of the domain
+            values = found.table(name, "hispanic", "race").values.reshape(-1)
+            noisy = raw.table(name, "hispanic", "race")
+            error = np.asarray(noisy.standard_errors).reshape(-1)
+            middle = np.asarray(noisy.values).reshape(-1)
+            low = np.minimum(np.maximum(middle - 1.959964 * error, 0.0), values)
+            high = np.maximum(np.maximum(middle + 1.959964 * error, 0.0), values)
+            held.append([exact, values, ((low <= exact) & (exact <= high)).astype(float)])
+    print(f"{[len(t) for t in truth]} groups, {x.sum():,} people, {draws} draws, rho {RHO}; Hispanic by race")
+    for name, held in told.items():
+        exact, values, inside = (np.concatenate([h[i] for h in held]) for i in range(3))
+        shown = inside[values > 0].mean()
+        print(f"  {name}: intervals hold {inside.mean():.1%}; of those published above 0 {shown:.1%}")
+        for low, high in itertools.pairwise(SIZES):
+            own = (exact >= low) & (exact < high)
+            if own.any():
+                gone = (values[own] == 0).mean()
+                means = f"mean {exact[own].mean():.2f}, published {values[own].mean():.2f}, none {gone:.1%}"
+                kept = f"{own.sum() // draws:,} cells, {means}, intervals {inside[own].mean():.1%}"
+                print(f"    true {low} to {high - 1}: {kept}", flush=True)
+
+
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reader.add_argument("what", choices=["whole", "beside", "before"])
+    reader.add_argument("what", choices=["whole", "beside", "before", "bias"])
     reader.add_argument("--leaves", type=int, default=24_700)
+    reader.add_argument("--place", help="a folder on a disk with room: 18 GB for a million blocks")
     reader.add_argument("--trees", type=int, default=5)
     reader.add_argument("--draws", type=int, default=25)
     reader.add_argument("--seed", type=int, default=0)
     given = reader.parse_args()
     if given.what == "whole":
-        whole(given.leaves, given.seed)
+        whole(given.leaves, given.seed, given.place)
     elif given.what == "beside":
         beside(given.trees, given.seed)
+    elif given.what == "bias":
+        bias(given.draws, given.seed)
     else:
         before(given.draws, given.seed)
 

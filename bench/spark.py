@@ -45,8 +45,8 @@ ROWS = """SELECT CASE WHEN random() < .02 THEN NULL ELSE (random() * 99)::smalli
  'person ' || floor(random() * {rows} / 3)::int AS who FROM range({rows})"""
 
 
-def spent() -> dict[str, float]:
-    """CPU seconds so far: of this process, of Java, and of the workers that have not ended."""
+def family() -> dict[int, tuple[str, float]]:
+    """(name, CPU seconds) of this process and of those that it started."""
     found: dict[int, tuple[int, str, float]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -56,14 +56,26 @@ def spent() -> dict[str, float]:
                 continue
             fields = tail.split()
             found[int(entry.name)] = int(fields[1]), head.partition("(")[2], sum(map(int, fields[11:13])) / TICKS
-    sums = {"here": 0.0, "java": 0.0, "workers": 0.0}
+    mine: dict[int, tuple[str, float]] = {}
     todo = [os.getpid()]
     while todo:
         number = todo.pop()
         if number in found:
-            kind = "here" if number == os.getpid() else "java" if found[number][1] == "java" else "workers"
-            sums[kind] += found[number][2]
+            mine[number] = found[number][1:]
         todo += [p for p, (above, _, _) in found.items() if above == number]
+    return mine
+
+
+def workers() -> list[int]:
+    """Processes that are neither this one nor Java."""
+    return [p for p, (name, _) in family().items() if p != os.getpid() and name != "java"]
+
+
+def spent() -> dict[str, float]:
+    """CPU seconds so far: of this process, of Java, and of the workers that have not ended."""
+    sums = {"here": 0.0, "java": 0.0, "workers": 0.0}
+    for number, (name, seconds) in family().items():
+        sums["here" if number == os.getpid() else "java" if name == "java" else "workers"] += seconds
     return sums
 
 
@@ -170,11 +182,13 @@ class Steps:
 
 
 def peaks(spark: Any) -> dict[str, int]:
-    """MB at most of this process and of Java."""
+    """MB at most of this process, of Java, and of the largest worker."""
+    named = {"here": [os.getpid()], "java": [spark.sparkContext._gateway.proc.pid], "worker": workers()}  # noqa: SLF001
     found: dict[str, int] = {}
-    for name, process in {"here": "self", "java": str(spark.sparkContext._gateway.proc.pid)}.items():  # noqa: SLF001
-        (line,) = [x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("VmHWM")]
-        found[name] = int(line.split()[1]) // 1024
+    for name, processes in named.items():
+        for process in processes:
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+            found[name] = max(found.get(name, 0), *(int(x.split()[1]) // 1024 for x in lines if x.startswith("VmHWM")))
     return found
 
 

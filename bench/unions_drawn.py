@@ -1,10 +1,11 @@
 """Unions of products that nobody tuned to: plans against proved bounds.
 
-    OPENBLAS_NUM_THREADS=1 python bench/unions_drawn.py [named | drawn] [FIRST [LAST]]
+    OPENBLAS_NUM_THREADS=1 python bench/unions_drawn.py [named | drawn] [FIRST [LAST [swap]]]
 
 `named`: 22 of the kinds below with sizes that were seen to stand off their bound. `drawn`: 40 whose kind and sizes are
-drawn from a generator seeded with their number. Add-remove, GDP 1, objective "cells". CPU seconds are those of a whole
-`sf.plan`. The last column is the proved optimum over all joint cells, where these are at most 2,048.
+drawn from a generator seeded with their number. Add-remove, or with `swap` replace-one, GDP 1, objective "cells". CPU
+seconds are those of a whole `sf.plan`. The last column is the proved optimum over all joint cells, where these are at
+most 2,048.
 
 tables+counts   all tables over two attributes, and conjunctions of weight 1,000
 one prefix      tables over three attributes, one of them cumulative
@@ -162,15 +163,15 @@ def optimum(problem: Problem) -> tuple[float, float]:
     return found.lower_bound / scale, found.upper_bound / scale
 
 
-def row(label: str, kind: str, sizes: tuple[int, ...], seed: int) -> float:
+def row(label: str, kind: str, sizes: tuple[int, ...], seed: int, neighbours: str) -> float:
     """Print one line; the plan over its bound."""
     work = KINDS[kind](sizes, np.random.default_rng([seed, 1]))
     start = time.process_time()
-    plan = sf.plan(work, GDP, neighbours="add-remove", objective="cells")
+    plan = sf.plan(work, GDP, neighbours=neighbours, objective="cells")
     spent = time.process_time() - start
     value, bound = plan.objective_value, plan.lower_bound or math.nan
     exact = ""
-    if math.prod(sizes) <= MOST_DENSE:
+    if math.prod(sizes) <= MOST_DENSE and neighbours == "add-remove":
         problem = Problem(work, GDP, PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian", "cells")
         lower, upper = optimum(problem)
         exact = f"{upper:11.4f} {value / lower:8.4f} {lower / bound:8.4f}"
@@ -187,13 +188,14 @@ def main() -> None:
     which = sys.argv[1] if len(sys.argv) > 1 else ""
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     last = int(sys.argv[3]) if len(sys.argv) > 3 else 99
+    neighbours = "replace-one" if sys.argv[4:] == ["swap"] else "add-remove"
     print(
         f"{'':9}{'kind':15}{'sizes':17}{'queries':>9}{'rmse':>11}{'bound':>11}{'ratio':>9}{'CPU-s':>7}  "
         f"{'optimum':>11} {'plan/opt':>8} {'opt/bnd':>8}"
     )
     for name, each in (("named", [(*case, 0) for case in NAMED]), ("drawn", [(*drawn(s), s) for s in range(1, 41)])):
         if which in ("", name):
-            ratios = [row(f"{name[0]}{i}", *case) for i, case in enumerate(each, 1) if first <= i <= last]
+            ratios = [row(f"{name[0]}{i}", *case, neighbours) for i, case in enumerate(each, 1) if first <= i <= last]
             print(f"{name}: median {statistics.median(ratios):.4f}, worst {max(ratios):.4f}")
 
 

@@ -57,7 +57,8 @@ def main() -> None:
             cell["metadata"] = {}
             if cell["cell_type"] == "code":
                 cell["execution_count"] = None
-                cell["outputs"] = new["outputs"]
+                # lines that moved while something took long, which hangs on the machine
+                cell["outputs"] = [o for o in new["outputs"] if o.get("data", {}).get("text/html") != ""]
                 for output in cell["outputs"]:
                     output["metadata"] = {}
                     output.pop("execution_count", None)

@@ -4,7 +4,8 @@ python scripts/wheel.py                       # the whole suite
 python scripts/wheel.py tests/unit -k codec   # arguments are pytest's
 
 Nothing of the working tree is used: a copy of HEAD lies in a temporary folder, the build has an environment of its own,
-and so have the tests, with the wheel and its extra "test", in the versions of constraints.txt. Needs git and an index.
+and so have the tests, with the wheel and all extras that they look for, in the versions of constraints.txt. Needs git
+and an index.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+WHOLE = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]  # as `make test`: the tests of a file together
+EXTRAS = "test,dev,docs,spark"  # what the suite looks for: the tools of lint, the site's, Spark's
 WHERE = "import pathlib, sfumato; print(pathlib.Path(sfumato.__file__).parent, sfumato.__version__)"
 
 
@@ -62,14 +65,14 @@ def main() -> int:
         (wheel,) = (place / "dist").glob("*.whl")
         contents(wheel)
         shutil.copytree(place / "dist", ROOT / "dist", dirs_exist_ok=True)
-        python = environment(place / "test", f"{wheel}[test]")
+        python = environment(place / "test", f"{wheel}[{EXTRAS}]")
         told = run(python, "-c", WHERE, cwd=source)
         if not Path(told.split()[0]).is_relative_to(place / "test"):
             raise SystemExit(f"the tests would not see the wheel: {told}")
         print(f"{wheel.name}: {told}", flush=True)
         clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         return subprocess.run(
-            [python, "-m", "pytest", "-q", *(sys.argv[1:] or ["-n", "2"])], cwd=source, env=clean
+            [python, "-m", "pytest", "-q", *(sys.argv[1:] or WHOLE)], cwd=source, env=clean
         ).returncode
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 # before numpy is imported: the default two-thread BLAS is many times slower on factorizations
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support import browser as of_browser
+from support import node as of_node
 from support import postgres as of_postgres
 from support import spark as of_spark
 from support.browser import Browser
@@ -49,6 +51,24 @@ def spark() -> Iterator[Running]:
     _need(of_spark.missing())
     with of_spark.spark() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """What a cluster of a test's own needs."""
+    _need(of_spark.missing())
+
+
+@pytest.fixture(scope="session")
+def connect() -> None:
+    """What a program that talks to a server of Spark needs besides."""
+    _need(None if find_spec("grpc_status") else "grpcio-status is not installed (the extra 'spark')")
+
+
+@pytest.fixture(scope="session")
+def node() -> None:
+    """What runs the script of a published site."""
+    _need(of_node.missing())
 
 
 @pytest.fixture(scope="session")

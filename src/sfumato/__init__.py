@@ -11,25 +11,7 @@ from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
 from sfumato.ground import codec, elsewhere
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.sketches import Keys
 from sfumato.stored import fetch
-from sfumato.workloads import (
-    Workload,
-    conjunctions,
-    disjunctions,
-    hierarchy,
-    identity,
-    marginals,
-    parities,
-    predicates,
-    prefix,
-    queries,
-    ranges,
-    stack,
-    sums,
-    total,
-    windows,
-)
 
 if TYPE_CHECKING:
     from sfumato import mechanisms
@@ -49,9 +31,27 @@ if TYPE_CHECKING:
     from sfumato.releases import Answer, Release, Table, combine, difference
     from sfumato.releasing import release
     from sfumato.sessions.core import Session
+    from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
     from sfumato.wall import Histogram
     from sfumato.wall.keys import KeyCounts
+    from sfumato.workloads import (
+        Workload,
+        conjunctions,
+        disjunctions,
+        hierarchy,
+        identity,
+        marginals,
+        parities,
+        predicates,
+        prefix,
+        queries,
+        ranges,
+        stack,
+        sums,
+        total,
+        windows,
+    )
 
 pure = Budget.pure
 approx = Budget.approx
@@ -127,6 +127,7 @@ _LATE = {
     "Factorization": "sfumato.recipes.factorize",
     "Histogram": "sfumato.wall",
     "KeyCounts": "sfumato.wall.keys",
+    "Keys": "sfumato.sketches",
     "Ledger": "sfumato.privacy.ledger",
     "Plan": "sfumato.plans.plan",
     "Projection": "sfumato.estimate.projection",
@@ -134,20 +135,35 @@ _LATE = {
     "Session": "sfumato.sessions.core",
     "Spec": "sfumato.specs",
     "Table": "sfumato.releases",
+    "Workload": "sfumato.workloads",
     "budget_for": "sfumato.deprecated",
     "combine": "sfumato.releases",
+    "conjunctions": "sfumato.workloads",
     "difference": "sfumato.releases",
+    "disjunctions": "sfumato.workloads",
     "factorization": "sfumato.recipes.factorize",
+    "hierarchy": "sfumato.workloads",
+    "identity": "sfumato.workloads",
     "load": "sfumato.recipes.loading",
+    "marginals": "sfumato.workloads",
     "open": "sfumato.recipes.opening",
+    "parities": "sfumato.workloads",
     "periods": "sfumato.designs.continual.periods",
     "plan": "sfumato.deprecated",
+    "predicates": "sfumato.workloads",
+    "prefix": "sfumato.workloads",
     "project": "sfumato.estimate.bodies",
+    "queries": "sfumato.workloads",
+    "ranges": "sfumato.workloads",
     "read_spec": "sfumato.specs",
     "records_for": "sfumato.deprecated",
     "release": "sfumato.releasing",
     "simulate": "sfumato.recipes.simulate",
+    "stack": "sfumato.workloads",
+    "sums": "sfumato.workloads",
+    "total": "sfumato.workloads",
     "width": "sfumato.estimate.width",
+    "windows": "sfumato.workloads",
 }
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 

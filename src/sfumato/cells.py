@@ -201,8 +201,7 @@ class Grid:
 
     def axis(self, name: str) -> int:
         """Position of an attribute."""
-        (found,) = self.check_names([name])
-        return self.names.index(found)
+        return self.names.index(self.check_names([name])[0])
 
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Names of attributes as a tuple, refused where unknown or repeated."""
@@ -230,3 +229,12 @@ class Grid:
                     into[some] = numbers
             found.update(zip(m.axes, made, strict=True))
         return found
+
+    def mended(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of all cells, an axis for each attribute, where the records of each are counted."""
+        for m in self.moves:
+            turned = np.moveaxis(counts, m.axes, range(len(m.axes)))
+            kept = np.zeros((len(m.cells), *turned.shape[len(m.axes) :]), dtype=np.int64)
+            np.add.at(kept, m.cells, turned.reshape(kept.shape))
+            counts = np.moveaxis(kept.reshape(turned.shape), range(len(m.axes)), m.axes)
+        return counts

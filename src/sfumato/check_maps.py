@@ -24,7 +24,7 @@ SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in
 COMBINED = "combined "  # in place of an attribute's name: the columns of a combination are cells of their own
 
 
-class Cannot(NotImplementedError):
+class Cannot(Exception):
     """What these files have no way to check."""
 
 
@@ -178,6 +178,16 @@ def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
     return found
 
 
+def spectral(s: Any) -> Any:  # products of bins of rows, one of every attribute; a row of ones alone sums its own out
+    for place in np.ndindex(s.multiples.shape):
+        held = [(v, [0, *e], b) for v, e, b in zip(s.vectors, s.ends, place, strict=True)]
+        rows = [(a, v[e[b] : e[b + 1]]) for a, (v, e, b) in zip(s.names, held, strict=True)]
+        yield (
+            s.multiples[place],
+            [([a], Doc({"~class": "Dense", "matrix": m})) for a, m in rows if len(m) > 1 or (m != 1).any()],
+        )
+
+
 def combined(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
     rows = distinct(s.blocks, sizes)
     few = int(abs(s.matrix.astype(object)).sum(axis=1).max()) * int(abs(rows).max()) < 2**63
@@ -212,7 +222,9 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
         "WeightedTables": lambda: family(own, s.sets, s.multiples),
         "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
         "Combination": lambda: [(1, [([COMBINED + fingerprint(held)], held)]) for held in [combined(s, sizes)]],
+        "Spine": lambda: levels(s),
         "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
+        "Spectral": lambda: spectral(s),
     }
     kind = s.kind.removeprefix("Pair").removesuffix("Map")
     if kind not in cases:
@@ -231,8 +243,19 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
     return out
 
 
-def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool) -> tuple[int, bool]:
+def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors over the tree and over the others
+    kind = "Residual" if s.residual else "Identity"
+    for at, some, m in zip(s.at, s.sets, s.multiples, strict=True):
+        tree = [([s.names[s.place]], s.levels[at - 1])] if at else []
+        yield m, [*tree, *(([s.names[i]], Doc({"~class": kind, "n": s.shape[i]})) for i in some)]
+
+
+def sensitivity(
+    blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool, within: Any = None
+) -> tuple[int, bool]:
     """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
+
+    within: where given, a record is replaced by one whose cell of an attribute is of the same group.
 
     What a record does to a block is told by its cells of the block's attributes, or by those it leaves and takes:
     a table, found column by column. The tables of all blocks are added up, and the largest entry is taken.
@@ -240,7 +263,8 @@ def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public
     ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
     held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
     alike = {f for f in ops if ops[f].kind in ALIKE}
-    simple = {f for f in alike if all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
+    near = within and within.attribute
+    simple = {f for f in alike if near not in f[0] and all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
     columns = {f: column(ops[f], p) for f in ops}
     summed = {f for f in ops if f[0] and f[0][0].startswith(COMBINED)}  # whose cells go with those of other attributes
     top = {f: int(max(columns[f])) for f in ops}
@@ -260,6 +284,10 @@ def sensitivity(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public
             found = np.array(values, dtype=object).reshape([axes[k] for k in keys])
             found = found.transpose([keys.index(k) for k in axes if k in keys])
             total = total + weight * found.reshape([n if k in keys else 1 for k, n in axes.items()])
+        if (near, 1) in axes:  # pairs of records of which none may stand in the other's place
+            same = within.codes[:, None] == within.codes
+            ends = same.reshape([sizes[near] if k in ((near, 0), (near, 1)) else 1 for k in axes])
+            total = np.where(ends, total, 0)  # it is symmetric in the two
         return int(np.max(total))
 
     def cells(rest: Any) -> Any:

@@ -189,7 +189,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public)
+        within = plan.unit.within
+        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, within)
         self.paid(value * unit[2] ** p, exact, m.noise, event)
         return found, value * unit[2] ** p if exact else 0
 
@@ -197,6 +198,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         found, value = self.measured(m, event_of(plan.price), plan, unit)
         told = maps.blocks(plan.strategy, cells(plan), {})
         self.must("maps", "other maps were measured than the plan describes", told == found)
+        known, near = (plan.strategy.measured or plan.strategy).known or [], plan.unit.within
+        right = all(near and np.array_equal(k.codes, near.codes) for k in known if k.kind == "KnownGroups")
+        self.must("total", "totals are public of groups in which records do not stay", right)
         self.must("price", "other noise was drawn than the plan says", plan.noise == m.noise)
         self.must("price", "the sensitivity is larger than the plan says", number(plan.sensitivity.value) >= value)
 
@@ -277,6 +281,19 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             event = f"pure {Fraction(e) - (1 + replace) / scale}"
         self.paid(change * unit[2] ** p, True, m.noise, event)
 
+    def within(self, plan: Any, unit: Any) -> list[str]:  # groups in which records are replaced, as ledgers name them
+        own, codes = plan.unit.within, plan.unit.within.codes.tolist()
+        a = next(a for name, a in plan.workload.domain.attributes["~map"] if name == own.attribute)
+        at = [*a.levels[:-1], own.name].index(own.name)  # the last is of cells, also by the attribute's name
+        groups = [row[at] for row in a.source] + [None] * ("other" in (a.outside, a.missing))
+        right = fingerprint([own.attribute, plan.unit.within.codes]) == own.digest
+        self.must("unit", "records are replaced within groups that their hash does not say", right)
+        right = len(groups) == len(codes) and len({*zip(groups, codes, strict=True)}) == len({*groups}) == len({*codes})
+        right = right and own.name in (*a.levels, own.attribute)
+        self.must("unit", "records are replaced within other groups than their name says", right)
+        self.must("unit", "how many records a group has is not the same for all neighbours", counted(plan, unit))
+        return [own.name, own.attribute, own.digest]
+
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
         it = maps.read(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
@@ -284,6 +301,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         if plan.kind not in checks:
             raise Cannot(f"plans of the kind {plan.kind}")
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
+        if plan.unit.within is not None:
+            unit += self.within(plan, unit)
         known = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
         self.must("price", "there is no such unit", known)
         kept = keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
@@ -314,6 +333,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             budget = {named: str(number(b.parameter))} | ({} if b.delta is None else {"delta": str(number(b.delta))})
             said = [facts.name, facts.table, facts.hashes.plan, facts.privacy.budget, *list(facts.ledger.values())[1:]]
             said += [facts.privacy.neighbours, facts.privacy.person, facts.privacy.rows_per_person]
+            said += facts.privacy.within or []
             right = said == [proof.name, proof.table, told, budget, proof.ledger_id, n, proof.anchor, *unit]
             self.must("files", "release.json says something else than the release", right)
             for name, digest in ({"release.sfumato": None} | facts.files).items():

@@ -15,6 +15,7 @@ from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.errors import InvalidInput
+from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import run
 from sfumato.mechanisms.registry import made
@@ -109,9 +110,10 @@ def release(
     >>> found.answers.shape, found.standard_errors().round(2).tolist()
     ((4,), [1.41, 1.41, 1.41, 1.41])
     """
-    result = run.carry_out(
-        plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=progress
-    )
+    with watched("releasing", progress) as told:
+        result = run.carry_out(
+            plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=told
+        )
     if out is not None and isinstance(result, WorkloadRelease) and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)

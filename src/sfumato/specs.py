@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from sfumato.designs.continual.declared import declared
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
+from sfumato.designs.spine.totals import read_unit, relation
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import SpecError, WorkloadError
@@ -57,8 +58,9 @@ class Spec:
 
     `source` is the table as a path or an address, or None; relative paths start at the spec's folder. `table` is its
     public name for the ledger, or None.
-    `person`, `rows_per_person` and `neighbours` are the privacy unit. `mechanism` is a value, with the options that
-    stand beside it; `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
+    `person`, `rows_per_person` and `neighbours` are the privacy unit; the last is a text where records are replaced
+    within groups, "replace-one within state". `mechanism` is a value, with the options that stand beside it;
+    `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
     are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`. `periods` are those of
     a stream, or None: the tables come once.
 
@@ -78,7 +80,7 @@ class Spec:
     budget: Budget
     source: str | None
     table: str | None
-    neighbours: Neighbours
+    neighbours: Neighbours | str
     person: str | None
     rows_per_person: int
     mechanism: Mechanism[Any]
@@ -140,7 +142,7 @@ def spec_of(root: Section, place: Path) -> Spec:
         budget=budget,
         source=_source(root, place.parent),
         table=root.section("data").text("table"),
-        neighbours=unit.neighbours,
+        neighbours=relation(unit) if unit.within else unit.neighbours,
         person=unit.person,
         rows_per_person=unit.rows_per_person,
         mechanism=mechanism,
@@ -184,12 +186,13 @@ def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     with privacy.guard(*list(given)[-1:]):
         budget = Budget.from_json(given)
     privacy.need("neighbours", "it is 'add-remove' or 'replace-one'")
+    text = privacy.text("neighbours") or ""
     with privacy.guard("neighbours"):
-        neighbours = Neighbours.parse(privacy.text("neighbours"))
+        read_unit(text, None, 1, domain)
     rows = privacy.whole("rows_per_person")
     with privacy.guard("rows_per_person" if rows is not None else "person"):
-        unit = PrivacyUnit(neighbours, privacy.text("person"), 1 if rows is None else rows)
-    if neighbours is Neighbours.REPLACE_ONE:
+        unit = read_unit(text, privacy.text("person"), 1 if rows is None else rows, domain)
+    if unit.neighbours is Neighbours.REPLACE_ONE:
         for name, attribute in domain.attributes.items():
             for policy in ("outside", "missing"):
                 if getattr(attribute, policy) == "drop":

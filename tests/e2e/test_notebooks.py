@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from support.scripts import script
+
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "examples").glob("*.ipynb"))
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "scripts" / "notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_kind_of_user_has_one() -> None:
@@ -42,6 +33,6 @@ def test_notebooks_run() -> None:
     pytest.importorskip("ipykernel")
     pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
-    whole = script().executed([nbformat.read(p, as_version=4) for p in PATHS])
+    whole = script("scripts/notebooks.py").executed([nbformat.read(p, as_version=4) for p in PATHS])
     texts = [o.get("text", "") for c in whole.cells if c.cell_type == "code" for o in c.outputs]
     assert any("accepted" in t for t in texts)  # the stranger of the privacy officer

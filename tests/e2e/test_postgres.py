@@ -163,6 +163,23 @@ def test_a_planted_value_is_nowhere_to_be_found(people: Server, tmp_path: Path, 
     assert not (tmp_path / "out" / "x").exists()
 
 
+def test_the_log_of_a_server_that_writes_down_everything_holds_no_planted_value(people: Server) -> None:
+    """What is asked of a server holds no value, and a server that does not fail quotes none. Mutant: a value in SQL."""
+    people.run(
+        "ALTER DATABASE postgres SET log_min_messages = debug1", "ALTER DATABASE postgres SET log_statement = 'all'"
+    )
+    log = people.folder / "log"
+    before = log.stat().st_size
+    try:
+        plan = sf.plan(sf.marginals(DOMAIN, upto=2), sf.gdp(1), neighbours="add-remove", person="who")
+        sf.release(plan, people.address("people"), ledger=None)
+    finally:
+        people.run("ALTER DATABASE postgres RESET ALL")
+    said = log.read_bytes()[before:].decode()
+    assert "REPEATABLE READ" in said
+    assert SECRET not in said
+
+
 def test_what_is_released_holds_no_planted_value(people: Server, tmp_path: Path) -> None:
     plan = sf.plan(sf.marginals(DOMAIN, upto=2), sf.gdp(1), neighbours="add-remove", person="who")
     sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
@@ -218,6 +235,18 @@ def test_looks_sessions_and_keys_read_from_a_server(people: Server, tmp_path: Pa
         sf.Keys("who", kind="text"), sf.approx(50, "1e-6"), neighbours="add-remove", mechanism="count-sketch"
     )
     assert sf.release(keys, address, ledger=None) is not None
+
+
+def test_a_stream_reads_from_a_server(people: Server, tmp_path: Path) -> None:
+    """Also where it sees to it itself that nobody is counted too often. Mutant: the periods of a person not kept."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(10**8))
+    plan = sf.plan(
+        sf.total(DOMAIN), sf.gdp(10**4), neighbours="add-remove", person="who", periods=sf.periods(3, per_person=1)
+    )
+    stream = sf.open(plan, ledger=ledger, name="s", store=tmp_path / "s")
+    for period in ("w1", "w2"):
+        stream.append(people.address("people"), period=period)
+    assert [round(float(stream.between(p, p).answers[0])) for p in ("w1", "w2")] == [51, 0]
 
 
 def test_addresses_that_are_none_are_refused_in_specs(run: Run) -> None:

@@ -15,6 +15,7 @@ from sfumato.releases import Release
 from sfumato.releasing import plan_or_spec
 from sfumato.report.words import rounded
 from sfumato.studio.serving import prepared
+from sfumato.studio.talking import anchor_of
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
@@ -35,6 +36,7 @@ def page(place: Path, browser: Browser) -> Iterator[Studio]:
     spec, names = prepared(str(place / "adult.parquet"), place, demo=False)
     with studio(place, spec.name, entered=False) as running:
         running.desk.header = names
+        browser.forget()
         browser.look(1280, "light")
         browser.go(running.keys.address)
         browser.until(lambda: browser.text("h1") == "What is the table?")
@@ -167,6 +169,10 @@ def test_what_if(page: Studio, browser: Browser) -> None:
     browser.run(move, browser.find("#lines input[type=range]"), 3, "change")
     browser.until(lambda: not browser.find("#keep-weights").get_property("disabled"))
     assert planned() == 2
+    browser.click("main details summary")
+    browser.until(lambda: browser.all("#every td") and "…" not in browser.text("#every tbody"))
+    alone = [r.find_elements("css selector", "td")[5].text for r in browser.all("#every tbody tr")]
+    assert {a for a, t in zip(alone, plan.workload.blocks, strict=True) if t.is_marginal} == {"4.22"}
     browser.type("#margin", "100")
     browser.click("#wanted button")
     browser.until(lambda: "A budget of" in browser.text("#takes"))
@@ -318,6 +324,9 @@ HOSTILE = (
 )
 
 
+QUESTION = f"`{HOSTILE[1]}` == '{HOSTILE[1]}'"
+
+
 def hostile_spec() -> str:
     """A spec whose every name and label would do harm where it is taken for anything but text."""
     labels = json.dumps(HOSTILE, ensure_ascii=False)
@@ -345,7 +354,9 @@ name = {part}
 upto = 2
 [[queries]]
 name = "named"
-where = [{json.dumps("`" + HOSTILE[1] + "` == '" + HOSTILE[1] + "'")}]
+where = [{json.dumps(QUESTION)}]
+[plan]
+records = 50
 """
 
 
@@ -359,21 +370,25 @@ def test_hostile_labels(tmp_path: Path, browser: Browser) -> None:
         assert page.post("ledger", {"budget": {"rho": "1"}, "table": HOSTILE[1]}).status == 200
         job = page.paid("hostile")
         assert job["state"] == "done", job
+        assert page.paid("talk", "pmw")["state"] == "done"
+        anchor = anchor_of(page.desk.stored("talk"))
+        assert page.post("put", {"name": "talk", "seen": anchor, "question": QUESTION}).status == 200
         ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#table table"}
-        ready |= {"table": "#columns h3", "questions": "#matrix input", "audit": "#entries td"}
-        for name in STEPS:
+        ready |= {"table": "#columns h3", "questions": "#matrix input", "audit": "#transcripts td"}
+        ready |= {"read?name=hostile": ready.pop("read"), "read?name=talk": "#left p"}
+        for name in ready:
             browser.go(f"{page.keys.origin}/{name}")
             browser.until(lambda n=name: browser.all(ready[n]) and not browser.all("[aria-busy]"))
             for width in (390, 1280):
                 browser.look(width, "light")
                 assert browser.overflow() <= 0, (name, width)
-                browser.shot(f"hostile-{name}-{width}")
+                browser.shot(f"hostile-{name.replace('?name=', '-')}-{width}")
             assert browser.run("return [window.hacked ?? null, document.images.length, document.scripts.length]") == [
                 None,
                 0,
-                3 if name == "read" else 2,
+                3 if name.startswith("read") else 2,
             ]
-            assert "onerror=window.hacked" in browser.run("return document.body.textContent") or name == "audit"
+            assert "onerror=window.hacked" in browser.run("return document.documentElement.textContent")
         endless = [{"place": ["schema", HOSTILE[1], "values"], "value": ["a", "L" * 10_000]}]
         assert page.post("change", {"version": page.version, "changes": endless}).status == 200
         browser.go(f"{page.keys.origin}/table")

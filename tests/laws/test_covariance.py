@@ -162,6 +162,17 @@ def test_different_pieces_are_independent() -> None:
     assert between.tolist() == [0.0, 0.0]
 
 
+def test_sums_of_squares_that_are_kept_are_those_of_the_piece() -> None:
+    """Mutants: squares for fourth powers; an array that whoever asks may change for all who ask later."""
+    strategy = Stacked((_cells(200, "a", "b"), _cells(900, "a"), _residuals(np.random.default_rng(1), ("a",), ())))
+    for block in [_tables("a"), _tables("b", "a"), Block((("a",),), (Prefix(5),))]:
+        for power in (2, 4, 2):
+            found = strategy.row_powers(block, power)
+            assert np.array_equal(found, strategy.source(block).row_powers(block, power))
+        with pytest.raises(ValueError, match="read-only"):
+            strategy.row_powers(block, 2)[...] = 0.0
+
+
 PAIRS = [
     (("a", "b", "c"), ("c", "a", "e")),
     (("b", "a"), ("a", "b")),

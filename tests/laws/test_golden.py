@@ -1,7 +1,7 @@
 """What plans decide is what it was: integer maps, sensitivities, noise, prices and fingerprints of a golden file.
 
 A change that is not meant to change plans changes nothing here. One that is writes the file anew (`python -m
-support.golden`, in the folder tests) and says in its decision record which plans it changed, and why: a release that
+support.golden`, in the folder tests) and says in its commit which plans it changed, and why: a release that
 was paid for is found again by its plan's fingerprint.
 """
 

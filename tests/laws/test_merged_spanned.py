@@ -13,14 +13,15 @@ import sfumato as sf
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.merged.classes import columns_by_class
-from sfumato.designs.merged.planning import spanned_design
+from sfumato.designs.merged.planning import least_error, spanned_design
 from sfumato.designs.merged.spanned import nearly_known, spanned
+from sfumato.designs.merged.strategy import Merged
 from sfumato.designs.strategy import marginalise
 from sfumato.mechanisms.factored import Factorization
 from sfumato.mechanisms.parted import parted
 from sfumato.mechanisms.residual import Marginals
-from sfumato.mechanisms.tables import tried
-from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix
+from sfumato.mechanisms.tables import Tried, tried
+from sfumato.operators import Block, Combination, Dense, Identity, LinearOperator, Prefix
 from sfumato.operators.ordered import AllRange
 from sfumato.plans.plan import price_design
 from sfumato.privacy.columns import distinct_columns
@@ -127,11 +128,65 @@ def _nothing(blocks: Sequence[Block]) -> set[frozenset[str]]:
     return set()
 
 
-def test_tables_go_over_to_the_queries_that_nearly_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: the tables left where they were."""
+def _offered() -> Problem:
+    """Tables beside a cumulative table that tells some of them but for a cell, and a total."""
     domain = sf.Domain({"age": 20, "a": 3, "b": 4, "c": 5})
     work = sf.stack(tables=sf.marginals(domain, upto=2), cdf=sf.prefix(domain, "age", by=["a"]), total=sf.total(domain))
-    problem = replace(_problem(work), objective="tables")
+    return replace(_problem(work), objective="tables")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_least_error_of_some_queries_is_not_reached_and_nearly(rows: int) -> None:
+    """Mutants: the error that a rough strategy has in place of the bound; rows of a person left out; weights as if the
+    other parts were not there."""
+    problem = _offered()
+    person = PrivacyUnit(Neighbours.ADD_REMOVE, person="age", rows_per_person=rows) if rows > 1 else problem.unit
+    problem = replace(problem, unit=person)
+    few = [q for q in problem.workload.blocks if q.part != "tables"]
+    found = least_error(problem, few)
+    columns = columns_by_class([q.block for q in few], problem.sizes)
+    weights = np.repeat([problem.objective_weight(q) for q in few], [q.rows for q in few])
+    best = optimize(matrix=columns * np.sqrt(weights)[:, None])
+    assert found is not None
+    assert 0.97 * rows * best.lower_bound < found <= rows * best.upper_bound
+    assert least_error(replace(problem, noise="laplace"), few) is None
+    assert least_error(replace(problem, unit=PrivacyUnit(Neighbours.REPLACE_ONE)), few) is None
+
+
+def test_queries_that_take_tables_over_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same plan with a search for these queries alone, and without. Mutant: the bound never asked for."""
+    problem, searches = _offered(), list[int]()
+    values = [Marginals(), Factorization()]
+
+    def counted(part: Problem) -> Tried:
+        searches.append(len(part.workload.items))
+        return tried(part, values, None, enough=True)
+
+    def found() -> float:
+        design = parted(problem, [], lambda part, _: counted(part))
+        assert design is not None
+        return price_design(design, problem).objective_value
+
+    least, number = found(), len(searches)
+    monkeypatch.setattr("sfumato.mechanisms.parted.least_error", lambda *_: None)
+    assert found() == least
+    assert number == len(searches) - number - 1
+
+
+def test_cells_that_are_looked_at_move_along_every_attribute() -> None:
+    """Mutant: multiples of the root of a square, which stand still."""
+    sizes = (2, 3, 5, 2, 7, 4, 6, 2, 3)
+    block = Block(tuple((n,) for n in "abcdefghi"), tuple(Dense(np.ones((1, k), dtype=np.int64)) for k in sizes))
+    held = Merged(Combination((block,), np.ones((1, 1), dtype=np.int64)), sizes)
+    cells = held._some[0]
+    assert [len(np.unique(c)) for c in cells.values()] == list(sizes)
+    codes = np.stack(list(cells.values()))
+    assert np.abs(np.corrcoef(codes) - np.eye(len(sizes))).max() < 0.5
+
+
+def test_tables_go_over_to_the_queries_that_nearly_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the tables left where they were."""
+    problem = _offered()
     values = [Marginals(), Factorization()]
 
     def shared() -> float:

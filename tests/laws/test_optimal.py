@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import hadamard
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from sfumato.designs.dense import dual
 from sfumato.designs.dense.blocks import FactorBlock, GramBlock, factor_block, gram_block
 from sfumato.designs.dense.dual import cold_start, solve
 from sfumato.designs.dense.optimal import Optimum, optimize
@@ -208,6 +209,22 @@ def test_reversal_splits_the_problem(n: int) -> None:
     attained = np.sqrt(np.trace(gram @ np.linalg.inv(split.strategy.T @ split.strategy)))
     assert split.upper_bound == pytest.approx(attained, rel=1e-9)
     assert np.allclose(split.dual[order], whole.dual, rtol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_long_searches_of_low_rank_end_at_the_same_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions of few products, smoothed: random sets, plain and of weights over three magnitudes.
+
+    Mutants: no more products where the search stalls (94 steps); the fixed point without the weights it starts from.
+    """
+    random = np.random.default_rng(seed)
+    sets = (random.random((30, 300)) < 0.2) * np.exp(random.normal(0.0, 1.5 * (seed % 2), 30))[:, None]
+    careful = optimize(matrix=sets, tolerance=1e-6)
+    monkeypatch.setattr(dual, "_LONG", 0)
+    hasty = optimize(matrix=sets, tolerance=1e-6)
+    assert hasty.iterations <= 45  # 25 to 28 here
+    assert_certified(sets, hasty, 1e-6)
+    assert hasty.upper_bound == pytest.approx(careful.upper_bound, rel=2e-6)
 
 
 def test_ordered_start_finds_the_same_optimum() -> None:

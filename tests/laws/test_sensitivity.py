@@ -29,7 +29,7 @@ from sfumato.operators import (
 from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy import sums as sums_module
 from sfumato.privacy import terms as terms_module
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.operators import dense, operators, simple
 from support.sensitivities import Case, brute_force, cases, columns_of
@@ -285,3 +285,28 @@ def test_units_describe_themselves() -> None:
     assert not several.total_is_public
     # a person may leave no row that bears the name
     assert not PrivacyUnit(Neighbours.REPLACE_ONE, "id").total_is_public
+
+
+def test_all_pairs_are_not_proposed_where_they_would_end_in_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inner products beyond int64 of many cells are refused at the wall, after seconds: the price is the same without.
+
+    Mutant: the proposal left out of few cells too, whose pairs are looked at with Python's integers.
+    """
+    numbers = np.random.default_rng(7).integers(2**30, 2**31, (3, 410))
+    numbers[0] *= 4
+    tried: list[str] = []
+    bound = sensitivity_module.Pairs.bound
+
+    def told(pairs: sensitivity_module.Pairs, given: Certificate) -> tuple[int, bool]:
+        tried.append(given.method)
+        return bound(pairs, given)
+
+    for cells, proposed in ((410, 0), (40, 1)):
+        blocks = [Block((("a",),), (Dense(numbers[:, :cells]),))]
+        tried.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(sensitivity_module.Pairs, "bound", told)
+            found = sensitivity(blocks, {"a": cells}, REPLACE_ONE, 2)
+            assert tried.count("cells") == proposed
+            patched.setattr(proposals_module, "_refused", lambda _: False)
+            assert found == sensitivity(blocks, {"a": cells}, REPLACE_ONE, 2)

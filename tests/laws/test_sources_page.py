@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from pathlib import Path
@@ -12,18 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 import sfumato as sf
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "who-wins-where.md").read_text(encoding="utf-8")
-
-
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("who_wins", ROOT / "bench" / "who_wins.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def printed(head: str, kind: str) -> dict[str, dict[int, float]]:
@@ -43,7 +34,7 @@ def number(shown: str) -> float:
 
 @pytest.mark.parametrize(("head", "make"), [("prefixes", sf.prefix), ("all ranges", sf.ranges)])
 def test_errors_by_the_number_of_cells(head: str, make: Any) -> None:
-    module = script()
+    module = script("bench/who_wins.py")
     table = printed(head, "m = 8")
     assert list(table) == list(module.NAMED)
     for name, row in table.items():
@@ -52,7 +43,7 @@ def test_errors_by_the_number_of_cells(head: str, make: Any) -> None:
 
 
 def test_errors_by_the_number_of_queries() -> None:
-    module = script()
+    module = script("bench/who_wins.py")
     table = printed("random queries", "k = 1")
     assert list(table) == list(module.KINDS)
     for kind, row in table.items():
@@ -61,7 +52,7 @@ def test_errors_by_the_number_of_queries() -> None:
 
 
 def test_errors_by_epsilon() -> None:
-    module = script()
+    module = script("bench/who_wins.py")
     table = printed("prefixes", "m = 16")
     assert len(table) == 4
     for name, row in table.items():

@@ -15,7 +15,7 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.design import Problem
 from sfumato.designs.pricing.sensitivity import certificate, sensitivity
 from sfumato.designs.spine import allocation
-from sfumato.designs.spine.asked import Asked, subsets
+from sfumato.designs.spine.asked import Asked
 from sfumato.designs.spine.bound import bound
 from sfumato.designs.spine.passes import Passes, slopes
 from sfumato.designs.spine.planning import designs
@@ -23,13 +23,13 @@ from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.maps import AlikeMap, BlockMap, MergedMap, TotalMap
-from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator, Prefix, Stack
+from sfumato.operators import Block, Dense, Identity, Prefix, Stack
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.sensitivity import certified
 from sfumato.privacy.terms import Terms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from support.places import dense, grown, least_squares, nested, tree_codes
+from support.places import dense, grown, least_squares, nested, random_spine, tree_codes
 
 ADD_REMOVE, REPLACE_ONE = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)
 BOTH = pytest.mark.parametrize("unit", [ADD_REMOVE, REPLACE_ONE], ids=["add-remove", "replace-one"])
@@ -110,29 +110,6 @@ def test_levels_that_cross_are_no_tree() -> None:
 
 
 # ---- prices ----------------------------------------------------------------------------------------------------
-
-
-def random_spine(rng: np.random.Generator, *, residual: bool, public: bool) -> Spine:
-    """Some multiples at some levels of a small tree."""
-    codes = tree_codes(rng, int(rng.integers(1, 4)), int(rng.integers(2, 7)))
-    kept = [c for c in codes if int(c.max()) > 0]
-    distinct = list({int(c.max()): c for c in kept}.values()) or codes[-1:]
-    leaves = len(codes[0])
-    levels: list[LinearOperator] = [
-        Identity(leaves) if int(c.max()) + 1 == leaves else Grouping(c, int(c.max()) + 1) for c in distinct
-    ]
-    if isinstance(levels[-1], Identity) and not np.array_equal(distinct[-1], np.arange(leaves)):
-        levels[-1] = Grouping(distinct[-1], leaves)
-    sizes = [int(n) for n in rng.integers(2, 4, int(rng.integers(1, 3)))]
-    names, shape = ("place", *(f"a{i}" for i in range(len(sizes)))), (leaves, *sizes)
-    every = list(subsets(tuple(range(1, len(shape)))))
-    pairs = [(level, s) for level in range(len(levels) + 1) for s in every]
-    chosen = [p for p in pairs if rng.random() < 0.6] or pairs[-1:]
-    if public:
-        chosen = [p for p in chosen if p != (0, ())] or pairs[-1:]
-    at, sets = tuple(level for level, _ in chosen), tuple(s for _, s in chosen)
-    multiples = tuple(int(m) for m in rng.integers(1, 9, len(chosen)))
-    return Spine(names, shape, 0, tuple(levels), at, sets, multiples, residual, public)
 
 
 @pytest.mark.parametrize("residual", [False, True], ids=["tables", "residuals"])

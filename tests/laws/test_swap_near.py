@@ -41,7 +41,9 @@ def test_near_strategies_are_between_the_bound_and_a_few_percent(
     work = queries(matrix, domain)
     made = plan(work, Budget.gdp(1), neighbours="replace-one", mechanism="factorization")
     assert made.rmse == pytest.approx(near.upper_bound / np.sqrt(len(work)), rel=1e-4)
-    assert made.lower_bound == pytest.approx(near.lower_bound / np.sqrt(len(work)), rel=1e-6)
+    # another bound may prove more, never more than the optimum
+    assert made.lower_bound is not None
+    assert near.lower_bound * (1 - 1e-6) <= made.lower_bound * np.sqrt(len(work)) <= best.upper_bound
 
 
 @pytest.mark.parametrize(("n", "most"), [(150, 2e-3), (151, 2e-3), (300, 2e-3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import time
@@ -30,6 +31,8 @@ class Browser:
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
+        self._kept: list[dict[str, Any]] = []
+        self._width = 1280
 
     def go(self, address: str) -> None:
         self.driver.get(address)
@@ -84,15 +87,21 @@ class Browser:
         """Wait until what was typed is in the spec."""
         self.until(lambda: self.text("#status") != "Saving…")
 
-    def look(self, width: int, scheme: str) -> None:
+    def look(self, width: int, scheme: str, height: int = 900) -> None:
         """Of this width, light or dark."""
+        self._width = width
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
         )
         self.driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+            "Emulation.setEmulatedMedia", {"media": "", "features": [{"name": "prefers-color-scheme", "value": scheme}]}
         )
+
+    def paper(self, width: int) -> None:
+        """As it is printed, on a sheet with so much between its margins."""
+        self.look(width, "light")
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
 
     def faults(self) -> list[str]:
         """What the rules of axe find wrong with the page as it is."""
@@ -108,8 +117,28 @@ class Browser:
         return found
 
     def overflow(self) -> int:
-        """Pixels that the page is wider than its window."""
-        return int(self.run("return document.documentElement.scrollWidth - window.innerWidth"))
+        """Pixels that the page is wider than its window; a phone's own width grows with what it shows."""
+        return int(self.run("return document.documentElement.scrollWidth")) - self._width
+
+    def forget(self) -> None:
+        """Leave the page there is, with what earlier ones asked for and complained of."""
+        self.go("about:blank")
+        self.driver.get_log("browser")
+        self._events().clear()
+
+    def requests(self) -> list[str]:
+        """Addresses that pages have asked for."""
+        sent = (e for e in self._events() if e["method"] == "Network.requestWillBeSent")
+        return [e["params"]["request"]["url"] for e in sent]
+
+    def troubles(self) -> list[Any]:
+        """Whatever the console has said since it was asked last, and what could not be loaded."""
+        failed = (e for e in self._events() if e["method"] == "Network.loadingFailed")
+        return [*self.driver.get_log("browser"), *failed]
+
+    def _events(self) -> list[dict[str, Any]]:
+        self._kept += [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        return self._kept
 
     def errors(self) -> list[str]:
         """What the console has said since it was asked last, but for refusals, which a page tells by itself."""
@@ -135,7 +164,7 @@ def browser() -> Iterator[Browser]:
     options.binary_location = shutil.which("chromium") or ""
     for argument in (*_QUIET, "--window-size=1280,900"):
         options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         yield Browser(driver)

@@ -62,7 +62,9 @@ class Forged:
         """Let the ledger say what the release says now: its plan, price, unit and result."""
         plan, unit = self.plan, self.plan["unit"]
         event = check_release.event_of(plan["price"])
-        whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"]])
+        within = unit.get("within") or {}
+        named = [within[k] for k in ("name", "attribute", "digest") if k in within]
+        whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"], *named])
         told = check_maps.fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
         before = [Fraction(line[6]) for line in self.lines[1 : int(self.spend[0])] if line[1] == "spend"]
         price = check_release.cost(event, self.lines[0][2])

@@ -51,7 +51,7 @@ def _scale(noise: Any) -> str:
 
 
 def _plan_multiples(f: Forged) -> None:
-    for kind in ("Residuals", "PairResiduals", "WeightedTables", "Product", "Canonical"):
+    for kind in ("Residuals", "PairResiduals", "WeightedTables", "Product", "Canonical", "Spine"):
         for s in _documents(f.plan["strategy"], kind):
             if "multiple" in s:
                 s["multiple"] *= 2
@@ -64,7 +64,9 @@ def _measured_multiples(f: Forged) -> None:
         if block["~class"] == "Family":
             block["multiples"] = 2 * block["multiples"]
             continue
-        for scaled in _documents(block["factors"][0], "Scaled"):
+        # of tables at levels the last factor holds the multiple
+        found = (list(_documents(block["factors"][i], "Scaled")) for i in (0, -1))
+        for scaled in next(filter(None, found), []):
             scaled["factor"] *= 2
 
 
@@ -232,6 +234,27 @@ def _fewer_rows(f: Forged) -> None:
 def _nobody(f: Forged) -> None:
     """What was done for persons is said of records."""
     f.plan["unit"] |= {"person": None, "rows_per_person": 1}
+
+
+def _anybody(f: Forged) -> None:
+    """What was done where records stay in their groups is said of all that are replaced."""
+    del f.plan["unit"]["within"]
+
+
+def _groups(*, named: bool) -> Callable[[Forged], None]:
+    """Records are replaced within single cells, where nothing but other attributes changes; with a hash that fits."""
+
+    def tell(f: Forged) -> None:
+        within = f.plan["unit"]["within"]
+        within["codes"] = np.arange(len(within["codes"]))
+        if named:
+            within["digest"] = check_maps.fingerprint([within["attribute"], within["codes"]])
+
+    return tell
+
+
+def _renamed_groups(f: Forged) -> None:
+    f.plan["unit"]["within"]["name"] = "county"
 
 
 # ---- what release.json says ---------------------------------------------------------------------------------------
@@ -458,9 +481,12 @@ _ALL = (
 )
 _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
 _LINES = (*_SOME, "stream")
+_WITHIN = ("levels within states", "tables within states")
 
 LIES: dict[str, Lie] = {
-    "all multiples are twice as large": Lie(_multiples, "price", (*_RESIDUALS, "direct", "tree", "product")),
+    "all multiples are twice as large": Lie(
+        _multiples, "price", (*_RESIDUALS, *_WITHIN, "levels", "direct", "tree", "product")
+    ),
     "one multiple is larger": Lie(_one_multiple, "maps", ("residuals", "public tables")),
     "the plan's multiples are": Lie(_plan_multiples, "maps", (*_RESIDUALS, "tree")),
     "the measured multiples are": Lie(_measured_multiples, "maps", (*_RESIDUALS, "tree")),
@@ -497,6 +523,12 @@ LIES: dict[str, Lie] = {
     "persons have more rows": Lie(_more_rows, "price", ("residuals of persons", "residuals of replaced persons")),
     "persons have fewer rows": Lie(_fewer_rows, "entry", ("residuals of persons",), follow=False),
     "persons are records": Lie(_nobody, "unit", ("residuals of persons",), follow=False),
+    "records may go anywhere": Lie(_anybody, "total", _WITHIN),
+    "records stay in their blocks": Lie(_groups(named=True), "unit", _WITHIN),
+    "records stay in blocks that are hashed as states": Lie(_groups(named=False), "unit", _WITHIN),
+    "states are called counties": Lie(_renamed_groups, "unit", _WITHIN),
+    "the ledger's line has no groups": Lie(_line(10, '["replace-one", null, 1]'), "unit", _WITHIN, follow=False),
+    "release.json: the groups": Lie(_said("privacy", "within", value=[]), "files", _WITHIN, last=True),
     "release.json: the relation": Lie(_said("privacy", "neighbours", value="none"), "files", ("residuals",), last=True),
     "release.json: the rows": Lie(_said("privacy", "rows_per_person", value=7), "files", ("mwem",), last=True),
     "release.json: the person": Lie(_said("privacy", "person", value="?"), "files", ("direct",), last=True),

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.operators import Block
+from sfumato.designs.spine.asked import subsets
+from sfumato.designs.spine.strategy import Spine
+from sfumato.operators import Block, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.workloads.core import on_domain
 
-__all__ = ["dense", "grown", "least_squares", "nested", "tree_codes"]
+__all__ = ["dense", "grown", "least_squares", "nested", "random_spine", "tree_codes"]
 
 IntArray = NDArray[np.int64]
 
@@ -67,3 +69,26 @@ def least_squares(measured: FloatArray, asked: FloatArray, *, public: bool) -> F
     cells = measured.shape[1]
     across = np.eye(cells) - 1 / cells
     return asked @ across @ np.linalg.pinv(measured @ across, rcond=1e-11)
+
+
+def random_spine(rng: np.random.Generator, *, residual: bool, public: bool) -> Spine:
+    """Some multiples at some levels of a small tree."""
+    codes = tree_codes(rng, int(rng.integers(1, 4)), int(rng.integers(2, 7)))
+    kept = [c for c in codes if int(c.max()) > 0]
+    distinct = list({int(c.max()): c for c in kept}.values()) or codes[-1:]
+    leaves = len(codes[0])
+    levels: list[LinearOperator] = [
+        Identity(leaves) if int(c.max()) + 1 == leaves else Grouping(c, int(c.max()) + 1) for c in distinct
+    ]
+    if isinstance(levels[-1], Identity) and not np.array_equal(distinct[-1], np.arange(leaves)):
+        levels[-1] = Grouping(distinct[-1], leaves)
+    sizes = [int(n) for n in rng.integers(2, 4, int(rng.integers(1, 3)))]
+    names, shape = ("place", *(f"a{i}" for i in range(len(sizes)))), (leaves, *sizes)
+    every = list(subsets(tuple(range(1, len(shape)))))
+    pairs = [(level, s) for level in range(len(levels) + 1) for s in every]
+    chosen = [p for p in pairs if rng.random() < 0.6] or pairs[-1:]
+    if public:
+        chosen = [p for p in chosen if p != (0, ())] or pairs[-1:]
+    at, sets = tuple(level for level, _ in chosen), tuple(s for _, s in chosen)
+    multiples = tuple(int(m) for m in rng.integers(1, 9, len(chosen)))
+    return Spine(names, shape, 0, tuple(levels), at, sets, multiples, residual, public)

@@ -50,6 +50,26 @@ def _known() -> dict[Any, Any]:
     return {("sex",): [100, 120, 3]}
 
 
+def _levels() -> Any:
+    """Seven blocks of three counties in two states; tables of two attributes without that of no attribute."""
+    codes = [("A", "a", "1"), ("A", "a", "2"), ("A", "b", "3"), ("B", "c", "4"), ("B", "c", "5"), ("B", "c", "6")]
+    place = sf.Hierarchy(codes, levels=["state", "county", "block"], **_REST)
+    domain = sf.Domain({"place": place, "age": 3, "sex": 2})
+    return sf.marginals(domain, sets=[("age",), ("sex",)], factors={"place": "levels"})
+
+
+def _whole() -> Any:
+    place = _levels().domain["place"]
+    return sf.marginals(sf.Domain({"place": place, "age": 3}), sets=[(), ("age",)], factors={"place": "levels"})
+
+
+def _totals() -> dict[Any, Any]:
+    return {("state",): [190, 160, 40]}
+
+
+WITHIN = "replace-one within state"
+
+
 # name: (workload, budget, the neighbours, options of the plan)
 PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "residuals": (_tables, _APPROX, ADD, {"mechanism": "marginals"}),
@@ -58,6 +78,9 @@ PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "residuals of persons": (_tables, sf.gdp(1), ADD, {"mechanism": "marginals", **_PERSON}),
     "residuals of replaced persons": (_tables, sf.zcdp("0.5"), REPLACE, {"mechanism": "marginals", **_PERSON}),
     "public tables": (_tables, _APPROX, ADD, {"mechanism": "marginals", "public": _known}),
+    "levels": (_whole, sf.zcdp("0.5"), ADD, {"mechanism": "marginals"}),
+    "levels within states": (_levels, sf.zcdp("0.5"), WITHIN, {"public": _totals}),
+    "tables within states": (_whole, sf.zcdp("0.5"), WITHIN, {"public": _totals}),
     "pair residuals": (_tables, _APPROX, ADD, {"mechanism": "adaptive", "records": 500}),
     "direct": (_tables, _APPROX, ADD, {"mechanism": "gaussian"}),
     "direct, replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "laplace"}),
@@ -145,6 +168,13 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
         table = pd.DataFrame(rows | {"who": rng.integers(0, 200, 300)})
     whom = {k: v for k, v in options.items() if k in _PERSON}
     mechanism = "laplace" if budget.kind == "pure" else "gaussian"
+    if neighbours == WITHIN:
+        # the ledger is of one relation
+        sf.release(
+            sf.plan(make(), sf.zcdp("0.1"), neighbours=WITHIN, public=_totals()), table, ledger=account, name="0"
+        )
+        sf.release(plan_of(kind), table, ledger=account, name="it", out=out)
+        return out, ledger
     first = sf.plan(
         sf.marginals(domain, sets=[(domain.names[0],)]),
         sf.pure("0.1") if budget.kind == "pure" else sf.zcdp("0.1") if budget.kind == "zcdp" else sf.gdp("0.1"),

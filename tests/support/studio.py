@@ -121,11 +121,11 @@ class Studio:
         """The state of the spec that a window which was just opened shows."""
         return version_of(self.desk.text)
 
-    def paid(self, name: str) -> dict[str, Any]:
+    def paid(self, name: str, what: str = "release") -> dict[str, Any]:
         """Pay for the plan of the spec as it is, and wait for the end."""
-        version = self.version
-        plan = self.post("plan", {"version": version}).json
-        begun = self.post("pay", {"version": version, "fingerprint": plan["fingerprint"], "name": name})
+        asked = {"version": self.version, "what": what}
+        plan = self.post("plan", asked).json
+        begun = self.post("pay", asked | {"fingerprint": plan["fingerprint"], "name": name})
         return begun.json if begun.status != 200 else self.ended()
 
     def ended(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def studio(place: Path, spec: str = "spec.toml", *, entered: bool = True) -> Ite
     """A studio over a folder."""
     with listening() as found:
         keys = Keys(found.getsockname()[1])
-        desk = Desk(Places(place / spec, place / "budget.db", place / "releases"))
+        desk = Desk(Places(place / spec, place / "budget.db", place / "releases", place / "sessions"))
         running = server(desk, keys)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [found]}, daemon=True)
         thread.start()

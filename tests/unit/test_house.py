@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import shlex
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import sfumato as sf
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "sfumato"
+NEXT = "a new fragment belongs to the next version, which FIRST of scripts/changelog.py names first"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
 # -- changelog ---------------------------------------------------------------------------------------------
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("changelog", ROOT / "scripts" / "changelog.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def shown(page: str) -> dict[str, str]:
@@ -41,15 +32,15 @@ def shown(page: str) -> dict[str, str]:
 
 def test_the_changelog_is_what_the_fragments_give() -> None:
     """Released versions to the letter; of the unreleased one nothing that no fragment says: `make changelog`."""
-    changelog = script()
+    changelog = script("scripts/changelog.py")
     made, page = changelog.sections(ROOT), (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     found = shown(page)
     assert page.startswith(changelog.TOP)
-    assert list(found) == list(made)
+    assert list(found) == list(made), "run make changelog"
     assert VERSION in made
     for version, text in made.items():
         if changelog.number(version) <= changelog.number(VERSION):
-            assert found[version] == text, f"{version}: run make changelog; a new fragment belongs to the next version"
+            assert found[version] == text, f"{version}: run make changelog; {NEXT}"
         else:
             assert set(found[version].splitlines()) <= set(text.splitlines()), f"{version}: run make changelog"
     for target in re.findall(r"\]\(([^)#:\s]+)\)", page):
@@ -66,7 +57,7 @@ def written(root: Path, **fragments: str) -> Path:
     return root
 
 
-def test_fragments_are_gathered_by_version_and_heading(tmp_path: Path) -> None:
+def test_fragments_are_gathered_by_version_and_heading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = written(
         tmp_path,
         **{
@@ -75,8 +66,10 @@ def test_fragments_are_gathered_by_version_and_heading(tmp_path: Path) -> None:
             "n0029-old": "### Fixed\n- O\n",
         },
     )
+    changelog = script("scripts/changelog.py")
+    monkeypatch.setattr(changelog, "FIRST", {"0.2.0": 30, "0.1.0": 1})
     new = "## 0.2.0 (unreleased)\n\n### Added\n- A, see [it](docs/x.md)\n- B\n  goes on\n\n### Privacy\n- P\n"
-    assert script().sections(root) == {"0.2.0": new, "0.1.0": "## 0.1.0\n\n### Fixed\n- O\n"}
+    assert changelog.sections(root) == {"0.2.0": new, "0.1.0": "## 0.1.0\n\n### Fixed\n- O\n"}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +85,7 @@ def test_fragments_are_gathered_by_version_and_heading(tmp_path: Path) -> None:
 )
 def test_a_fragment_that_cannot_be_gathered_is_refused(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValueError, match=name[1:]):
-        script().sections(written(tmp_path, **{name: text}))
+        script("scripts/changelog.py").sections(written(tmp_path, **{name: text}))
 
 
 # -- what contributors type ----------------------------------------------------------------------------------

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import sfumato as sf
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_public_name_has_one_page() -> None:
-    docs = script()
+    docs = script("scripts/docs.py")
     listed = [name for names in docs.GROUPS.values() for name in names]
     assert sorted(listed) == sorted(sf.__all__)
     pages = docs.api_pages()
@@ -35,7 +25,7 @@ def test_every_public_name_has_one_page() -> None:
 
 @pytest.mark.parametrize("name", sf.__all__)
 def test_the_page_names_what_is_there(name: str) -> None:
-    docs = script()
+    docs = script("scripts/docs.py")
     module, _, rest = docs.target(name).rpartition(".")
     if rest and docs.CALLED.get(name):
         module, _, owner = module.rpartition(".")
@@ -45,5 +35,5 @@ def test_the_page_names_what_is_there(name: str) -> None:
 
 
 def test_every_page_of_docs_is_in_the_guide() -> None:
-    docs = script()
+    docs = script("scripts/docs.py")
     assert {p.stem for p in (ROOT / "docs").glob("*.md")} <= {*docs.GUIDE, *docs.ABOUT}

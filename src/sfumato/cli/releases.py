@@ -190,6 +190,10 @@ def project(
     ] = None,
     total: Annotated[int | None, typer.Option(help="The number of records, where that is known.")] = None,
     integer: Annotated[bool, typer.Option("--integer", help="Round to whole counts.")] = False,
+    kept: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help="Finished parts of a tree; a killed run goes on there."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Replace the answers of a release by the nearest ones that some table could have given. It costs nothing.
@@ -205,7 +209,8 @@ def project(
     from sfumato.report import write_report
 
     with busy("projecting") as progress, writing(out):
-        done = load_release(folder).project(body, space=space, total=total, integer=integer, progress=progress)
+        release = load_release(folder)
+        done = release.project(body, space=space, total=total, integer=integer, folder=kept, progress=progress)
         done.save(out)
         write_report(done, out / REPORT)
     if as_json:

@@ -77,7 +77,7 @@ def check(
     """
     from dataclasses import asdict
 
-    from sfumato.privacy.unit import Neighbours, PrivacyUnit
+    from sfumato.designs.spine.totals import read_unit
     from sfumato.specs import read_spec
     from sfumato.wall.rows.samples import place_sample, refuse_source
 
@@ -89,7 +89,7 @@ def check(
             "alone, never for the table to be protected. If anybody may see every row of the sample, add --public; "
             "sfumato mock draws rows that anybody may see. Nothing was read"
         )
-    unit = PrivacyUnit(Neighbours.parse(read.neighbours), read.person, read.rows_per_person)
+    unit = read_unit(read.neighbours, read.person, read.rows_per_person, read.domain)
     found = place_sample(sample, read.domain, unit)
     if as_json:
         print_json({"sample": sample} | asdict(found))

@@ -27,6 +27,12 @@ def studio(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where releases are; default: releases beside it.")
     ] = None,
+    sessions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where sessions and streams are kept, in secret; default: sessions beside it."
+        ),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Try it on the bundled public table, in a new folder.")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening it.")] = False,
 ) -> None:
@@ -47,5 +53,5 @@ def studio(
     with writing(Path.cwd()):
         spec, header = prepared(given, Path.cwd(), demo=demo)
     beside = spec.parent
-    places = Places(spec, ledger or beside / "budget.db", out or beside / "releases")
+    places = Places(spec, ledger or beside / "budget.db", out or beside / "releases", sessions or beside / "sessions")
     serve(places, header, opens=not no_browser)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.designs.calibrate import NoiseName
-from sfumato.designs.known import Known
+from sfumato.designs.known import Known, KnownGroups
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
@@ -55,12 +55,18 @@ class Problem:
     objective: str = DEFAULT_OBJECTIVE
     records: int | None = None
     unit_lattice: bool = False
-    known: tuple[Known, ...] = ()
+    known: tuple[Known | KnownGroups, ...] = ()
 
     def is_known(self, names: Iterable[str]) -> bool:
         """Whether the joint table of these attributes is public."""
         axes = {self.workload.domain.axis(a) for a in names}
         return any(axes <= set(k.axes) for k in self.known)
+
+    def are_totals(self, block: Block) -> bool:
+        """Whether all that a block asks is public totals of groups, or sums of them."""
+        names = self.workload.domain.names
+        groups = [k for k in self.known if isinstance(k, KnownGroups)]
+        return any(block.groups == ((names[k.axis],),) and k.settles(block.factors[0]) for k in groups)
 
     @functools.cached_property
     def sizes(self) -> dict[str, int]:
@@ -130,10 +136,11 @@ class Problem:
         free = self.unit.total_is_public
         if isinstance(item, QueryBlock):
             empty = item.block.operator.max_abs == 0
-            return np.array([empty or (free and not item.attributes) or self.is_known(item.attributes)])
+            known = (free and not item.attributes) or self.is_known(item.attributes) or self.are_totals(item.block)
+            return np.array([empty or known])
         out = np.full(len(item.family), free and item.family.order == 0)
         if self.known:
-            out |= np.array([self.is_known(item.family.set_names(i)) for i in range(len(out))])
+            out |= np.array([self.is_known(b.attributes) or self.are_totals(b) for b in item.family.blocks()])
         return out
 
     def _coefficients(self, item: QueryBlock | QueryFamily) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,15 @@ from sfumato.operators.base import FloatArray, Numbers
 
 __all__ = ["Stacked", "shares"]
 
+_HELD = 1_024  # numbers of one query that are kept: of most tables it is one for all their cells
 _ONE_BY_ONE = 500  # tables of a family whose pieces are compared one by one: a second or two
+
+
+class _Chosen(NamedTuple):
+    """The number of a piece, and the sums of squares that it has for a query, where they are few."""
+
+    piece: int
+    squares: FloatArray | None
 
 
 @storable
@@ -52,12 +61,12 @@ class Stacked(Strategy):
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
     @functools.cached_property
-    def _chosen(self) -> dict[str, int | str]:
+    def _chosen(self) -> dict[str, _Chosen | str]:
         """By fingerprint, the pieces of the queries asked about so far, or why none has them."""
         return {}
 
-    def _best(self, query: Block) -> int:
-        """The number of the piece of least variance for a query, looked for once."""
+    def _found(self, query: Block) -> _Chosen:
+        """The piece of least variance for a query, looked for once."""
         key = fingerprint(query)
         found = self._chosen.get(key)
         if found is None:
@@ -66,8 +75,11 @@ class Stacked(Strategy):
             raise NotAnswerable(found)
         return found
 
-    def _compared(self, query: Block) -> int | str:
-        best: tuple[float, int] | None = None
+    def _best(self, query: Block) -> int:
+        return self._found(query).piece
+
+    def _compared(self, query: Block) -> _Chosen | str:
+        best: tuple[float, _Chosen] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
         for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
@@ -80,7 +92,7 @@ class Stacked(Strategy):
                 reasons.append(str(reason))
                 continue
             if best is None or value < best[0]:
-                best = (value, i)
+                best = (value, _Chosen(i, _kept(powers)))
         if best is not None:
             return best[1]
         names = ", ".join(query.attributes) or "the total"
@@ -95,7 +107,8 @@ class Stacked(Strategy):
         self._best(query)
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
-        return self.pieces[self._best(query)].row_powers(query, power)
+        piece, squares = self._found(query)
+        return self.pieces[piece].row_powers(query, power) if power != 2 or squares is None else squares
 
     def source(self, query: Block) -> Strategy:
         return self.pieces[self._best(query)].source(query)
@@ -169,6 +182,15 @@ class Stacked(Strategy):
 
     def bias_bound(self, query: Block) -> float:
         return self.pieces[self._best(query)].bias_bound(query)
+
+
+def _kept(powers: FloatArray) -> FloatArray | None:
+    """A copy that nobody can change, where it is small."""
+    if powers.size > _HELD:
+        return None
+    out = np.array(powers)
+    out.flags.writeable = False
+    return out
 
 
 def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list[float]:

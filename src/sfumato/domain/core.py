@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
@@ -242,10 +241,6 @@ class Domain:
             more = f" and {len(self.impossible) - _SHOWN:,} more" if len(self.impossible) > _SHOWN else ""
             listed = "; ".join(self.impossible[:_SHOWN])
             yield "impossible", f"{listed}{more}: a record of which it is said counts in the nearest cell that can be"
-
-    def mended(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts of all cells, shaped by the domain, with those of impossible cells where they are counted."""
-        return cannot.mended(counts, self.moves())
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())

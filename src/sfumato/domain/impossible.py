@@ -30,7 +30,7 @@ from sfumato.ground.names import shorten
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = ["Tied", "compiled", "grouped", "joined", "mended", "moves", "possible"]
+__all__ = ["Tied", "compiled", "grouped", "joined", "moves", "possible"]
 
 _MOST_CELLS = 10_000_000  # of the attributes of one group: 80 MB where each of its cells goes, held by every plan
 
@@ -129,16 +129,6 @@ def moves(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> tuple
             cells = _nearest(allowed, [a.declared_size for a in own], [isinstance(a, Hierarchy) for a in own])
             found.append(Moves(tuple(names.index(a) for a in held), cells))
     return tuple(found)
-
-
-def mended(counts: NDArray[np.int64], moves: Sequence[Moves]) -> NDArray[np.int64]:
-    """Counts of cells, an axis for each attribute, those of impossible cells added to where they are counted."""
-    for m in moves:
-        turned = np.moveaxis(counts, m.axes, range(len(m.axes)))
-        kept = np.zeros((len(m.cells), *turned.shape[len(m.axes) :]), dtype=counts.dtype)
-        np.add.at(kept, m.cells, turned.reshape(kept.shape))
-        counts = np.moveaxis(kept.reshape(turned.shape), range(len(m.axes)), m.axes)
-    return np.ascontiguousarray(counts)
 
 
 def _nearest(allowed: Mask, declared: Sequence[int], places: Sequence[bool]) -> NDArray[np.int64]:

@@ -317,6 +317,10 @@ class _Parser:
         if token.value not in self._domain:
             hint = f"; if it is a label, write it in quotes: '{token.value}'" if right else ""
             known = (*self._domain.names, *self._domain.levels)
+            # the first word of a name that is several
+            whole = next((n for n in known if n != token.value and n.split()[:1] == [token.value]), None)
+            if whole is not None:
+                hint = f"; a name of several words is written in backquotes: `{whole}`"
             self._fail(f"no attribute is called {token.value!r}; {nearest(token.value, known)}{hint}", token.at)
         if token.value not in self.columns:
             attribute = self._domain[token.value]

@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from sfumato.maps.base import Map
 
-__all__ = [
-    "DENSE_LIMIT",
-    "INT64",
-    "FloatArray",
-    "Linear",
-    "Numbers",
-    "absolute_sums",
-    "integer_products",
-    "sum_objects",
-    "times",
-]
+__all__ = ["DENSE_LIMIT", "INT64", "FloatArray", "Linear", "Numbers", "absolute_sums", "integer_products"]
+__all__ += ["sum_objects", "times"]
 
 Numbers = NDArray[Any]
 FloatArray = NDArray[np.float64]

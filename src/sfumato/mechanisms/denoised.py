@@ -23,11 +23,13 @@ from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.dividing import divided
+from sfumato.mechanisms.earlier import Earlier
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.tables import Tables, Tried
 from sfumato.operators import Family, Identity
 from sfumato.plans.plan import Plan, price_design
 from sfumato.plans.predictions import Entry
+from sfumato.releases import Release
 from sfumato.workloads import QueryFamily
 
 if TYPE_CHECKING:
@@ -42,7 +44,14 @@ _BYTES, _SECONDS = 660, 6e-5  # for every pair of cells, as measured
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Adaptive(Tables):
-    """Attributes, pairs and triples measured, and the release denoised by the models that the data bear out."""
+    """Attributes, pairs and triples measured, and the release denoised by the models that the data bear out.
+
+    after: an earlier release of the same domain, made with some of the budget; the plan is for the rest. Where that one
+    saw pairs depend, both together measure what one plan with all of it would; where it saw nothing, attributes get
+    nearly all. `release.project("mixtures", earlier=...)` pools the two.
+    """
+
+    after: Release | None = None
 
     name: ClassVar[str] = "adaptive"
     honours: ClassVar[bool] = False
@@ -52,18 +61,23 @@ class Adaptive(Tables):
     )
     unknown: ClassVar[str] = "what denoising leaves is not proved: its release states it"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.after is not None and not isinstance(self.after, Release):
+            raise PlanError(f"after= takes an earlier release, not {self.after!r}")
+
     def found(self, problem: Problem, progress: Progress | None) -> Tried:
         return Tried([], ())
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
-        return planned(problem)
+        return planned(problem, self.after)
 
     def records_for(self, need: Need) -> int:
         return Mechanism.records_for(self, need)
 
 
-def planned(problem: Problem) -> Plan:
-    """The plan whose release is denoised. Raises PlanError."""
+def planned(problem: Problem, after: Release | None = None) -> Plan:
+    """The plan whose release is denoised, by itself or after an earlier one. Raises PlanError."""
     if problem.noise == "laplace":
         raise PlanError(
             "mechanism='adaptive' needs Gaussian noise, whose halves are independent; take sf.approx, sf.gdp"
@@ -83,7 +97,8 @@ def planned(problem: Problem) -> Plan:
             "mechanism='adaptive' splits the budget by how many records are expected; give records=, a public and "
             "approximate number"
         )
-    sets, precision = divided(problem)
+    earlier = None if after is None else Earlier.of(after, problem)
+    sets, precision = divided(problem, earlier)
     measured = residual_design(problem, sets, precision)
 
     def build(s: float) -> PairResiduals:
@@ -93,7 +108,12 @@ def planned(problem: Problem) -> Plan:
 
     plan = price_design(Design("adaptive", build, measured.fine), problem)
     rows, raw = _raw(plan, sets[2])
-    return replace(plan, body=BODY, forecast=Forecast(BODY, rows, raw, records=problem.records), notes=_notes(plan))
+    return replace(
+        plan,
+        body=BODY,
+        forecast=Forecast(BODY, rows, raw, records=problem.records),
+        notes=(*_notes(plan), *_followed(after, earlier)),
+    )
 
 
 def _notes(plan: Plan) -> tuple[str, ...]:
@@ -110,6 +130,13 @@ def _notes(plan: Plan) -> tuple[str, ...]:
         memory, time = _BYTES * cells**2 / 1e9, _SECONDS * cells**2 / 60
         out.append(f"denoising {cells:,} cells of attributes takes about {memory:.1f} GB and {time:.0f} CPU-minutes")
     return tuple(out)
+
+
+def _followed(after: Release | None, earlier: Earlier | None) -> tuple[str, ...]:
+    if after is None or earlier is None:
+        return ()
+    saw = "pairs depend" if earlier.dependent else "no pair depends beyond its noise, so attributes get nearly all"
+    return (f"follows {after.provenance.name!r}, which saw that {saw}; it is public, and paid for by itself",)
 
 
 def _beyond(entry: Entry) -> int:

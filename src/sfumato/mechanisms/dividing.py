@@ -3,13 +3,16 @@
 What noise hides is lost anyway, and what stands out of it errs as unprojected tables do. So each share follows from
 the error that the noise would cause, from sizes, the budget and the expected number of records, against how far tables
 usually are from what smaller ones imply.
+
+After an earlier release, which is public too, what it measured counts: where its pairs say something beyond their
+attributes, both together are divided as one would be; where they do not, attributes get nearly all that is left.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,9 @@ from numpy.typing import NDArray
 from sfumato.designs.design import Candidate, Problem
 from sfumato.designs.marginals.incidence import Sets
 from sfumato.errors import PlanError
+from sfumato.mechanisms.earlier import Earlier
 from sfumato.operators.base import FloatArray
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
 
@@ -40,6 +45,10 @@ _L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
 # all of it Adult, labsup and a tree err 4 to 9 % more at epsilon 10, with three fifths up to 6 %
 _SPARSE = 0.8
 _LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing
+# of what is left, for pairs that an earlier release saw nothing in: with none they would have no answers of their own
+_UNSEEN = 0.005
+# of what both together are to have, for sets of which an earlier release measured more: every set keeps an answer
+_LEAST_LEFT = 0.01
 _MOST_CELLS = 2**22  # of a table that is asked: it is made cell by cell
 _MOST_MEASURED = 2**23  # cells of triples that are measured: 64 MB, and several arrays of that size
 _MOST_STACKED = 2**12  # cells of all attributes: the denoiser holds matrices of that size
@@ -59,15 +68,31 @@ class _Asked:
     weights: FloatArray
 
 
-def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
+def divided(problem: Problem, earlier: Earlier | None = None) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and one over the deviations of their noise, up to a common factor.
 
     Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
     the weight that is asked. Attributes and pairs share what triples leave as max(r^2, .8 r^(1/2)) to 1, with
     .136 r the error that independence would have from one-way tables with all of it; attributes get no less than the
-    least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. Raises
-    PlanError.
+    least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. After an
+    `earlier` release that saw dependence, what it measured is taken off; after one that saw none, pairs get a
+    two-hundredth and triples nothing. Raises PlanError.
     """
+    if earlier is None:
+        sets, squares = _shared(problem)
+    elif not earlier.dependent:
+        sets, squares = _shared(problem, seen=False)
+    else:
+        both = float(problem.budget.mu_squared) + float(earlier.mu_squared)
+        whole = replace(problem, budget=Budget("zcdp", (problem.budget.mu_squared + earlier.mu_squared) / 2))
+        sets, squares = _shared(whole)
+        given = [earlier.precisions(s) * _change(problem) / both for s in sets]
+        squares = [np.maximum(w - g, _LEAST_LEFT * w) for w, g in zip(squares, given, strict=True)]
+    return sets, [np.sqrt(w) for w in squares]
+
+
+def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[FloatArray]]:
+    """Residual sets per order, and their inverse variances at unit price; `seen`: whether pairs may say something."""
     size = np.array(problem.workload.domain.shape, dtype=np.float64)
     asked = _asked(problem)
     held = np.flatnonzero((asked.ones > 0) & (size > 1))
@@ -80,8 +105,8 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
             "declare coarser cells, or plan groups of attributes by themselves"
         )
     pairs = np.stack([first, second], axis=1)
-    share = _share_of_triples(problem, asked, size, pairs)
-    ones = max(_share_of_ones(problem, size[held]), _least_ones(size, first, second))
+    share = _share_of_triples(problem, asked, size, pairs) if seen else 0.0
+    ones = max(_share_of_ones(problem, size[held]), _least_ones(size, first, second)) if seen else 1 - _UNSEEN
     parts: list[tuple[NDArray[np.integer], FloatArray, float, float]] = [
         (held[:, None], asked.ones[held], _CELLS_ONE, (1 - share) * ones),
         (
@@ -94,14 +119,14 @@ def divided(problem: Problem) -> tuple[list[Sets], list[FloatArray]]:
     if share:
         power = _power(problem, size[asked.triples].prod(axis=1) / math.sqrt(share), _TRIPLES)
         parts.append((asked.triples, asked.weights, power, share))
-    sets, precision = [np.empty((0 if problem.unit.total_is_public else 1, 0), dtype=np.int32)], list[FloatArray]()
-    precision.append(np.full(len(sets[0]), math.sqrt(_TOTAL)))
+    sets, squares = [np.empty((0 if problem.unit.total_is_public else 1, 0), dtype=np.int32)], list[FloatArray]()
+    squares.append(np.full(len(sets[0]), _TOTAL))
     for some, weights, power, given in parts:
         wanted = size[some].prod(axis=1) ** power * (weights / weights.mean()) ** _WEIGHT
         wanted *= given / float(wanted @ (1 - 1 / size[some]).prod(axis=1))
         sets.append(some.astype(np.int32))
-        precision.append(np.sqrt(wanted))
-    return sets, precision
+        squares.append(wanted)
+    return sets, squares
 
 
 def foreseen(problem: Problem) -> tuple[Candidate, ...]:
@@ -224,6 +249,10 @@ def _noise(problem: Problem, cells: FloatArray) -> float:
 
 def _counts(problem: Problem, cells: FloatArray) -> float:
     """The same in records."""
-    change = problem.unit.rows_per_person**2 * (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
-    deviation = math.sqrt(len(cells) * change / float(problem.budget.mu_squared))
+    deviation = math.sqrt(len(cells) * _change(problem) / float(problem.budget.mu_squared))
     return _L1 * deviation * float(cells.mean())
+
+
+def _change(problem: Problem) -> int:
+    """By how much a person's going moves the cells of a table, in squares."""
+    return problem.unit.rows_per_person**2 * (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sfumato.designs import matrix
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.marginals.residuals import Residuals
 from sfumato.designs.merged.planning import spanned_design
+from sfumato.designs.spectral import planning as spectral
+from sfumato.designs.unions.orbit_bound import orbit_bound
 from sfumato.errors import SfumatoError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.tables import Designed, Tried
-from sfumato.plans.plan import Plan, price_design
+from sfumato.plans.plan import Plan, at_budget, price_design
+from sfumato.privacy.unit import Neighbours
 
 __all__ = ["Factorization", "refined"]
 
 _NEAR = 5e-3  # of the best plan from its bound: what is left to gain is not worth half a minute
+
+_START = 1.1  # times the best: residuals further off do not come down to it
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -42,15 +49,54 @@ class Factorization(Designed):
 
 
 def refined(problem: Problem, found: Tried, progress: Progress | None) -> Tried:
-    """With the optimum over rows that span all queries, where the plans that were found stand off their bound."""
+    """With what takes seconds more, where the plans that were found stand off their bound.
+
+    That is the optimum over rows that span all queries; where there are too many of these, or it does not come near
+    the bound, products of basis vectors with noise levels of their own; and a better bound.
+    """
     if problem.unit_lattice:
         return found
-    best = min((p.objective_value for p in found.plans), default=None)
-    bound = max((p.bound for p in found.plans if p.bound is not None), default=0.0)
-    if best is not None and best <= bound * (1 + _NEAR):
+    found = _with(problem, found, lambda: spanned_design(problem, progress))
+    if _tilts(found):
+        best = _least(found)
+        found = _with(problem, found, lambda: spectral.design(problem, best))
+    return _bounded(problem, found)
+
+
+def _tilts(found: Tried) -> bool:
+    """Whether residuals, which products of basis vectors start from, are near the best."""
+    best = min((p.objective_value for p in found.plans), default=0.0)
+    return any(isinstance(p.strategy, Residuals) and p.objective_value <= best * _START for p in found.plans)
+
+
+def _bounded(problem: Problem, found: Tried) -> Tried:
+    """With a bound from weights constant on orbits, where the plans stand off those that they have."""
+    replaced = problem.unit.total_is_public
+    ours = replaced or problem.unit.neighbours is Neighbours.ADD_REMOVE
+    if not found.plans or _off(found.plans) <= _NEAR or problem.noise != "gaussian" or problem.largest or problem.known:
+        return found
+    if not ours or all(i.is_marginal for i in problem.workload.items):
         return found
     try:
-        design = spanned_design(problem, progress)
+        products = problem.products
+    except SfumatoError:  # more tables than are listed one by one
+        return found
+    proved = None if products is None else orbit_bound(products, problem.sizes, replaced=replaced)
+    place = min(range(len(found.plans)), key=lambda i: found.plans[i].objective_value)
+    best = found.plans[place]
+    if proved is None or at_budget(problem, proved) <= max((p.bound or 0.0 for p in found.plans), default=0.0):
+        return found
+    plans = list(found.plans)
+    plans[place] = replace(best, bound=at_budget(problem, proved))
+    return found._replace(plans=plans)
+
+
+def _with(problem: Problem, found: Tried, more: Callable[[], Design | None]) -> Tried:
+    """With one more design, where the plans stand off their bound and it applies."""
+    if _off(found.plans) <= _NEAR:
+        return found
+    try:
+        design = more()
         if design is None:
             return found
         plan = price_design(design, problem)
@@ -58,3 +104,16 @@ def refined(problem: Problem, found: Tried, progress: Progress | None) -> Tried:
     except SfumatoError:
         return found
     return found._replace(plans=[*found.plans, plan], designs=(*found.designs, design))
+
+
+def _off(plans: Sequence[Plan]) -> float:
+    """How far the best of the plans stands above the best of their bounds; infinity where none is known."""
+    best = min((p.objective_value for p in plans), default=math.inf)
+    bound = max((p.bound for p in plans if p.bound is not None), default=0.0)
+    return best / bound - 1 if bound > 0.0 else math.inf
+
+
+def _least(found: Tried) -> float:
+    """The root of the summed errors of the best plan at unit price; infinity where no bound tells it."""
+    bound = max((d.bound for d in found.designs if d.bound is not None), default=0.0)
+    return bound * (1 + _off(found.plans)) if bound > 0.0 else math.inf

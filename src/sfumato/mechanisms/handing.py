@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from sfumato.designs.pieces import Piece
 from sfumato.operators import Block, Family
 from sfumato.workloads import QueryBlock, QueryFamily
 
-__all__ = ["Group", "Items", "handed_over"]
+__all__ = ["Group", "Items", "Offer", "offered"]
 
 Items = tuple[QueryBlock | QueryFamily, ...]
 Planner = Callable[[Items, dict[str, float]], "Group | None"]
@@ -37,18 +38,27 @@ class Group:
     best: bool
 
 
-def handed_over(problem: Problem, tables: Group, few: Group, plan: Planner) -> tuple[Group, Group]:
-    """Both groups, after the tables that `few` nearly knows have gone over to it where that makes the error less."""
-    known = nearly_known([i.block for i in few.items if isinstance(i, QueryBlock)])
-    rest, moved = _split(tables.items, known)
+class Offer(NamedTuple):
+    """The tables that are left, and the few queries with those that have gone over to them."""
+
+    left: Group
+    both: Group
+
+    @property
+    def root(self) -> float:
+        return self.left.root + self.both.root
+
+
+def offered(problem: Problem, tables: Items, few: Items, plan: Planner) -> Offer | None:
+    """What handing over the tables that few queries nearly know would come to; None where there are none of these."""
+    known = nearly_known([i.block for i in few if isinstance(i, QueryBlock)])
+    rest, moved = _split(tables, known)
     if not moved or not rest:
-        return tables, few
+        return None
     whole = _tables(problem.workload.items)
     left = plan(*_weighed(problem, rest, whole))
-    both = None if left is None else plan(*_weighed(problem, (*few.items, *moved), whole))
-    if left is None or both is None or left.root + both.root >= tables.root + few.root:
-        return tables, few
-    return left, both
+    both = None if left is None else plan(*_weighed(problem, (*few, *moved), whole))
+    return None if left is None or both is None else Offer(left, both)
 
 
 def _split(items: Items, known: Set[frozenset[str]]) -> tuple[Items, Items]:

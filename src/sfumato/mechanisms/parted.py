@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.merged.planning import least_error
 from sfumato.designs.pieces import Piece, levelled, share_design
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.spine.planning import tall
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import SfumatoError
-from sfumato.mechanisms.handing import Group, Items, handed_over
+from sfumato.mechanisms.handing import Group, Items, Offer, offered
 from sfumato.mechanisms.tables import Tried
 from sfumato.plans.plan import Plan
-from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads import QueryBlock, QueryFamily, Workload
 
 __all__ = ["parted"]
 
@@ -47,22 +48,43 @@ def parted(problem: Problem, plans: Sequence[Plan], find: Find) -> Design | None
     if tall(problem):
         # levels together are the point of their design
         return None
-    parts = _parts(problem)
-    # what is proved the best of parts together is no worse than any sharing between them
-    few = [p for p in parts if _few(p)]
-    together = _group(problem, tuple(i for p in few for i in p), find) if len(few) > 1 else None
-    proved = together is not None and together.best
-    rest = [_group(problem, p, find) for p in parts if not (proved and p in few)]
-    groups = [g for g in [together if proved else None, *rest] if g is not None]
+    groups = _grouped(problem, _parts(problem), find)
     if sum(len(g.items) for g in groups) < len(problem.workload.items):
         return None
-    if not proved:
-        groups = _joined(problem, groups, together, find)
     if len(groups) == 1:
         return None
-    if _power(problem) == 2 and not problem.largest:
-        groups = _handed(problem, groups, find)
     return share_design("factorization", "", [g.piece for g in groups], _power(problem), None, largest=problem.largest)
+
+
+def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group]:
+    """The parts, those of few queries joined with each other and with tables where that errs less; fewer where some
+    have no plan."""
+    rest = [g for g in (_group(problem, p, find) for p in parts if not _few(p)) if g is not None]
+    few = [p for p in parts if _few(p)]
+    several = _ordered(problem, [i for p in few for i in p]) if len(few) > 1 else ()
+    hand = _power(problem) == 2 and not problem.largest
+    tables = next((g for g in rest if all(i.is_marginal for i in g.items)), None)
+    offer = None
+    if hand and tables is not None and several and not all(i.is_marginal for i in several):
+        offer = _offer(problem, tables, several, find)
+        least = None if offer is None or not offer.both.best else least_error(problem, several)
+        if offer is not None and least is not None and offer.root < tables.root + least:
+            # the best of these queries together, with no table, is not needed
+            return [offer.both, *(offer.left if g is tables else g for g in rest)]
+    # what is proved the best of parts together is no worse than any sharing between them
+    together = _group(problem, several, find) if several else None
+    if together is not None and together.best:
+        groups = [together, *rest]
+    else:
+        alone = [g for g in (_group(problem, p, find) for p in few) if g is not None]
+        groups, offer = [*rest, *(_joined(problem, alone, together, find) if len(alone) == len(few) else alone)], None
+    return _handed(problem, groups, find, offer) if hand and len(groups) > 1 else groups
+
+
+def _ordered(problem: Problem, items: Sequence[QueryBlock | QueryFamily]) -> Items:
+    """As the workload has them; those that it has not, first."""
+    order = {id(i): n for n, i in enumerate(problem.workload.items)}
+    return tuple(sorted(items, key=lambda i: order.get(id(i), 0)))
 
 
 def _parts(problem: Problem) -> list[Items]:
@@ -86,12 +108,10 @@ def _power(problem: Problem) -> int:
     return 1 if problem.noise == "laplace" else 2
 
 
-def _joined(problem: Problem, groups: list[Group], together: Group | None, find: Find) -> list[Group]:
+def _joined(problem: Problem, few: list[Group], together: Group | None, find: Find) -> list[Group]:
     """Groups of few queries joined while that errs less: all at once where it does, else two by two."""
-    few = [g for g in groups if _few(g.items)]
-    rest = [g for g in groups if not _few(g.items)]
     if together is not None and together.root < sum(g.root for g in few):
-        return [*rest, together]
+        return [together]
     while len(few) > 1:
         tried: list[tuple[float, int, int, Group]] = []
         for (i, a), (j, b) in itertools.combinations(enumerate(few), 2):
@@ -102,27 +122,36 @@ def _joined(problem: Problem, groups: list[Group], together: Group | None, find:
         if gain <= _GAIN * sum(g.root for g in few):
             break
         few = [*(g for k, g in enumerate(few) if k not in (i, j)), both]
-    return [*rest, *few]
+    return few
 
 
-def _handed(problem: Problem, groups: list[Group], find: Find) -> list[Group]:
-    """The groups, after the tables among them have left to those of few queries what these know better."""
+def _handed(problem: Problem, groups: list[Group], find: Find, first: Offer | None) -> list[Group]:
+    """The groups, after the tables among them have left to those of few queries what these know better.
+
+    `first` is the offer to the group before all others, where it is known.
+    """
     tables = next((g for g in groups if all(i.is_marginal for i in g.items)), None)
     out = list(groups)
     for k, few in enumerate(groups):
-        if tables is not None and few is not tables and _few(few.items):
+        if tables is None or few is tables or not _few(few.items):
+            continue
+        offer = first if k == 0 and first else _offer(problem, tables, few.items, find)
+        if offer is not None and offer.root < tables.root + few.root:
             place = next(i for i, g in enumerate(out) if g is tables)
-            out[place], out[k] = handed_over(problem, tables, few, lambda i, s: _group(problem, i, find, s))
-            tables = out[place]
+            out[place], out[k] = offer
+            tables = offer.left
     return out
+
+
+def _offer(problem: Problem, tables: Group, few: Items, find: Find) -> Offer | None:
+    return offered(problem, tables.items, few, lambda items, scales: _group(problem, items, find, scales))
 
 
 def _group(problem: Problem, items: Items, find: Find, scales: Mapping[str, float] | None = None) -> Group | None:
     """The best design of some items by themselves; `scales` say by part how many times as much their tables count."""
-    order = {id(i): n for n, i in enumerate(problem.workload.items)}
-    whole = sorted(items, key=lambda i: order.get(id(i), 0))
+    whole = _ordered(problem, items)
     try:
-        part = replace(problem, workload=Workload(problem.workload.domain, tuple(whole)))
+        part = replace(problem, workload=Workload(problem.workload.domain, whole))
         found = find(part, "factorization" if _few(items) else "marginals")
     except SfumatoError:
         return None
@@ -142,7 +171,7 @@ def _group(problem: Problem, items: Items, find: Find, scales: Mapping[str, floa
     norm = float(change.value) ** (1 / power) / design.fine
     build = functools.partial(_scaled, design.build, 1 / norm)
     piece = Piece(build, error, 1.0, design.fine * norm)
-    return Group(tuple(whole), piece, error ** (1 / (1 + 2 / power)), best)
+    return Group(whole, piece, error ** (1 / (1 + 2 / power)), best)
 
 
 def _scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:

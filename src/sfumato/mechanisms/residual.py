@@ -8,7 +8,9 @@ from typing import ClassVar
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.marginals import planning as marginals
 from sfumato.designs.spine import planning as spine
+from sfumato.designs.spine.totals import relation
 from sfumato.designs.weighted import planning as weighted
+from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.tables import Designed
 
@@ -28,6 +30,11 @@ class Marginals(Designed):
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
         found = spine.designs(problem)
-        if found and spine.tall(problem):
+        if not found and problem.unit.within is not None:
+            raise PlanError(
+                f"neighbours={relation(problem.unit)!r} is for tables of cells at levels of one attribute, "
+                "factors={...: 'levels'}, with Gaussian noise and the mean error"
+            )
+        if found and (spine.tall(problem) or problem.unit.within is not None):
             return found
         return [*found, *marginals.designs(problem), *weighted.designs(problem)]

@@ -32,6 +32,7 @@ from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
 from sfumato.wall.engines.jobs import heard
 from sfumato.wall.keys import KeyCurator
+from sfumato.wall.parts import curator_for
 
 __all__ = ["carry_out", "projected_release"]
 
@@ -52,8 +53,9 @@ class _Access:
 
 
 def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
-    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
     blocks = plan.strategy.blocks
+    opened_by = curator_for(blocks)
+    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
     sizes = {n: a.size for n, a in plan.workload.domain.attributes.items()}
     measured, receipt = curator.measure(
         blocks,

@@ -14,6 +14,7 @@ from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.marginals.public import read_public
 from sfumato.designs.spine import planning as spine
 from sfumato.designs.spine.strategy import Spine
+from sfumato.designs.spine.totals import read_totals, relation
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.estimate.projection import largest_tables
 from sfumato.ground.progress import Progress
@@ -192,7 +193,10 @@ def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public:
     """What designs are asked for. Raises PlanError or BudgetError."""
     workload, unit, records = asked.what, asked.unit, asked.records
     objective = read_objective(asked.objective)
-    known = read_public(workload.domain, asked.public)
+    if unit.within is not None and not takes_public:
+        raise PlanError(f"neighbours={relation(unit)!r} is for mechanism='marginals' alone, not for {name!r}")
+    within, domain = unit.within, workload.domain
+    known = read_public(domain, asked.public) if within is None else (read_totals(domain, within, asked.public),)
     if known and not takes_public:
         raise PlanError(f"public= values are used by mechanism='marginals' alone, not by {name!r}")
     if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):

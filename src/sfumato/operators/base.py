@@ -1,4 +1,4 @@
-"""What a structured linear map is: three required methods, and defaults that are exact or refuse."""
+"""What a structured linear map is: four required members, and defaults that are exact or refuse."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from sfumato.designs.calibrate import calibrate
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.strategy import Strategy
 from sfumato.errors import PlanError
 from sfumato.estimate.widths import Forecast
@@ -304,6 +305,10 @@ class Plan(WorkloadPlan):
 
     def check(self) -> None:
         super().check()
+        within = self.unit.within
+        for known in (k for k in self.strategy.known if isinstance(k, KnownGroups)):
+            if within is None or not np.array_equal(known.codes, np.asarray(within.codes)):
+                raise PlanError("totals are public of groups in which records do not stay: it is damaged, plan again")
         _ = self.rmse, self.max_standard_error, self.strategy.blocks
 
     @property
@@ -331,6 +336,14 @@ class Plan(WorkloadPlan):
         return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"
 
 
+def at_budget(problem: Problem, bound: float) -> float:
+    """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`."""
+    weights = 1.0 if problem.largest else problem.total_weight
+    # sensitivity at c rows a person is c times as large, for every strategy alike
+    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
+    return bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
+
+
 def price_design(design: Design, problem: Problem) -> Plan:
     """Scale a design to the budget and predict its errors."""
     done = calibrate(
@@ -342,12 +355,8 @@ def price_design(design: Design, problem: Problem) -> Plan:
         problem.noise,
         unit_lattice=problem.unit_lattice,
     )
-    bound = None
-    if design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice:
-        weights = 1.0 if problem.largest else problem.total_weight
-        # sensitivity at c rows a person is c times as large, for every strategy alike
-        multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
-        bound = design.bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
+    proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
+    bound = at_budget(problem, design.bound) if proved and design.bound is not None else None
     return Plan(
         problem.workload,
         problem.budget,

@@ -102,9 +102,11 @@ class WorkloadPlan(Planned):
 
     def facts(self) -> dict[str, Any]:
         """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+        within = self.unit.within
         return {
             "privacy": {
                 "neighbours": self.unit.neighbours.value,
+                **({} if within is None else {"within": [within.name, within.attribute, within.digest]}),
                 "person": self.unit.person,
                 "rows_per_person": self.unit.rows_per_person,
                 "unit": self.unit.describe(),

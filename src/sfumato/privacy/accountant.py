@@ -21,21 +21,8 @@ from sfumato.privacy.pure import mu_of_pure
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
 
-__all__ = [
-    "Account",
-    "ApproxEvent",
-    "BoundedRangeEvent",
-    "Event",
-    "GaussianEvent",
-    "PureEvent",
-    "ZcdpEvent",
-    "delta_of",
-    "event_from_text",
-    "event_to_text",
-    "overspending",
-    "price",
-    "refuse_overspending",
-]
+__all__ = ["Account", "ApproxEvent", "BoundedRangeEvent", "Event", "GaussianEvent", "PureEvent", "ZcdpEvent"]
+__all__ += ["delta_of", "event_from_text", "event_to_text", "overspending", "price", "refuse_overspending"]
 
 
 _LARGEST = 10**18  # far above the cost of any guarantee worth its name; keeps sums of prices short

@@ -17,7 +17,7 @@ from functools import lru_cache
 from sfumato.errors import BudgetError
 from sfumato.privacy.accountant import Event, PureEvent, delta_of, event_from_text, event_to_text
 from sfumato.privacy.amounts import Currency, exact
-from sfumato.privacy.unit import PrivacyUnit
+from sfumato.privacy.unit import PrivacyUnit, Within
 
 __all__ = ["Entry", "State", "advance", "line_of", "next_of", "now", "spend_line"]
 
@@ -109,7 +109,8 @@ def now() -> str:
 
 
 def _unit_to_text(unit: PrivacyUnit) -> str:
-    return json.dumps([unit.neighbours.value, unit.person, unit.rows_per_person])
+    within = [unit.within.name, unit.within.attribute, unit.within.digest] if unit.within else []
+    return json.dumps([unit.neighbours.value, unit.person, unit.rows_per_person, *within])
 
 
 # Lines that were read -----------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ _event = lru_cache(maxsize=4096)(event_from_text)
 
 @lru_cache(maxsize=256)
 def _unit_from_text(text: str) -> PrivacyUnit:
-    neighbours, person, rows = json.loads(text)
-    unit = PrivacyUnit(neighbours, person, rows)
+    neighbours, person, rows, *within = json.loads(text)
+    unit = PrivacyUnit(neighbours, person, rows, Within(*within) if within else None)
     _require(_unit_to_text(unit) == text, "a privacy unit is spelt in another way")
     return unit

@@ -15,9 +15,9 @@ does what it says, in integers. A wrong certificate is refused or proves less; n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -25,17 +25,16 @@ import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import BlockMap, CombinationMap, FamilyMap
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, MergedMap
 from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.columns import distinct_columns, of_columns
 from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Sum, products
-from sfumato.privacy.terms import Inside, Terms, joint_gram, on_axes
+from sfumato.privacy.terms import Inside, Sizes, Terms, joint_gram, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "priced"]
 
-Sizes = Mapping[str, int]
 Blocks = BlockMap | FamilyMap | CombinationMap
 Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
 
@@ -111,10 +110,13 @@ def priced(
     if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst
         rest, best = priced(plain, sizes, unit, power, propose, passed_over) if plain else (None, None)
-        parts = [_of_combination(b, sizes, unit, power) for b in blocks if isinstance(b, CombinationMap)]
+        # of its columns nobody knows in which groups they lie: any may be replaced by any
+        whole = replace(unit, within=None)
+        parts = [_of_combination(b, sizes, whole, power) for b in blocks if isinstance(b, CombinationMap)]
         parts += [rest] if rest else []
-        return Sensitivity(power, sum(p.value for p in parts), len(parts) == 1 and parts[0].exact), best
-    terms = Terms.of(plain, sizes, power)
+        exact = len(parts) == 1 and parts[0].exact and unit.within is None
+        return Sensitivity(power, sum(p.value for p in parts), exact), best
+    terms = Terms.of(plain, sizes, power, unit.within)
     column = largest_column(terms, sizes)
     bound, best = column, None
     if unit.neighbours is Neighbours.REPLACE_ONE:
@@ -169,7 +171,9 @@ class Pairs:
         """What a certificate proves of the largest distance. Raises PlanError where it does not fit."""
         terms, sizes = self.terms, self.sizes
         if certificate.method == "cells":
-            return (_one_group if self.squared else _whole_matrix)(terms, sizes), True
+            # of the distinct columns of a whole matrix nobody knows the groups
+            exact = self.squared or all(n is None for n in terms.near)
+            return (_one_group if self.squared else _whole_matrix)(terms, sizes), exact
         if certificate.method == "pairs" and self.squared:
             tables = [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))]
             return _combined(terms, tables, (1, 1, -2)).largest()
@@ -238,7 +242,7 @@ def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     cells = terms.cells[group]
     if cells > _MOST_CELLS_JOINT:
         raise PlanError("there are too many cells to look at all pairs of them")
-    u, v = (i.reshape(-1) for i in np.indices((cells, cells)))
+    u, v = np.nonzero(terms.pairs(group))
     grams = [joint_gram(s.inside, terms.groups[group], sizes) for s in own]
     columns = [c for gram in grams for c in (gram[u, u], gram[v, v], gram[u, v])]
     if any(c.dtype.kind == "O" for c in columns):
@@ -267,8 +271,8 @@ def _one_group(terms: Terms, sizes: Sizes) -> int:
             raise PlanError("the entries are too large to look at all pairs of cells")
         if weight and top:
             total += (weight // common) * gram.astype(np.int64)
-    norms = np.diagonal(total)
-    return max(int((norms + norms[u] - 2 * total[u]).max()) for u in range(len(total))) * common
+    norms, pairs = np.diagonal(total), terms.pairs(0)
+    return max(int((norms + norms[u] - 2 * total[u])[pairs[u]].max()) for u in range(len(total))) * common
 
 
 def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
@@ -333,16 +337,22 @@ def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
         same.append(top)
         if top != other:
             features[i] = (slot.group if slot.alike else len(terms.groups) + i, np.array([top, other], dtype=object))
-    states = [2] * (len(terms.groups) + len(terms.slots))
-    total = Sum.of(states, [(features, same, -1)], terms.bundles)
+    total = Sum.of([2] * (len(terms.groups) + len(terms.slots)), [(features, same, -1)], terms.bundles)
     return Changes(2, column, total, all(s.alike for s in terms.slots))
 
 
 def _least_inner(inside: Inside, terms: Terms, group: int, sizes: Sizes, top: int) -> tuple[int, int]:
-    """(the largest norm, the least inner product of two columns, or less)."""
+    """(the largest norm, the least inner product of two columns that count, or less)."""
+    near, factor = terms.near[group], inside[0][1]
     if terms.cells[group] <= _MOST_CELLS_JOINT:
         with suppress(PlanError, WorkloadError):
-            return top, int(joint_gram(inside, terms.groups[group], sizes).min())
+            return top, int(joint_gram(inside, terms.groups[group], sizes)[terms.pairs(group)].min())
+    elif near is not None and inside[0][0] == terms.groups[group]:
+        codes = factor.codes if isinstance(factor, MergedMap) else np.arange(len(near))
+        _, first, number = np.unique(near, return_index=True, return_inverse=True)
+        if np.array_equal(codes[first][number], codes):
+            # two cells of one group have the same column
+            return top, int(min(factor.column_sums(2)))
     return top, 0 if all(f.nonnegative for _, f in inside) else -top
 
 

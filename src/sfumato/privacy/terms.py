@@ -11,16 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, DenseMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
 from sfumato.maps.linear import INT64, Linear, Numbers
 from sfumato.privacy.sums import Bundle, products
+from sfumato.privacy.unit import Within
 
-__all__ = ["Group", "Inside", "Slot", "Terms", "joint_gram", "joint_groups", "on_axes"]
+__all__ = ["Group", "Inside", "Sizes", "Slot", "Terms", "joint_gram", "joint_groups", "on_axes"]
 
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, Map], ...]
+Sizes = Mapping[str, int]
+Tables = BlockMap | FamilyMap
 
 _MOST_CELLS_HUGE = 400  # of which all pairs are looked at with Python integers
 
@@ -51,30 +55,41 @@ class Slot:
 class Terms:
     """All blocks, for one power of the sensitivity.
 
-    groups: the attributes, merged where some factor joins them, as a partition; cells: of each group.
+    groups: the attributes, merged where some factor joins them, as a partition; cells: of each group; near: of each,
+    if records are replaced within groups of its cells, which of these groups a cell is in, else None.
     bundles: sets of slots. The sum of |entries|^power of a block is its weight times what its slots have.
     """
 
     power: int
     groups: tuple[Group, ...]
     cells: tuple[int, ...]
+    near: tuple[Numbers | None, ...]
     slots: tuple[Slot, ...]
     bundles: tuple[Bundle, ...]
 
     @classmethod
-    def of(cls, blocks: Sequence[BlockMap | FamilyMap], sizes: Mapping[str, int], power: int) -> Terms:
-        """Raises WorkloadError for factors that do not fit."""
+    def of(cls, blocks: Sequence[Tables], sizes: Sizes, power: int, within: Within | None = None) -> Terms:
+        """Raises WorkloadError for factors that do not fit, PlanError for groups of other cells than there are."""
         for block in blocks:
             block.check(sizes)
         groups = joint_groups(blocks)
-        builder = _Builder(groups, power)
+        near: list[Numbers | None] = [None] * len(groups)
+        if within is not None:
+            if within.codes is None or within.codes.shape != (sizes.get(within.attribute, 0),):
+                raise PlanError(
+                    f"records are replaced within groups of {within.attribute}, and their codes are not of its cells"
+                )
+            for i in (i for i, g in enumerate(groups) if within.attribute in g):
+                table = on_axes(within.codes, (within.attribute,), groups[i], sizes)
+                near[i] = np.broadcast_to(table, [sizes[a] for a in groups[i]]).reshape(-1)
+        builder = _Builder(groups, near, power)
         for block in blocks:
             if isinstance(block, FamilyMap):
                 builder.add_family(block)
             else:
                 builder.add(block.groups, block.factors)
         cells = tuple(math.prod(sizes[a] for a in g) for g in groups)
-        return cls(power, groups, cells, tuple(builder.slots), builder.bundles())
+        return cls(power, groups, cells, tuple(near), tuple(builder.slots), builder.bundles())
 
     @property
     def binary(self) -> bool:
@@ -85,6 +100,12 @@ class Terms:
     def nonnegative(self) -> bool:
         """Whether no entry is negative, or none positive, in every block."""
         return all(f.nonnegative for s in self.slots for _, f in s.inside)
+
+    def pairs(self, group: int) -> NDArray[np.bool_]:
+        """(cells, cells) which records of a group of attributes may stand in each other's place."""
+        near = self.near[group]
+        near = np.zeros(self.cells[group]) if near is None else near
+        return near[:, None] == near
 
     def of_group(self, group: int) -> list[int]:
         """The slots of a group."""
@@ -98,9 +119,9 @@ class Terms:
 class _Builder:
     """Collects slots and blocks."""
 
-    def __init__(self, groups: Sequence[Group], power: int) -> None:
+    def __init__(self, groups: Sequence[Group], near: Sequence[Numbers | None], power: int) -> None:
         self.slots: list[Slot] = []
-        self._groups, self._power = groups, power
+        self._groups, self._near, self._power = groups, near, power
         self._home = {a: i for i, g in enumerate(groups) for a in g}
         self._known: dict[object, int] = {}
         self._single: dict[int, list[tuple[tuple[int, ...], int]]] = {}
@@ -111,7 +132,8 @@ class _Builder:
         if key not in self._known:
             self._known[key] = len(self.slots)
             own, factor = inside[0]
-            whole = len(own) == len(self._groups[group])
+            # cells of which some pairs alone count are not alike
+            whole = len(own) == len(self._groups[group]) and self._near[group] is None
             alike = factor.pairs() if whole and isinstance(factor, AlikeMap | TotalMap) else None
             self.slots.append(Slot(group, inside, alike))
         return self._known[key]
@@ -177,7 +199,7 @@ def _unscaled(factor: Linear) -> tuple[int, Map]:
     return multiple, factor
 
 
-def joint_groups(blocks: Sequence[BlockMap | FamilyMap]) -> tuple[Group, ...]:
+def joint_groups(blocks: Sequence[Tables]) -> tuple[Group, ...]:
     """The attributes, merged where some factor joins them, as a partition."""
     given = [b.groups if isinstance(b, BlockMap) else tuple((a,) for a in b.attributes) for b in blocks]
     partition: list[set[str]] = []
@@ -191,14 +213,14 @@ def joint_groups(blocks: Sequence[BlockMap | FamilyMap]) -> tuple[Group, ...]:
     return tuple(tuple(sorted(p, key=order.__getitem__)) for p in partition)
 
 
-def on_axes(values: Numbers, names: Group, group: Group, sizes: Mapping[str, int]) -> Numbers:
+def on_axes(values: Numbers, names: Group, group: Group, sizes: Sizes) -> Numbers:
     """Values over the cells of `names` as an array that broadcasts over the cells of `group`."""
     table = values.reshape(tuple(sizes[a] for a in names))
     table = table.transpose(sorted(range(len(names)), key=lambda i: group.index(names[i])))
     return table.reshape(tuple(sizes[a] if a in names else 1 for a in group))
 
 
-def joint_gram(inside: Inside, group: Group, sizes: Mapping[str, int]) -> Numbers:
+def joint_gram(inside: Inside, group: Group, sizes: Sizes) -> Numbers:
     """The Gram matrix over the cells of a group: int64, or Python integers for few cells. Raises PlanError for many."""
     shape = tuple(sizes[a] for a in group)
     cells = math.prod(shape)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from sfumato.errors import PlanError
-from sfumato.ground.codec import storable
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Neighbours", "PrivacyUnit"]
+from sfumato.errors import PlanError
+from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.later import later
+
+__all__ = ["Neighbours", "PrivacyUnit", "Within"]
 
 
 @storable
@@ -39,12 +43,36 @@ class Neighbours(Enum):
 
 @storable
 @dataclass(frozen=True, slots=True)
+class Within:
+    """Groups of the cells of an attribute, called `name`; `codes` has the group of every cell.
+
+    `digest` is the hash of attribute and codes, all that a ledger keeps of them, and by it two are equal. Raises
+    PlanError where it is another's.
+    """
+
+    name: str
+    attribute: str
+    digest: str
+    codes: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.codes is not None and fingerprint((self.attribute, self.codes)) != self.digest:
+            raise PlanError("the groups in which a record is replaced are others than their hash says")
+
+
+@storable
+@dataclass(frozen=True, slots=True)
 class PrivacyUnit:
-    """The neighbour relation, the column that names a person, and how many rows of one person are counted."""
+    """The neighbour relation, the column that names a person, and how many rows of one person are counted.
+
+    within: where given, a record is replaced by one that counts in the same group alone, so that how many records
+    each group has is the same for all neighbours. What is proved of any replaced record holds of these.
+    """
 
     neighbours: Neighbours
     person: str | None = None
     rows_per_person: int = 1
+    within: Within | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
@@ -55,6 +83,8 @@ class PrivacyUnit:
             raise PlanError(f"person must name a column, not {self.person!r}")
         if c > 1 and self.person is None:
             raise PlanError("rows_per_person above 1 needs person=, the column that says whose record a row is")
+        if self.within is not None and not (type(self.within) is Within and self.total_is_public):
+            raise PlanError("a record is replaced within a group where neighbours is 'replace-one', without person=")
 
     @property
     def total_is_public(self) -> bool:
@@ -71,4 +101,4 @@ class PrivacyUnit:
         who = "one record" if self.person is None else f"one person (column {self.person!r})"
         rows = "" if self.rows_per_person == 1 else f" with at most {self.rows_per_person} rows"
         verb = "added or removed" if self.neighbours is Neighbours.ADD_REMOVE else "replaced by another"
-        return f"{who}{rows} {verb}"
+        return f"{who}{rows} {verb}" + (f" of the same {self.within.name}" if self.within else "")

@@ -322,7 +322,8 @@
       line.append(which, cells, drop);
       box.append(line);
     });
-    const more = make("button", terms[letter].length ? "And …" : "Only those with …", { type: "button", "aria-label": `${letter}: add a condition` });
+    const text = terms[letter].length ? "And …" : "Only those with …";
+    const more = make("button", text, { type: "button", "aria-label": `${text} (a condition on ${letter})` });
     more.onclick = safely(() => {
       const free = attributes().find((n) => !terms[letter].some((c) => c.name === n));
       if (free) terms[letter].push({ name: free, chosen: [0] });

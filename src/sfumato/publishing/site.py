@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from sfumato.errors import PlanError
 from sfumato.ground.frames import safe_text
@@ -23,7 +20,7 @@ from sfumato.releases.files import Draft
 from sfumato.report import charts, sections
 from sfumato.report.answers import singles
 from sfumato.report.standing import standing
-from sfumato.report.template import asset
+from sfumato.report.template import asset, environment
 from sfumato.report.typical import typical
 from sfumato.report.words import rounded, show
 
@@ -71,9 +68,10 @@ def _write(release: Release, earlier: Release | None, folder: Path) -> None:
     shelves = [(release, write_tables(release, folder / "tables"))]
     if earlier is not None:
         shelves.append((earlier, write_tables(earlier, folder / "earlier")))
-    for name in ("style.css", "calc.js", "app.js"):
-        with resources.as_file(resources.files("sfumato.publishing") / name) as source:
-            shutil.copyfile(source, folder / name)
+    own = resources.files("sfumato.publishing")
+    for name in ("calc.js", "app.js"):
+        _text(folder / name, (own / name).read_text(encoding="utf-8"))
+    _text(folder / "style.css", asset("style.css") + (own / "style.css").read_text(encoding="utf-8"))
     for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
         _text(folder / name, asset(text))
     facts = _facts(shelves) | {"curves": write_curves(release, folder / "curves")}
@@ -114,27 +112,23 @@ def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
         {"label": s.label, "unit": s.unit} | {k: rounded(getattr(s, k), s.error) for k in ("value", "low", "high")}
         for s in {(s.label, s.unit): s for s in named}.values()  # one that two parts ask for is told once
     ]
-    environment = Environment(
-        loader=PackageLoader("sfumato.publishing", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     told = standing(plan, release)
-    return environment.get_template("page.html").render(
-        policy=POLICY,
-        title=safe_text(release.provenance.name),
-        earlier="" if earlier is None else safe_text(earlier.provenance.name),
-        lead=sections.lead(plan, len(release.workload), released=True, projected=release.projection is not None),
-        cautions=caution_lines(release.cautions),
-        named=rows,
-        omitted=omitted,
-        typical=typical(release),
-        protects=sections.protects(plan, released=True),
-        reading=sections.reading(plan, projected=release.projection is not None),
-        provenance=told["provenance"],
-        left_out=shelf.left_out,
-        error=show(plan.mean_error),
+    return (
+        environment("sfumato.publishing")
+        .get_template("page.html")
+        .render(
+            policy=POLICY,
+            title=safe_text(release.provenance.name),
+            earlier="" if earlier is None else safe_text(earlier.provenance.name),
+            lead=sections.lead(plan, len(release.workload), released=True, projected=release.projection is not None),
+            cautions=caution_lines(release.cautions),
+            named=rows,
+            omitted=omitted,
+            typical=typical(release),
+            protects=sections.protects(plan, released=True),
+            reading=sections.reading(plan, projected=release.projection is not None),
+            provenance=told["provenance"],
+            left_out=shelf.left_out,
+            error=show(plan.mean_error),
+        )
     )

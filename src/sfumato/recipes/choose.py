@@ -8,8 +8,10 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
 from sfumato.designs.continual.periods import Periods
 from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato.designs.spine.totals import read_unit
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
 from sfumato.local.plans import LocalPlan
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
@@ -20,7 +22,7 @@ from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.privacy.unit import Neighbours
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sketches import KeyQueries, Keys
 from sfumato.workloads import Workload
@@ -112,9 +114,12 @@ def plan(
     error of their queries, in each table's largest coefficient (1 for counts), so that nothing starves for being small;
     "cells" the mean squared error of all queries alike; "max" the largest standard error. Weights multiply squared
     errors. `public` maps sets of attributes to tables of counts known from elsewhere: they are used as exact and not
-    measured. `strategy` (l, m) and `reconstruction` (k, l) are a researcher's own, or names: "queries", "cells", "tree"
-    (of branching 2, or "tree-4" and so on), "square-root" and "normalised-square-root", with "least-squares" or
-    "canonical" sums of fewest values; they go with "auto", "laplace" and "gaussian" (which noise) and "projection".
+    measured. Totals of the groups of a level, which the table itself has, are public under one relation alone,
+    neighbours="replace-one within state": a record is replaced by another of the same state, and the states' totals,
+    `public={("state",): counts}`, are neither measured nor protected. `strategy` (l, m) and `reconstruction` (k, l) are
+    a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or "tree-4" and so on), "square-root" and
+    "normalised-square-root", with "least-squares" or "canonical" sums of fewest values; they go with "auto", "laplace"
+    and "gaussian" (which noise) and "projection".
     `records` is a public (approximate) number of records, for mechanisms and predictions that depend on it.
 
     `periods` is a number of periods, or sf.periods(365, per_person=12, apart=30): the tables come period after period,
@@ -132,22 +137,23 @@ def plan(
     (1.38, 1.0)
     """
     value = made(mechanism)
-    asked = request(
-        what,
-        budget,
-        neighbours=neighbours,
-        person=person,
-        rows_per_person=rows_per_person,
-        objective=objective,
-        records=records,
-        public=public,
-        strategy=strategy,
-        reconstruction=reconstruction,
-        periods=periods,
-        trust=trust,
-        progress=progress,
-    )
-    return planned(value, asked)
+    with watched("planning", progress) as told:
+        asked = request(
+            what,
+            budget,
+            neighbours=neighbours,
+            person=person,
+            rows_per_person=rows_per_person,
+            objective=objective,
+            records=records,
+            public=public,
+            strategy=strategy,
+            reconstruction=reconstruction,
+            periods=periods,
+            trust=trust,
+            progress=told,
+        )
+        return planned(value, asked)
 
 
 def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[Any] = "auto", **options: Any) -> Plan:
@@ -205,7 +211,9 @@ def request(
             DeprecationWarning,
             stacklevel=4,
         )
-    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    unit = read_unit(
+        neighbours, person, rows_per_person, what.domain if isinstance(what, Workload) and kind == TABLES else None
+    )
     return Request(kind, what, budget, unit, periods=over, **options)
 
 

@@ -72,7 +72,7 @@ def simulate(
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise PlanError(f"repetitions must be a positive whole number, not {repetitions!r}")
     generator = np.random.default_rng(rng)
-    table = domain.mended(counts.reshape(domain.shape).astype(np.int64))
+    table = domain.grid.mended(counts.reshape(domain.shape).astype(np.int64))
     exact = [marginalise(table, domain.names, b) for b in plan.strategy.blocks]
     truth = np.concatenate([marginalise(table, domain.names, q.block) for q in plan.workload.blocks]).astype(float)
     width = plan.half_widths(level)

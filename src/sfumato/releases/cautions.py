@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.known import KnownGroups
 from sfumato.domain import OTHER, Attribute, Domain
 from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
@@ -71,6 +72,12 @@ def find_cautions(release: Release) -> tuple[Caution, ...]:
     if whole is None:
         return ()
     size, error = float(whole.answers[0]), float(whole.errors[0])
+    counted = raw.measurement.total
+    if counted is not None and size != counted and any(isinstance(k, KnownGroups) for k in raw.plan.strategy.known):
+        text = (
+            f"the public totals add up to {size:,.0f}, and {counted:,} records were counted: they are of another table"
+        )
+        return (Caution(None, None, abs(size - counted) / max(counted, 1), 0.0, text),)
     if not whole.clear[0]:
         return (_empty(domain, size, error),)
     found = [c for name in domain.names for c in _of(raw, name, size)]

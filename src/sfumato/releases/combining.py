@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.errors import PlanError
-from sfumato.releases.comparing import Comparison, changed, check_pair, joined, powers
+from sfumato.releases.comparing import Comparison, changed, check_pair, check_snapshots, joined, powers
 from sfumato.releases.core import Release
 
 __all__ = ["Comparison", "combine", "difference"]
@@ -31,12 +31,7 @@ def combine(first: Release, second: Release) -> Comparison:
     """
     _releases(first, second)
     check_pair(first, second)
-    snapshots = {first.provenance.snapshot, second.provenance.snapshot}
-    if len(snapshots) > 1 or None in snapshots:
-        raise PlanError(
-            "only releases of one declared snapshot can be pooled; give both the same snapshot= when releasing "
-            f"(given: {sorted(map(str, snapshots))})"
-        )
+    check_snapshots(first, second)
     one, other = powers(first, 2), powers(second, 2)
     total = one + other
     # what neither measured, and only models answered, has no weight of its own

@@ -18,7 +18,7 @@ from sfumato.releases.tables import Intervals, answered, rows_of
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Comparison", "changed", "check_pair", "compared", "joined", "powers"]
+__all__ = ["Comparison", "changed", "check_pair", "check_snapshots", "compared", "joined", "powers"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,6 +68,16 @@ def check_pair(first: Release, second: Release) -> None:
     one, other = first.provenance, second.provenance
     if one.anchor == other.anchor and one.ledger_id == other.ledger_id:
         raise PlanError("these are the same release; combining it with itself adds no knowledge")
+
+
+def check_snapshots(first: Release, second: Release) -> None:
+    """Refuse releases that do not declare one snapshot of the table: what is pooled of two tables is biased."""
+    snapshots = {first.provenance.snapshot, second.provenance.snapshot}
+    if len(snapshots) > 1 or None in snapshots:
+        raise PlanError(
+            "only releases of one declared snapshot can be pooled; give both the same snapshot= when releasing "
+            f"(given: {sorted(map(str, snapshots))})"
+        )
 
 
 def powers(release: Release, power: int) -> FloatArray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
+from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
@@ -285,6 +287,9 @@ class Release(WorkloadRelease):
         space: str | None = None,
         total: float | None = None,
         integer: bool = False,
+        earlier: Release | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        bounds: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Release:
         """The same release with answers that some table could have given; see sf.project for the bodies.
@@ -294,11 +299,20 @@ class Release(WorkloadRelease):
         made worse; it needs whole tables to have been measured. In the other two answers never get farther from the
         truth in that norm, but coarse ones may, much: "answers" the plain one over all answers, "measurements" that
         of the measured values with their noise, the default of "sdp". `total` is the known number
-        of records, which under replace-one is public anyway. `integer` rounds to whole numbers.
+        of records, which under replace-one is public anyway. `integer` rounds to whole numbers. `earlier`, for
+        "mixtures", is another release of the same queries and declared snapshot: what both measured is pooled.
+        `folder`, for body "spine", keeps what is finished, and the records of whole numbers as Parquet files: a
+        projection that was killed goes on from there, and ends as one that was not. InvalidInput where it holds
+        anything else.
+        `bounds`, for body "spine", are floors and caps of the records that groups have, {"county": (least, most)},
+        each a number or one for every group: kept exactly, PlanError where no table is within them.
         Answers, tables and questions are then those of the possible table, without standard errors; intervals
         stay valid, and `raw` is the release as it was.
         """
-        return projecting.project(self, body, space, total, progress, integer=integer)
+        with watched("projecting", progress) as told:
+            return projecting.project(
+                self, body, space, total, told, integer=integer, earlier=earlier, folder=folder, bounds=bounds
+            )
 
     def synthetic(self, records: int | None = None) -> Synthetic:
         """Whole records, as many as were released or `records`, with about the projected answers; at no cost.

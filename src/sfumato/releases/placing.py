@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.designs.allowed import Allowed
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.spine.asked import level_tables, place_of, read_levels
 from sfumato.designs.spine.places import Place
 from sfumato.designs.spine.strategy import Spine
@@ -15,12 +20,15 @@ from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.projection import Projection
 from sfumato.estimate.spine.cells import Cells, IntArray, Sets
-from sfumato.estimate.spine.descent import Settled, descend
+from sfumato.estimate.spine.limits import Bounds, limits
+from sfumato.estimate.spine.parts import Part, Parts
 from sfumato.estimate.spine.placed import PlacedCounts
-from sfumato.estimate.spine.told import Measured, Said, Told, parted
+from sfumato.estimate.spine.told import Readings, Said, Told, parted
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
+from sfumato.releases.parted import Kept, gathered
+from sfumato.releases.synthetic import settled
 from sfumato.workloads import Workload
 
 if TYPE_CHECKING:
@@ -72,8 +80,21 @@ def levels_asked(work: Workload) -> Levels | None:
     return Levels(place, levels, axes, sets, possible)
 
 
-def placed(whole: Release, total: float | None, progress: Progress | None, *, integer: bool) -> Projection:
-    """The projection of a release down its tree. Raises PlanError where no levels were asked."""
+def placed(
+    whole: Release,
+    total: float | None,
+    progress: Progress | None,
+    *,
+    integer: bool,
+    folder: str | os.PathLike[str] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+) -> Projection:
+    """The projection of a release down its tree.
+
+    bounds: of the totals of groups, by level; folder: for its parts, where a killed one goes on.
+
+    Raises PlanError where no levels were asked, InvalidInput for a folder of anything else.
+    """
     work = whole.plan.workload
     found = levels_asked(work)
     if found is None:
@@ -81,56 +102,100 @@ def placed(whole: Release, total: float | None, progress: Progress | None, *, in
             "body='spine' is for tables of cells at the levels of one attribute, factors={...: 'levels'} in "
             f"sf.marginals, of at most {_MAX_CELLS:,} cells within a unit, none impossible by place; take body='auto'"
         )
-    told = _told(whole, found, total)
-    done = descend(told, found.sets, total, progress, whole=integer, possible=found.possible)
-    held = _counts(work, found, told, done.levels[-1])
+    known = [k for k in whole.plan.strategy.known if isinstance(k, KnownGroups)]
+    total = float(known[0].counts.sum()) if known else total
+    kept_to = _bounds(work, found, bounds or {}, integer=integer)
+    parts = Parts(_given(whole, found, total, kept_to), found.sets, total, whole=integer, possible=found.possible)
+    kept = None
+    if folder is not None:
+        save = _saver(work, found) if integer else None
+        kept = Kept(folder, whole, parts, total, save, kept_to)
+    leaves, tally = gathered(parts, kept, progress)
+    held = _counts(work, found, leaves)
     answers = np.zeros(0)
     if len(work) <= _MAX_LISTED:
         answers = np.concatenate([held.answer(q.block) for q in work.blocks])
     return Projection(
         answers,
         held,
-        done.gap,
+        tally.gap,
         True,
-        math.sqrt(done.moved),
-        done.sweeps,
+        math.sqrt(tally.moved),
+        tally.sweeps,
         "spine",
         True,
-        rounded=done.rounded,
+        rounded=tally.rounded if integer else None,
         norm="families",
     )
 
 
-def _told(whole: Release, found: Levels, total: float | None) -> Told:
+def _bounds(work: Workload, found: Levels, bounds: Mapping[str, Any], *, integer: bool) -> Bounds:
+    """Floors and caps by the number of the level. Raises PlanError for what is none."""
+    domain, place = work.domain, work.domain.names[found.place]
+    out: dict[int, tuple[FloatArray, FloatArray]] = {}
+    codes = read_levels(found.levels)
+    for name, given in bounds.items():
+        own = domain.grouping(name)
+        groups = np.arange(domain.shape[found.place]) if own is None else own.groups
+        at = [i for i, c in enumerate(codes, 1) if np.array_equal(c, groups)] if domain.owner(name) == place else []
+        if not at:
+            raise PlanError(f"bounds are of totals at the levels of {place} that were asked, not of {name!r}")
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise PlanError(
+                f"bounds of {name} are a pair, the least and the most records: a number or one for each group"
+            )
+        count = found.levels[at[0] - 1].shape[0]
+        low, high = (np.asarray(v, dtype=np.float64) for v in given)
+        if not all(v.shape in ((), (count,)) for v in (low, high)) or np.isnan(low).any() or np.isnan(high).any():
+            raise PlanError(f"bounds of {name} are one number, or {count:,}: one for each group")
+        low, high = (np.broadcast_to(v, (count,)) for v in (np.maximum(low, 0.0), high))
+        if integer:
+            low, high = np.ceil(low), np.floor(high)
+        out[at[0]] = low, high
+    return out
+
+
+def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -> Readings | Told:
     strategy = whole.plan.strategy
+    # cells that cannot be are left out at the root, and so everywhere
+    strategy = strategy.measured if isinstance(strategy, Allowed) else strategy
     if isinstance(strategy, Spine):
         if total is None and () not in strategy.precisions:
             raise NotAnswerable("nothing was measured that says how many records there are; give total=")
-        return Measured(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes)
-    return _Answered(whole, found)
+        # a level of public totals may lie between those that were asked
+        own = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.items()}
+        within = limits(strategy.places, strategy.totals, total, own)
+        return Readings(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes, within)
+    return _Answered(whole, found, total, bounds)
 
 
-def _counts(work: Workload, found: Levels, told: Told, leaves: Settled) -> PlacedCounts:
+def _level(levels: Sequence[LinearOperator], wanted: LinearOperator) -> int:
+    return next(i for i, f in enumerate(levels, 1) if f.shape == wanted.shape)
+
+
+def _counts(work: Workload, found: Levels, leaves: Part) -> PlacedCounts:
     domain = work.domain
-    order = told.places.order[-1]
-    sizes = np.array([len(c) for c in leaves.cells])
     names = tuple(domain.names[i] for i in found.axes)
+    place = domain.names[found.place]
+    sizes = domain.sizes(names)
     return PlacedCounts(
-        domain.names[found.place],
-        domain.shape[found.place],
-        found.levels,
-        names,
-        domain.sizes(names),
-        np.repeat(order, sizes).astype(np.int32),
-        np.concatenate(leaves.cells),
-        np.concatenate(leaves.counts),
+        place, domain.shape[found.place], found.levels, names, sizes, leaves.unit, leaves.cell, leaves.count
     )
+
+
+def _saver(work: Workload, found: Levels) -> Callable[[Part, Path], None]:
+    """What writes the records of a part."""
+
+    def save(part: Part, path: Path) -> None:
+        settled(_counts(work, found, part), work, None).save(path)
+
+    return save
 
 
 class _Answered:
     """By the unprojected answers to the tables of any strategy: every residual at the variance that it has there."""
 
-    def __init__(self, whole: Release, found: Levels) -> None:
+    def __init__(self, whole: Release, found: Levels, total: float | None, bounds: Bounds) -> None:
         domain = whole.plan.workload.domain
         self.places = Place.of(read_levels(found.levels), domain.shape[found.place])
         self.cells = Cells(tuple(domain.shape[i] for i in found.axes))
@@ -140,6 +205,7 @@ class _Answered:
                 f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
             )
         self._whole, self._found = whole, found
+        self._limits = limits(self.places, (), total, bounds)
         self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
 
     @property
@@ -188,7 +254,8 @@ class _Answered:
         return self.places.sorted(level, rows)
 
     def root(self) -> Said:
-        return self._levels[0]
+        top = self._levels[0]
+        return Said(top.wanted, top.weights, self._limits[0] if self._limits else None)
 
     def family(self, level: int, parent: int, counts: FloatArray) -> Said:
         first, last = self.tree.run(level, parent)
@@ -196,4 +263,6 @@ class _Answered:
         means = own.wanted[first:last]
         known = own.weights > 0
         short = self.cells.project(known, (counts - means.sum(axis=0))[None])
-        return Said(parted(self.cells, means + short / (last - first), counts, known), own.weights)
+        limits = self._limits[level] if self._limits else None
+        held = None if limits is None else limits[first:last]
+        return Said(parted(self.cells, means + short / (last - first), counts, known), own.weights, held)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +21,9 @@ from sfumato.estimate.projection import Projection, joint_attributes, largest_ta
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.laddering import laddered
 from sfumato.releases.placing import levels_asked, placed
+from sfumato.releases.pooling import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 
@@ -42,8 +44,13 @@ def project(
     progress: Progress | None,
     *,
     integer: bool,
+    earlier: Release | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    bounds: Mapping[str, Any] | None = None,
 ) -> Release:
     """See `Release.project`."""
+    if earlier is not None and body != "mixtures":
+        raise PlanError(f"earlier= is for body='mixtures', which pools what both releases measured, not {body!r}")
     if space not in (None, "ladder", "answers", "measurements"):
         raise PlanError(f"space must be 'ladder', 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
@@ -61,13 +68,21 @@ def project(
     if body == "spine" or (body == "auto" and space is None and _is_placed(whole)):
         if space is not None:
             raise PlanError("body='spine' weights by the noise of what was measured; leave space= out")
-        return replace(whole, projection=placed(whole, known, progress, integer=integer), part=release.part)
+        return replace(
+            whole,
+            projection=placed(whole, known, progress, integer=integer, folder=folder, bounds=bounds),
+            part=release.part,
+        )
+    if folder is not None:
+        raise PlanError("folder= keeps what body='spine' has finished, part by part; other bodies have no parts")
+    if bounds is not None:
+        raise PlanError("bounds= are of groups of a tree, and kept by body='spine' alone; leave them out")
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
     found = None
     if space == "ladder" or (space is None and _is_laddered(body, chosen)):
         found = _climbed(whole, body, known, progress, asked=space == "ladder")
     if found is None:
-        found = _projected(whole, chosen, known, space, progress)
+        found = _projected(whole, chosen, known, space, progress, earlier)
     if integer:
         found = to_integers(found, whole.plan.workload, None if known is None else int(known))
     return replace(whole, projection=found, part=release.part)
@@ -97,11 +112,16 @@ def _climbed(
 
 
 def _projected(
-    whole: Release, body: str, total: float | None, space: str | None, progress: Progress | None
+    whole: Release,
+    body: str,
+    total: float | None,
+    space: str | None,
+    progress: Progress | None,
+    earlier: Release | None = None,
 ) -> Projection:
     """The nearest answers of one body, in the space that was asked for or that the body goes with."""
     if body == "mixtures":
-        return _denoised(whole, total, space, progress)
+        return _denoised(whole, earlier, total, space, progress)
     if body == "local":
         return _tables(whole, total, progress, weighted=space == "measurements")
     if body in ("sdp", "sdp+local"):
@@ -164,63 +184,41 @@ def _tables(whole: Release, total: float | None, progress: Progress | None, *, w
     return _asked(whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress))
 
 
-def _denoised(whole: Release, total: float | None, space: str | None, progress: Progress | None) -> Projection:
+def _denoised(
+    whole: Release, earlier: Release | None, total: float | None, space: str | None, progress: Progress | None
+) -> Projection:
     """Pairs and triples that were measured inside the tables asked, attributes without one, the noise of residuals."""
-    strategy, asked = whole.plan.strategy, joint_attributes(whole.plan.workload)
-    plain = isinstance(strategy, Residuals) and not strategy.known and all(lift is None for lift in strategy.lifts)
     if space == "answers":
         raise PlanError("body='mixtures' weights by the noise of what was measured; leave space= out")
-    if not isinstance(strategy, Residuals) or not plain or isinstance(whole.measurement.noise, DiscreteLaplace):
-        raise NotAnswerable(
-            "body='mixtures' needs marginal tables measured by residuals with Gaussian noise: mechanism='adaptive', or "
-            "mechanism='marginals' under a budget that is not pure epsilon; for others take body='local'"
-        )
+    if earlier is not None:
+        check_earlier(whole, earlier)
+    releases = [whole] if earlier is None else [whole, earlier.raw]
     domain = whole.plan.workload.domain
-    places = [domain.axis(a) for a in asked]
-    pairs = [p for p in strategy.sets[2].tolist() if set(p) <= set(places)] if len(strategy.sets) > 2 else []
-    held = [*([i] for i in places if not any(i in p for p in pairs)), *pairs, *_triples(whole)]
+    places = [domain.axis(a) for a in joint_attributes(whole.plan.workload)]
+    pairs = dict.fromkeys(p for r in releases for p in measured_pairs(r, places))
+    triples = dict.fromkeys(t for r in releases for t in measured_triples(r))
+    held = [*((i,) for i in places if not any(i in p for p in pairs)), *pairs, *triples]
     blocks = [table_block(domain, tuple(domain.names[i] for i in axes)) for axes in held]
     work = Workload(domain, tuple(QueryBlock("tables", b) for b in blocks))
-    values = np.concatenate([whole.answer_block(b) for b in blocks])
-    spread = _residual_noise(strategy, whole.measurement.noise.variance, places)
+    if earlier is None:
+        values = np.concatenate([whole.answer_block(b) for b in blocks])
+    else:
+        values = np.concatenate([noisy_table(releases, axes).reshape(-1) for axes in held])
+    spread = residual_noise(releases, places)
     return _asked(
         whole, project_answers(values, work, body="mixtures", covariance=spread, total=total, progress=progress)
     )
 
 
-def _triples(whole: Release) -> list[list[int]]:
-    """Those that were measured, with more than one cell along each axis, and are asked or inside a table asked."""
-    strategy = whole.plan.strategy
-    assert isinstance(strategy, Residuals)
-    if len(strategy.sets) < 4:
-        return []
-    several = {i for i, n in enumerate(strategy.shape) if n > 1}
-    asked = {
-        frozenset(whole.plan.workload.domain.axis(a) for a in b.attributes) for b in largest_tables(whole.plan.workload)
-    }
-    return [t for t in strategy.sets[3].tolist() if set(t) <= several and any(set(t) <= a for a in asked)]
-
-
 def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:
     """The noise of the residuals where these are asked for, independent and alike, else that of every table."""
-    strategy, variance = whole.plan.strategy, whole.measurement.noise.variance
+    strategy = whole.plan.strategy
     tilted = isinstance(strategy, Residuals) and any(c is not None for c in strategy.contrasts)
     if not weighted or not isinstance(strategy, Residuals) or strategy.known or tilted:
         each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) for q in work.blocks]
         return np.repeat(each, [q.rows for q in work.blocks])
     domain = whole.plan.workload.domain
-    return _residual_noise(strategy, variance, [domain.axis(a) for a in joint_attributes(work)])
-
-
-def _residual_noise(strategy: Residuals, variance: float, places: list[int]) -> ResidualNoise:
-    """That of the sets among these attributes, by their positions among them."""
-    sizes, order = np.array(strategy.shape, dtype=np.float64), np.full(len(strategy.shape), -1, dtype=np.int32)
-    order[places] = np.arange(len(places))
-    kept = [(m > 0) & np.all(order[s] >= 0, axis=1) for s, m in zip(strategy.sets, strategy.multiples, strict=True)]
-    sets = [s[k] for s, k in zip(strategy.sets, kept, strict=True)]
-    # (n I - J) of a table is n times what it has beyond its means
-    scales = [m[k] * np.prod(sizes[s], axis=1) for s, m, k in zip(sets, strategy.multiples, kept, strict=True)]
-    return ResidualNoise(tuple(order[s] for s in sets), tuple(variance / s**2 for s in scales))
+    return residual_noise([whole], [domain.axis(a) for a in joint_attributes(work)])
 
 
 def _pairs(whole: Release, body: str, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:

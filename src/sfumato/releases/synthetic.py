@@ -27,7 +27,7 @@ from sfumato.workloads import RECORDS, Workload
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Synthetic", "drawn", "synthetic"]
+__all__ = ["Synthetic", "drawn", "settled", "synthetic"]
 
 _MAX_CODES = 2**29  # numbers of all records together: 2 GB in 32 bits
 
@@ -121,11 +121,11 @@ def synthetic(release: Release, records: int | None) -> Synthetic:
             assert found is not None
             assert isinstance(found.possible, PlacedCounts)
             held = found.possible
-        return _settled(held, whole.plan.workload, records)
+        return settled(held, whole.plan.workload, records)
     return drawn(whole.projection, whole.plan.workload, records)
 
 
-def _settled(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:
+def settled(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:
     """The records that whole counts in places are of, unit by unit."""
     counts = np.rint(held.count).astype(np.int64)
     count, domain = int(counts.sum()), work.domain

@@ -118,7 +118,8 @@ def protects(plan: WorkloadPlan, *, released: bool) -> list[str]:
     unit = plan.unit
     given = f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {guarantee(plan.budget)}."
     if unit.total_is_public:
-        given += " The number of records is treated as public."
+        own = f"that of every {safe_text(unit.within.name)}, in which every record stays" if unit.within else ""
+        given += f" The number of records is treated as public{', and so is ' * bool(own)}{own}."
     out = [
         f"Take an attacker who knows everything about the table except one thing: they want to tell {secret(unit)}. "
         f"If they would be right half of the time by guessing, then with {what} they are right at most {right} of the "

@@ -13,12 +13,12 @@ __all__ = ["asset", "environment"]
 
 
 @cache
-def environment() -> Environment:
-    """Templates of this folder: all text is escaped, and a missing value is an error."""
+def environment(package: str = "sfumato.report", folder: str = ".") -> Environment:
+    """Templates of a folder, by default this one: all text is escaped, and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
 
     return Environment(
-        loader=PackageLoader("sfumato.report", "."),
+        loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

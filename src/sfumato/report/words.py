@@ -106,7 +106,8 @@ def attack_success(event: Event) -> float:
 def secret(unit: PrivacyUnit) -> str:
     """What an attacker cannot tell, as a clause after 'wants to tell'."""
     if unit.person is None:
-        one, many = "one given record", "two records a given person has"
+        same = f" of the same {unit.within.name}" if unit.within else ""
+        one, many = "one given record", f"two records{same} a given person has"
     else:
         rows = "record is" if unit.rows_per_person == 1 else f"records (up to {unit.rows_per_person:,} of them) are"
         one, many = f"one given person's {rows}", "two versions of a given person's records"

@@ -9,7 +9,6 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,8 +19,8 @@ from starlette.routing import Route
 
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.report.charts import CONFIG
-from sfumato.report.template import asset
-from sfumato.studio import downloads, paying, reading
+from sfumato.report.template import asset, environment
+from sfumato.studio import downloads, paying, reading, talking
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.desk import Desk
 from sfumato.studio.guard import Guard, Keys
@@ -39,7 +38,7 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", *STEPS)
+_SCRIPTS = ("common", "completion", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -51,17 +50,6 @@ def _static() -> dict[str, tuple[str, str]]:
     found["style.css"] = (asset("style.css"), _TYPES["css"])
     found["vega.js"] = (asset("vendor/vega-bundle.js"), _TYPES["js"])
     return found
-
-
-@functools.cache
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("sfumato.studio", "pages"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def make_app(desk: Desk, keys: Keys) -> Guard:
@@ -157,7 +145,7 @@ def _page(desk: Desk, name: str, data: Json) -> str:
     order = list(STEPS)
     at = order.index(name)
     return (
-        _templates()
+        environment("sfumato.studio", "pages")
         .get_template(f"{name}.html")
         .render(
             steps=STEPS,
@@ -184,13 +172,14 @@ def _pay_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
 
 
 def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del payments
     shelf = desk.shelf()
     name = query.get("name") or (shelf[0] if shelf else None)
-    found: Json = {"shelf": shelf, "name": name, "config": CONFIG, "release": None, "error": None}
+    found: Json = state(desk) | {"shelf": shelf, "name": name, "config": CONFIG, "release": None, "error": None}
+    found |= {"standing": None, "job": payments.status()}
     if name is not None:
         try:
-            found["release"] = reading.overview(desk.release(name), name)
+            found["standing"] = talking.standing(desk.stored(name))
+            found["release"] = reading.overview(desk.release(name), name) | {"files": downloads.held(desk.stored(name))}
         except SfumatoError as error:
             found["error"] = desk.said(error)
     return found
@@ -200,7 +189,20 @@ def _audit_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
     del payments, query
     found = desk.ledger()
     name = desk.places.ledger.name
-    return {"ledger": None if found is None else paying.account(found, None), "file": name, "shelf": desk.shelf()}
+    account = None if found is None else paying.account(found, None)
+    return {"ledger": account, "file": name, "shelf": desk.shelf(), "transcripts": _transcripts(desk)}
+
+
+def _transcripts(desk: Desk) -> list[Json]:
+    """What every session and stream here was asked; one that cannot be read says so and leaves the others."""
+    told: list[Json] = []
+    for name in desk.shelf():
+        try:
+            found = talking.transcript(desk.stored(name))
+        except SfumatoError as error:
+            found = {"kind": "broken", "text": desk.said(error)}
+        told += [] if found is None else [found | {"name": name}]
+    return told
 
 
 _PAGES: dict[str, Asked] = {
@@ -226,6 +228,8 @@ def _download(desk: Desk, request: Request) -> Response:
             raise InvalidInput("there is no ledger yet")
         return _attached(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
     name = query.get("name", "")
+    if what == downloads.STREAM:
+        return _attached(downloads.stream_file(desk.release(name)), f"{name}.release", "application/zip")
     if what in downloads.FILES:
         place = downloads.stored_file(desk.stored(name), what)
         return FileResponse(place, media_type=downloads.FILES[what], filename=f"{name} {what}")

@@ -13,7 +13,8 @@ from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
 from sfumato.report.sections import protects
-from sfumato.studio import drafts, foresight, paying, reading
+from sfumato.sessions.plans import SessionPlan
+from sfumato.studio import drafts, foresight, paying, reading, talking
 from sfumato.studio.desk import Desk
 from sfumato.studio.saying import state
 
@@ -57,17 +58,24 @@ def _typed(value: Any) -> Any:
 
 
 def _plan(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    """The plan of the spec, or of a variant that is not written: changes as for the file."""
+    """The plan of the spec, or of a variant that is not written: changes as for the file; or of a session over it."""
     del payments
     text = desk.seen(given.get("version"))
     if given.get("changes"):
         text = drafts.change(text, given["changes"])
-    plan = desk.plan(text)
-    return foresight.figures(plan) | {
-        "variant": drafts.version_of(text),
-        "fingerprint": plan.fingerprint,
-        "protects": protects(plan, released=False),
-    }
+    plan = desk.plan(text, _what(given))
+    about = {"variant": drafts.version_of(text), "fingerprint": plan.fingerprint}
+    if isinstance(plan, SessionPlan):
+        return talking.figures(plan) | about
+    return foresight.figures(plan) | about | {"protects": protects(plan, released=False)}
+
+
+def _what(given: Json) -> str:
+    """What is to be paid for."""
+    what = given.get("what", talking.RELEASE)
+    if what not in talking.WAYS:
+        raise InvalidInput(f"what is paid for is one of {', '.join(talking.WAYS)}")
+    return str(what)
 
 
 def _one_look(desk: Desk, given: Json) -> Plan:
@@ -103,12 +111,26 @@ def _margin(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     return {"budget": foresight.typed(budget), "statement": str(budget).partition(";")[0]}
 
 
+def _alone(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+    """What tables would have with the whole budget to themselves; the page asks again for those that are left."""
+    del payments
+    numbers = given.get("tables")
+    if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
+        raise InvalidInput("tables are asked for by their numbers")
+    text = desk.seen(given.get("version"))
+    spec = desk.spec(text)
+    if spec.periods is not None:
+        raise InvalidInput("a stream's tables are planned together")
+    found = foresight.alone(spec, numbers, desk.alone(text))
+    return {"alone": [[n, error] for n, error in found.items()]}
+
+
 def _account(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     del payments
     found = desk.ledger()
     if found is None:
         return {"ledger": None}
-    return {"ledger": paying.account(found, desk.plan(desk.seen(given.get("version"))))}
+    return {"ledger": paying.account(found, desk.plan(desk.seen(given.get("version")), _what(given)))}
 
 
 def _open_ledger(desk: Desk, payments: paying.Payments, given: Json) -> Any:
@@ -121,7 +143,7 @@ def _open_ledger(desk: Desk, payments: paying.Payments, given: Json) -> Any:
 
 
 def _pay(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    return payments.begin(given.get("version"), given.get("fingerprint"), given.get("name"))
+    return payments.begin(given.get("version"), given.get("fingerprint"), given.get("name"), _what(given))
 
 
 def release_of(desk: Desk, name: object) -> Release:
@@ -151,6 +173,7 @@ CALLS: dict[str, Asked] = {
     "plan": _plan,
     "scale": _scale,
     "margin": _margin,
+    "alone": _alone,
     "account": _account,
     "ledger": _open_ledger,
     "pay": _pay,
@@ -168,4 +191,6 @@ CALLS: dict[str, Asked] = {
     "maps": lambda d, _, g: reading.maps(release_of(d, g.get("name"))),
     "project": lambda d, _, g: reading.projected(release_of(d, g.get("name"))),
     "verify": _verify,
+    "append": lambda _, p, g: p.append(g.get("version"), g.get("name"), g.get("seen"), g.get("period")),
+    "put": lambda _, p, g: p.ask(g.get("name"), g.get("seen"), g.get("question")),
 }

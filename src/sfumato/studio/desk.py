@@ -1,7 +1,7 @@
-"""What lies on the desk: one spec file, its plan, a ledger, and the releases beside them.
+"""What lies on the desk: one spec file, its plan, a ledger, and the releases and sessions beside them.
 
-Places are fixed when the studio is started; a page names releases and never a path. What a page changes goes to the
-spec file at once, and only if the file is still as that page saw it.
+Places are fixed when the studio is started; a page names releases and sessions and never a path. What a page changes
+goes to the spec file at once, and only if the file is still as that page saw it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import tomllib
 import zipfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.loading import load
-from sfumato.releasing import plan_of
 from sfumato.sessions.opening import keeps_session, session_status
+from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
-from sfumato.studio import drafts
+from sfumato.studio import drafts, talking
 from sfumato.wall.rows.headers import column_names
+from sfumato.wall.streams.stored import is_stream
 
-__all__ = ["Desk", "Places", "Told", "checked_name"]
+__all__ = ["AnyPlan", "Desk", "Places", "Told", "checked_name"]
 
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
@@ -40,16 +42,20 @@ _ODD = re.compile(
     r"(?<=')(?:[A-Za-z]:)?[/\\][^'\n]*(?=')|(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^\s'\"<>/\\]+[/\\])+[^\s'\"<>,;:]*"
 )
 
-AnyPlan = Plan | IterativePlan | StreamPlan
+AnyPlan = Plan | IterativePlan | StreamPlan | SessionPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are: the spec's file, the ledger's, and the folder of releases."""
+    """Where things are: the spec's file, the ledger's, the folder of releases, and that of sessions and streams.
+
+    What is in the last is as secret as the table, so that it is never the folder that somebody publishes.
+    """
 
     spec: Path
     ledger: Path
     releases: Path
+    sessions: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,9 @@ class Desk:
     header: tuple[str, ...] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _plans: OrderedDict[str, AnyPlan] = field(default_factory=OrderedDict)
+    _alone: OrderedDict[str, dict[str, float | None]] = field(default_factory=OrderedDict)
     _planning: dict[str, threading.Lock] = field(default_factory=dict)
-    _releases: OrderedDict[tuple[str, int], Any] = field(default_factory=OrderedDict)
+    _releases: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
 
     # -- the spec ------------------------------------------------------------------------------------
 
@@ -141,9 +148,14 @@ class Desk:
 
     # -- plans ---------------------------------------------------------------------------------------
 
-    def plan(self, text: str) -> AnyPlan:
-        """The plan of a spec's text; planned once, however many pages ask. No data are read."""
-        key = drafts.version_of(text)
+    def plan(self, text: str, what: str = talking.RELEASE) -> AnyPlan:
+        """The plan of a spec's text for what is to be paid; planned once, however many pages ask. No data are read.
+
+        A release or a stream of what the spec asks, or a session over its columns (`talking.WAYS`).
+        """
+        account = self.ledger() if what == talking.ONE_BY_ONE else None
+        currency = None if account is None else account.currency.value
+        key = f"{drafts.version_of(text)} {what} {currency}"
         with self._lock:
             turn = self._planning.setdefault(key, threading.Lock())
         with turn:
@@ -151,13 +163,23 @@ class Desk:
                 if key in self._plans:
                     self._plans.move_to_end(key)
                     return self._plans[key]
-            found = plan_of(self.spec(text))
+            found = talking.planned_for(self.spec(text), what, currency)
             with self._lock:
                 self._plans[key] = found
                 while len(self._plans) > _KEPT_PLANS:
                     self._plans.popitem(last=False)
                 self._planning.pop(key, None)
         return found
+
+    def alone(self, text: str) -> dict[str, float | None]:
+        """What is known by now of a spec's tables by themselves; a budget or a column that changed is another spec."""
+        key = drafts.version_of(text)
+        with self._lock:
+            found = self._alone.setdefault(key, {})
+            self._alone.move_to_end(key)
+            while len(self._alone) > _KEPT_PLANS:
+                self._alone.popitem(last=False)
+            return found
 
     # -- ledger and releases --------------------------------------------------------------------------
 
@@ -167,31 +189,44 @@ class Desk:
 
     def shelf(self) -> list[str]:
         """Names of what is stored beside the spec and can be read, the newest first."""
-        if not self.places.releases.is_dir():
-            return []
-        found = [p for p in self.places.releases.iterdir() if _readable(p)]
-        return [p.name for p in sorted(found, key=lambda p: -p.stat().st_mtime)]
+        found = [p for folder in (self.places.releases, self.places.sessions) if folder.is_dir() for p in _in(folder)]
+        return list(dict.fromkeys(p.name for p in sorted(found, key=lambda p: -p.stat().st_mtime)))
 
     def place(self, name: object) -> Path:
         """Where the release of a name is, or will be. Raises InvalidInput for what is no name."""
         return self.places.releases / checked_name(name)
 
+    def store(self, name: object) -> Path:
+        """Where the session or stream of a name is kept, or will be. Raises InvalidInput for what is no name."""
+        return self.places.sessions / checked_name(name)
+
     def stored(self, name: object) -> Path:
-        """Where the release of a name is. Raises InvalidInput where there is none, or only a link."""
-        place = self.place(name)
-        if not _readable(place):
-            raise InvalidInput("no release of that name is stored here")
-        return place
+        """Where what is stored under a name is. Raises InvalidInput where there is nothing, or only a link."""
+        for place in (self.place(name), self.store(name)):
+            if _readable(place):
+                return place
+        raise InvalidInput("no release of that name is stored here")
 
     def release(self, name: object) -> Any:
-        """What is stored under a name: a release, or what else sf.load gives. Raises InvalidInput."""
+        """What is stored under a name: a release, or what else sf.load gives. Raises InvalidInput.
+
+        Of a stream that is kept here all that is public of it; how a session stands.
+        """
         place = self.stored(name)
-        key = (place.name, (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns)
+        if place.is_file() and keeps_session(place):
+            status = session_status(place)
+            return Told({k: v for k, v in status.items() if k != "source"})  # a place of this machine
+        if place.is_file() and is_stream(place):
+            return self._kept((place.name, talking.anchor_of(place)), lambda: stored_release(place))
+        stamp = (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns
+        return self._kept((place.name, str(stamp)), lambda: load(place))
+
+    def _kept(self, key: tuple[str, str], read: Callable[[], Any]) -> Any:
         with self._lock:
             if key in self._releases:
                 self._releases.move_to_end(key)
                 return self._releases[key]
-        found = Told(session_status(place)) if keeps_session(place) else load(place)
+        found = read()
         with self._lock:
             self._releases[key] = found
             while len(self._releases) > _KEPT_RELEASES:
@@ -216,10 +251,15 @@ class Desk:
         return _ODD.sub("…", text)
 
 
+def _in(folder: Path) -> Iterator[Path]:
+    return (p for p in folder.iterdir() if _readable(p))
+
+
 def _readable(place: Path) -> bool:
-    """A release's folder, or a file of one; links lead elsewhere and are not followed."""
+    """A release's folder, or a file of one or of a session; links lead elsewhere and are not followed."""
     if place.is_symlink():
         return False
     if place.is_dir():
         return (place / "release.json").is_file()
-    return place.is_file() and (zipfile.is_zipfile(place) or keeps_session(place))
+    # what is a database first, for it ends like a zip too
+    return place.is_file() and (keeps_session(place) or is_stream(place) or zipfile.is_zipfile(place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,16 @@ import xlsxwriter
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.ground.frames import Frame, safe_text
 from sfumato.releases import Release
+from sfumato.releases.streamed import StreamRelease
 from sfumato.report.answers import singles
 from sfumato.report.sections import protects, reading
 from sfumato.terminal import csv_text
 from sfumato.workloads.levels import table_names
 
-__all__ = ["FILES", "stored_file", "table_csv", "workbook"]
+__all__ = ["FILES", "STREAM", "held", "stored_file", "stream_file", "table_csv", "workbook"]
+
+STREAM = "stream.release"
+"""What a page calls the public file of a stream."""
 
 FILES = {
     "answers.parquet": "application/vnd.apache.parquet",
@@ -35,6 +40,23 @@ def stored_file(folder: Path, name: str) -> Path:
     if name not in FILES or place.is_symlink() or not place.is_file():
         raise InvalidInput("the release holds no such file: large ones hold their measurements alone")
     return place
+
+
+def held(place: Path) -> list[str]:
+    """Which of the files above are there; of a stream what may be published of it."""
+    if not place.is_dir():
+        return ["tables.xlsx", STREAM]
+    return ["tables.xlsx", *(name for name in FILES if (place / name).is_file())]
+
+
+def stream_file(found: object) -> bytes:
+    """All that is public of a stream, as a file to be handed on. Raises InvalidInput for what is none."""
+    if not isinstance(found, StreamRelease):
+        raise InvalidInput("this is no stream")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "stream"
+        found.save(place)
+        return place.read_bytes()
 
 
 def table_csv(release: Release, names: tuple[str, ...]) -> str:

@@ -29,7 +29,7 @@ from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
 __all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "version_of"]
 
-ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan")
+ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan", "stream")
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _MOCK_ROWS = 4  # of a column, as an example

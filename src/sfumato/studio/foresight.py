@@ -6,13 +6,16 @@ or questions are planned anew.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidInput, PlanError
+from sfumato.errors import InvalidInput, PlanError, SfumatoError
+from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import safe_text
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
@@ -22,13 +25,19 @@ from sfumato.privacy import conversions
 from sfumato.privacy.accountant import GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.rounding import sqrt_up
+from sfumato.privacy.unit import Neighbours
+from sfumato.releasing import plan_of
 from sfumato.report.facts import above_bound, families
 from sfumato.report.words import attack_success, guarantee, percent_up, show, statement
-from sfumato.workloads import RECORDS
+from sfumato.specs import Spec
+from sfumato.workloads import RECORDS, QueryBlock, Workload
 
-__all__ = ["Scaled", "budget_for_margin", "figures", "scaled", "typed"]
+__all__ = ["Alone", "Scaled", "alone", "budget_for_margin", "figures", "scaled", "typed"]
 
 _LISTED = 2_000  # tables listed one by one: all of forty attributes' pairs and singles, and a page that still scrolls
+_TOGETHER = (
+    1.0  # second of planning for one request: the page asks again for the rest, and other requests get their turn
+)
 _FIFTH = 5  # a count is known to a fifth where it is five standard errors
 
 
@@ -50,7 +59,14 @@ def figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     lines = [_line(row) for row in one.errors_by_order().rows()]
     found = families(one)
     tables = [
-        {"name": f.name, "part": f.part, "cells": f.queries, "unit": f.unit, "margin": _number(f.margin)}
+        {
+            "name": f.name,
+            "part": f.part,
+            "cells": f.queries,
+            "unit": f.unit,
+            "margin": _number(f.margin),
+            "rmse": _number(f.rmse),
+        }
         | {"fifth": f.smallest if f.unit == RECORDS else None}
         for f in found[:_LISTED]
     ]
@@ -106,6 +122,50 @@ def _line(row: Mapping[str, Any]) -> dict[str, Any]:
         "fifth": fifth,
         **known,
     }
+
+
+Alone = dict[str, float | None]
+"""Typical errors of tables that had the whole budget of a spec, by what they measure."""
+
+
+def alone(spec: Spec, numbers: Sequence[int], known: Alone) -> dict[int, float | None]:
+    """The typical error of tables, by their number in the spec's order, if each had the whole budget to itself.
+
+    None where no plan of it alone is made. As many as are planned in a second, and at least one; `known` keeps them.
+    """
+    listed = list(itertools.islice((b for i in spec.workload.items for b in i.blocks()), _LISTED))
+    found: dict[int, float | None] = {}
+    until = time.monotonic() + _TOGETHER
+    for number in numbers:
+        if not 0 <= number < len(listed):
+            raise InvalidInput("the plan has no table of that number")
+        block = listed[number]
+        key = _measures(spec, block)
+        if key not in known:
+            if found and time.monotonic() > until:
+                break
+            known[key] = _planned_alone(spec, block)
+        found[number] = known[key]
+    return found
+
+
+def _measures(spec: Spec, query: QueryBlock) -> str:
+    """What tells tables apart that err differently alone.
+
+    Whole tables of counts do not, whatever their cells, where a record is in one cell of each: no noise of another
+    shape errs less on all cells than independent noise does. Under replace-one, with cells that cannot be, or with
+    tables that are known, it does.
+    """
+    alike = spec.neighbours is Neighbours.ADD_REMOVE and not spec.domain.impossible and not spec.public
+    return "a table" if alike and query.is_marginal else fingerprint((query.block, query.unit))
+
+
+def _planned_alone(spec: Spec, query: QueryBlock) -> float | None:
+    try:
+        plan = plan_of(replace(spec, workload=Workload(spec.domain, (query,)), margins={}))
+    except SfumatoError:
+        return None
+    return _number(plan.mean_error) if isinstance(plan, Plan) else None
 
 
 def _scales(plan: Plan) -> bool:

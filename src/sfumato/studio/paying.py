@@ -1,7 +1,8 @@
-"""The one thing that costs: carrying a plan out, once, in a thread of its own, while the pages look on.
+"""What costs, or looks: carrying a plan out, opening a session, the next period, the next question.
 
 What is paid is the plan that the window saw: a spec that changed meanwhile is refused. The ledger decides between
-windows, and between this and other programs; here it is only kept that one payment at a time is made.
+windows, and between this and other programs; here it is only kept that one payment at a time is made, in a thread of
+its own while the pages look on. A period or a question is of a window that saw how its stream or session stands.
 """
 
 from __future__ import annotations
@@ -10,29 +11,36 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InvalidInput, LedgerMismatch, NameTaken, NotWritten, SfumatoError
+from sfumato.errors import InvalidInput, LedgerError, LedgerMismatch, NameTaken, NotWritten, SfumatoError
 from sfumato.ground.frames import safe_text
-from sfumato.plans.iterative import IterativePlan
-from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
+from sfumato.recipes.opening import open_plan
 from sfumato.releasing import release
-from sfumato.studio.desk import Desk, checked_name
+from sfumato.sessions.core import QuerySession
+from sfumato.sessions.plans import SessionPlan
+from sfumato.sessions.streams import resume_stored
+from sfumato.studio import talking
+from sfumato.studio.desk import AnyPlan, Desk, checked_name
+from sfumato.wall.streams.stored import is_stream
 
 __all__ = ["Payments", "account", "open_ledger"]
 
 _SHOWN = 200  # entries on a page; the export has all
+_OPEN = 2  # sessions that are asked at a time; each holds what it counts of its table
+_PRIVATE = 0o700  # stores hold secret noise
 
 
 @dataclass(slots=True)
 class Job:
-    """One payment: what it is of, how far it is, and how it ended."""
+    """One payment, or a look that was paid for: what it is of, how far it is, and how it ended."""
 
     name: str = ""
     state: str = "none"
@@ -43,72 +51,145 @@ class Job:
 
 @dataclass(slots=True)
 class Payments:
-    """The payment that is being made, or was last."""
+    """The payment that is being made, or was last; and the sessions that are asked."""
 
     desk: Desk
     _job: Job = field(default_factory=Job)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _asking: threading.Lock = field(default_factory=threading.Lock)
+    _sessions: dict[str, QuerySession] = field(default_factory=dict)
 
     def status(self) -> dict[str, Any]:
         """How far it is."""
         return asdict(self._job)
 
-    def begin(self, version: object, fingerprint: object, name: object) -> dict[str, Any]:
+    def begin(self, version: object, fingerprint: object, name: object, what: object) -> dict[str, Any]:
         """Start to pay for the plan that a window saw. Raises SfumatoError; nothing is spent then."""
         text, called = self.desk.seen(version), checked_name(name)
-        spec, plan = self.desk.spec(text), self.desk.plan(text)
-        if isinstance(plan, StreamPlan):
-            raise InvalidInput("the tables of a stream come one by one: sfumato stream open SPEC opens it")
-        if spec.margins:
+        if what not in talking.WAYS:
+            raise InvalidInput(f"what is paid for is one of {', '.join(talking.WAYS)}")
+        spec, plan = self.desk.spec(text), self.desk.plan(text, str(what))
+        if spec.margins and what == talking.RELEASE:
             raise InvalidInput(
                 "the spec states margins, which a release from its budget would ignore: sfumato plan --margins plans "
                 "by them; or take the margins out"
             )
         if plan.fingerprint != fingerprint:
             raise NameTaken("this is not the plan that this window shows; load the page again")
-        if spec.source is None:
+        if spec.source is None and not isinstance(plan, StreamPlan):
             raise InvalidInput("say on the first page where the table is")
         if self.desk.ledger() is None:
             raise InvalidInput("there is no ledger yet; make one above")
-        with self._lock:
-            if self._job.state == "paying":
-                whose = "this very name" if self._job.name == called else f"the name {self._job.name}"
-                raise NameTaken(f"another window is paying under {whose} right now; nothing was spent twice")
-            self._job = Job(called, "paying", "opening the table")
-        thread = threading.Thread(target=self._pay, args=(plan, spec.source, spec.table, called), daemon=False)
-        thread.start()
+        own, other = self._places(plan, called)
+        if other.exists():
+            raise NameTaken(f"{called} is the name of {'a session' if own.parent != other.parent else 'another'} here")
+        self._turn(called, "opening the table")
+        self._start(lambda: self._carried(plan, spec.source, spec.table, called), _LOST)
         return self.status()
 
-    def _pay(self, plan: Plan | IterativePlan, source: str, table: str | None, name: str) -> None:
-        job, began = self._job, time.monotonic()
-        place = self.desk.place(name)
-        there = (place / "release.json").exists()
+    def append(self, version: object, name: object, seen: object, period: object) -> dict[str, Any]:
+        """Start to publish a stream's next period: the table is the spec's, the stream as a window saw it."""
+        spec, place = self.desk.spec(self.desk.seen(version)), self.desk.stored(name)
+        source, account = spec.source, self.desk.ledger()
+        if not isinstance(period, str) or not period.strip():
+            raise InvalidInput("name the period: its label is public, such as 2026-W01")
+        if source is None:
+            raise InvalidInput("say where the period's table is")
+        if account is None:
+            raise InvalidInput(
+                "the ledger that paid for this stream is not here; put it back, and nothing is paid again"
+            )
+        if not place.is_file() or not is_stream(place):
+            raise InvalidInput("a period is added to the store of a stream, and this is none")
+        if talking.anchor_of(place) != seen:
+            raise NameTaken(_MOVED)
+        label = period.strip()
+        self._turn(place.name, f"reading and publishing {label}")
+
+        def carried() -> str:
+            opened = resume_stored(place, account, str(seen))
+            if opened.anchor != seen:  # while this one waited for its turn
+                raise NameTaken(_MOVED)
+            before = opened.periods
+            opened.publish(source, label)
+            if label in before:
+                return f"{label} was published before: nothing was read or changed."
+            done = len(opened.periods)
+            return f"{label} is published: {done:,} of {opened.plan.periods.count:,} periods."
+
+        self._start(carried, "The period could not be measured. Nothing was published; add it again.")
+        return self.status()
+
+    def ask(self, name: object, seen: object, question: object) -> dict[str, Any]:
+        """The answer to the next question of a session, one at a time, and how it stands then. Raises SfumatoError."""
+        place = self.desk.stored(name)
+        with self._asking:
+            session = self._sessions.get(place.name)
+            if session is None:
+                session = talking.resumed(place, self.desk.ledger(), seen)
+                while len(self._sessions) >= _OPEN:
+                    self._sessions.pop(next(iter(self._sessions)))
+                self._sessions[place.name] = session
+            try:
+                found = talking.ask(session, seen, question)
+            except (LedgerError, NotWritten):
+                self._sessions.pop(place.name, None)  # its file is another by now, or is closed
+                raise
+            return {"answer": found, "standing": talking.standing(place)}
+
+    def _places(self, plan: AnyPlan, name: str) -> tuple[Path, Path]:
+        """Where a plan's result is put, and the place of the other kind, which must not have the same name."""
+        release, store = self.desk.place(name), self.desk.store(name)
+        return (store, release) if isinstance(plan, (SessionPlan, StreamPlan)) else (release, store)
+
+    def _turn(self, name: str, step: str) -> None:
+        """Take the turn. Raises NameTaken while another has it."""
+        with self._lock:
+            if self._job.state == "paying":
+                whose = "this very name" if self._job.name == name else f"the name {self._job.name}"
+                raise NameTaken(f"another window is paying under {whose} right now; nothing was spent twice")
+            self._job = Job(name, "paying", step)
+
+    def _start(self, work: Callable[[], str], lost: str) -> None:
+        threading.Thread(target=self._ended, args=(work, lost), daemon=False).start()
+
+    def _carried(self, plan: AnyPlan, source: str | None, table: str | None, name: str) -> str:
+        """Pay and carry out; what came of it, in words."""
+        job, ledger = self._job, self.desk.places.ledger
+        place, _ = self._places(plan, name)
 
         def progress(steps: int, gap: float) -> None:
             del gap  # where it stops can hang on the noisy answers; how many steps is enough
             job.step = f"projecting, step {steps:,}"
 
+        if isinstance(plan, (SessionPlan, StreamPlan)):
+            there = place.exists()
+            place.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+            job.step = "opening the table, paying, writing"
+            if isinstance(plan, StreamPlan):
+                open_plan(plan, ledger=ledger, name=name, store=place, table=table)
+            else:
+                open_plan(plan, source, ledger=ledger, name=name, store=place, table=table)
+            return "It was opened and paid for before; nothing was spent." if there else "Paid and opened."
+        there = (place / "release.json").exists()
+        job.step = "paying, counting, adding noise, writing"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        release(plan, source, ledger=ledger, name=name, out=place, table=table, progress=progress)
+        if there:
+            return "It was paid for before: nothing was measured or spent, and the table was not read."
+        return "Paid, measured, written."
+
+    def _ended(self, work: Callable[[], str], lost: str) -> None:
+        """Do the work of a turn, and keep how it ended; `lost` is said where it could not be written."""
+        job, began = self._job, time.monotonic()
         try:
-            job.step = "paying, counting, adding noise, writing"
-            place.parent.mkdir(parents=True, exist_ok=True)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # numerical warnings could depend on the data
-                release(
-                    plan, source, ledger=self.desk.places.ledger, name=name, out=place, table=table, progress=progress
-                )
-            job.text = (
-                "It was paid for before: nothing was measured or spent, and the table was not read."
-                if there
-                else "Paid, measured, written."
-            )
+                job.text = work()
             job.state = "done"
         except NotWritten as error:
             _aside(error)
-            job.text = (
-                "The budget is spent, but the release could not be stored; the reason is shown where sfumato studio "
-                "was started. There is no refund once noise was drawn: the ledger lists it as unreleased."
-            )
-            job.state = "lost"
+            job.text, job.state = lost, "lost"
         except SfumatoError as error:
             _aside(error)
             text = self.desk.said(error)
@@ -124,6 +205,13 @@ class Payments:
             job.seconds = time.monotonic() - began
 
 
+_MOVED = "another window or program added a period meanwhile; load this page again. Nothing was read"
+_LOST = (
+    "The budget is spent, but what it paid for could not be stored; the reason is shown where sfumato studio was "
+    "started. There is no refund once noise was drawn: the ledger lists it as unreleased."
+)
+
+
 def _aside(error: Exception) -> None:
     """To the custodian's terminal, not to the page."""
     sys.stderr.write(f"sfumato studio: {type(error).__name__}: {safe_text(str(error))}\n")
@@ -137,7 +225,7 @@ def open_ledger(path: Path, budget: Budget, table: str | None) -> None:
         raise InvalidInput(str(error)) from error
 
 
-def account(ledger: Ledger, plan: Plan | IterativePlan | StreamPlan | None) -> dict[str, Any]:
+def account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
     """A ledger for the page: what is spent, what this plan would take, what is left, in words; its lines."""
     state = ledger.state()
     spends = words.spends(state)

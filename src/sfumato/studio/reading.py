@@ -81,18 +81,16 @@ def overview(stored: Any, name: str) -> Json:
 
 def _note(stored: Any) -> str:
     if isinstance(stored, StreamRelease):
-        last = safe_text(stored.periods[-1]) if stored.periods else ""
-        return f"A stream: these are its totals up to {last}. The next period is added by sfumato stream append."
+        if not stored.periods:
+            return "A stream without a period so far. Its totals are read here once the first is added."
+        return f"A stream: these are its totals up to {safe_text(stored.periods[-1])}."
     if isinstance(stored, ModelRelease):
         return (
             "These are answers of a model, without standard errors or intervals: sfumato show and sfumato ask read "
             "them. Charts, the calculator and projections need errors, and do not apply."
         )
     if isinstance(stored, Told):
-        return (
-            "A session, which was paid for when it was opened: sfumato session ask puts the next question. What this "
-            "page can do needs a release of tables, and does not apply."
-        )
+        return "A session, which was paid for when it was opened; what follows is how it stands."
     return "" if isinstance(stored, Release) else "What this page can do does not apply to it; it is told in words."
 
 

@@ -53,6 +53,7 @@ def state(desk: Desk) -> dict[str, Any]:
     found["attributes"] = [
         {"name": n, "size": a.size, "ordered": a.intervals is not None}
         | {"labels": [safe_text(t) for t in a.declared_labels[:_LABELS]] if a.intervals is None else []}
+        | {"levels": [*(level.name for level in a.groupings), *([a.cell_level] if a.cell_level else [])]}
         for n, a in domain.attributes.items()
     ]
     return found

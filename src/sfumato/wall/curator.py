@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.ground.spool import forget, room
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
@@ -29,7 +28,7 @@ from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.holding import Holding, lowered, own
+from sfumato.wall.holding import MAX_VALUES, Holding, lowered, own
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts, check_countable
 
@@ -49,6 +48,7 @@ class Curator:
     """
 
     __slots__ = ("_holding",)
+    _MOST: ClassVar[int] = MAX_VALUES
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Curator:
         """
         held = self._holding
         blocks, noise, price, stated, certificate = own((tuple(blocks), noise, price, stated, certificate))
-        maps = lowered(blocks)
+        maps = lowered(blocks, self._MOST)
         self._check(maps, noise, price, stated, certificate)
         held.expect(price, name, plan_hash)
         counts = held.open()
-        values = _rooms(maps, folder)
+        values = self._rooms(counts, maps, folder)
         try:
             receipt = held.debit(price, name, plan_hash)
         except BaseException:
@@ -147,7 +147,7 @@ class Curator:
         families = [b for b in maps if isinstance(b, FamilyMap)]
         if any(f.names != self._holding.grid.names for f in families):
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
-        check_countable(self._holding.grid, _asked(self._holding.grid, maps))
+        check_countable(self._holding.grid, self._asked(maps))
         power = power_of(noise)
         found = certified(maps, self._holding.grid.sizes(), self._holding.unit, power, certificate)
         if stated is not None and (stated.power != power or stated.value < found):
@@ -161,7 +161,7 @@ class Curator:
         for block in maps:
             if isinstance(block, CombinationMap):
                 block.apply(np.zeros(block.matrix.shape[1], dtype=np.int64))
-        for block in _single(maps):
+        for block in self._single(maps):
             block.apply(np.zeros(block.cells, dtype=np.int64))
         for block in families:
             for group in block.alike():
@@ -182,17 +182,17 @@ class Curator:
         nothing rounds, saturates or raises on the data.
         """
         families = [(b, v) for b, v in zip(maps, values, strict=True) if isinstance(b, FamilyMap)]
-        sets = _asked(self._holding.grid, maps)
+        sets = self._asked(maps)
         # what is combined stays here until noise is added
         combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
         sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
         wanting: dict[tuple[int, ...], list[tuple[BlockMap, NDArray[np.int64], bool]]] = {}
         for i, block in enumerate(maps):
             end = 0
-            for part in _single([block]):
+            for part in self._single([block]):
                 into = sums.get(i, values[i])[end : (end := end + part.rows)]
                 wanting.setdefault(self._axes(part), []).append((part, into, i not in sums))
-        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in _single(maps))
+        drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in self._single(maps))
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
@@ -224,6 +224,31 @@ class Curator:
     def _axes(self, block: BlockMap) -> tuple[int, ...]:
         return tuple(sorted(self._holding.grid.axis(a) for a in block.attributes))
 
+    def _single(self, maps: Sequence[Measured]) -> list[BlockMap]:
+        """Blocks by themselves, and those of combinations."""
+        given = [b.blocks if isinstance(b, CombinationMap) else (b,) for b in maps]
+        return [b for some in given for b in some if isinstance(b, BlockMap)]
+
+    def _asked(self, maps: Sequence[Measured]) -> list[NDArray[np.int32]]:
+        """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
+        by_order: dict[int, set[tuple[int, ...]]] = {}
+        for axes in map(self._axes, self._single(maps)):
+            by_order.setdefault(len(axes), set()).add(axes)
+        single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
+        return [b.sets for b in maps if isinstance(b, FamilyMap)] + single
+
+    def _rooms(self, counts: Counts, maps: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
+        """Where the noisy values will go, made before the debit. Raises InvalidInput where there is no room."""
+        del counts  # what can be counted is for others to say
+        values: list[NDArray[np.int64]] = []
+        try:
+            for i, block in enumerate(maps):
+                values.append(room(block.rows, None if folder is None else folder / f"values-{i}.npy"))
+        except (MemoryError, OSError) as error:
+            _remove(values)
+            raise InvalidInput(f"there is no room for {sum(b.rows for b in maps):,} noisy values: {error}") from error
+        return values
+
     def __repr__(self) -> str:
         return f"<Curator of a table over {', '.join(self._holding.grid.names)}>"
 
@@ -233,34 +258,6 @@ def holding(curator: Curator) -> Holding:
     if type(curator) is not Curator:
         raise PlanError(f"a door of a table is opened by its Curator, not by a {type(curator).__name__}")
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-def _single(maps: Sequence[Measured]) -> list[BlockMap]:
-    """Blocks by themselves, and those of combinations."""
-    given = [b.blocks if isinstance(b, CombinationMap) else (b,) for b in maps]
-    return [b for some in given for b in some if isinstance(b, BlockMap)]
-
-
-def _asked(grid: Grid, blocks: Sequence[Measured]) -> list[NDArray[np.int32]]:
-    """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
-    by_order: dict[int, set[tuple[int, ...]]] = {}
-    for block in _single(blocks):
-        axes = tuple(sorted(grid.axis(a) for a in block.attributes))
-        by_order.setdefault(len(axes), set()).add(axes)
-    single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
-    return [b.sets for b in blocks if isinstance(b, FamilyMap)] + single
-
-
-def _rooms(blocks: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
-    """Where the noisy values will go, made before the debit. Raises InvalidInput where there is no room."""
-    values: list[NDArray[np.int64]] = []
-    try:
-        for i, block in enumerate(blocks):
-            values.append(room(block.rows, None if folder is None else folder / f"values-{i}.npy"))
-    except (MemoryError, OSError) as error:
-        _remove(values)
-        raise InvalidInput(f"there is no room for {sum(b.rows for b in blocks):,} noisy values: {error}") from error
-    return values
 
 
 def _remove(values: Sequence[NDArray[np.int64]]) -> None:

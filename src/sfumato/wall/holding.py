@@ -18,7 +18,7 @@ from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.rows.sources import open_source
 
-__all__ = ["Holding", "check_plan_hash", "lowered", "own"]
+__all__ = ["MAX_VALUES", "Holding", "check_plan_hash", "lowered", "own"]
 
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 
@@ -65,11 +65,7 @@ class Holding:
         if self.counts is None:
             unit = self.unit
             self.counts = open_source(
-                self._source,
-                self.grid,
-                person=unit.person,
-                rows_per_person=unit.rows_per_person,
-                packing=self.packing,
+                self._source, self.grid, person=unit.person, rows_per_person=unit.rows_per_person, packing=self.packing
             )
             self._source = None
         return self.counts
@@ -91,13 +87,13 @@ def check_plan_hash(plan_hash: object) -> None:
         raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
 
 
-def lowered(blocks: Sequence[Any]) -> tuple[Any, ...]:
+def lowered(blocks: Sequence[Any], most: int = MAX_VALUES) -> tuple[Any, ...]:
     """The maps of the closed set that are priced and measured, built anew; what lowers to them is not trusted."""
     if not blocks or not all(isinstance(b, (BlockMap, FamilyMap, CombinationMap)) for b in blocks):
         raise PlanError("a measurement needs at least one block, and blocks alone")
     rows = sum(b.rows for b in blocks)
-    if rows > MAX_VALUES:
-        raise PlanError(f"{rows:,} values would be measured, above {MAX_VALUES:,}; choose a mechanism with fewer")
+    if rows > most:
+        raise PlanError(f"{rows:,} values would be measured, above {most:,}; choose a mechanism with fewer")
     maps = own(tuple(b.lowered() for b in blocks))
     inside = [p for b in maps for p in (b.blocks if type(b) is CombinationMap else (b,))]
     if not all(type(b) in (BlockMap, FamilyMap) and all(isinstance(f, Map) for f in b.factors) for b in inside):

@@ -18,7 +18,7 @@ from sfumato.designs.marginals.pairs import PairResiduals
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import projecting
+from sfumato.releases.pooling import strategy_noise
 from sfumato.report import write_report
 from support.words import plan_with
 
@@ -348,7 +348,7 @@ def test_residual_noise_is_found_where_some_attributes_are_not_asked() -> None:
     plan = sf.plan(sf.marginals(DOMAIN, sets=[["b", "c"], ["c", "d"]]), BUDGET, neighbours="add-remove")
     strategy = plan.strategy
     assert isinstance(strategy, Residuals)
-    found = projecting._residual_noise(strategy, plan.noise.variance, [1, 2, 4])  # pyright: ignore
+    found = strategy_noise(strategy, plan.noise.variance, [1, 2, 4])
     assert [s.tolist() for s in found.sets] == [[[]], [[0], [1], [2]], [[0, 1], [1, 2]]]
     release = sf.release(plan, sf.Histogram(chain()), ledger=None)
     assert release.project("local", space="measurements").answers.min() >= 0

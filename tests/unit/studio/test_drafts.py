@@ -66,7 +66,7 @@ def test_numbers_keep_their_digits() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {}, [3], [{"place": [], "value": 1}], [{"place": ["stream", "periods"], "value": 3}],
+        {}, [3], [{"place": [], "value": 1}], [{"place": ["elsewhere", "periods"], "value": 3}],
         [{"place": ["public"], "value": None}],
         [{"place": ["queries", 99], "value": {"total": True}}], [{"place": ["queries", -1], "value": None}],
         [{"place": ["queries", True], "value": None}], [{"place": ["queries", 0, "upto", "x"], "value": 1}],

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import sfumato as sf
+from sfumato.specs import read_spec
+from sfumato.studio import foresight
 from sfumato.studio.foresight import budget_for_margin, figures, scaled
+from sfumato.workloads import Workload
+from support.studio import SPEC, folder, studio
 
 SPACE = sf.Domain({"age": sf.Integers(0, 5), "sex": sf.Categories(["f", "m"])})
 WORK = sf.stack(tables=sf.marginals(SPACE, upto=2), curve=sf.prefix(SPACE, "age", by=["sex"]))
@@ -58,3 +64,24 @@ def test_what_does_not_scale_says_so() -> None:
         scaled(plan, sf.zcdp(1))
     looks = sf.plan(WORK, sf.zcdp("0.5"), neighbours="replace-one", mechanism="mwem", records=500)
     assert "no useful error" in figures(looks)["note"]
+
+
+def test_what_a_table_would_have_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the table planned by itself; some at a time. Mutants: all tables taken for one, or alike under replace-one."""
+    place = folder(tmp_path)
+    spec, known = read_spec(place / "spec.toml"), dict[str, float | None]()
+    monkeypatch.setattr(foresight, "_TOGETHER", -1.0)
+    first = foresight.alone(spec, [0, 1, 4, 5], known)
+    assert set(first) == {0, 1}, "one is planned, and those that are like it are told with it"
+    monkeypatch.setattr(foresight, "_TOGETHER", 60.0)
+    found = foresight.alone(spec, range(len(spec.workload.blocks)), known)
+    for query, (number, error) in zip(spec.workload.blocks, found.items(), strict=True):
+        one = sf.plan(sf.stack(Workload(spec.domain, (query,))), spec.budget, neighbours="add-remove")
+        assert error == pytest.approx(one.mean_error), number
+    assert len({round(e, 6) for e in found.values() if e is not None}) > 1
+    replaced = SPEC.replace("add-remove", "replace-one")
+    other = foresight.alone(read_spec(folder(tmp_path / "b", replaced) / "spec.toml"), [1, 2], {})
+    assert other[1] != other[2], "of two cells and of ten, where the number of records is public"
+    with studio(place) as page:
+        for tables in ([99], [-1], ["0"], "0", None):
+            assert page.post("alone", {"version": page.version, "tables": tables}).status == 400

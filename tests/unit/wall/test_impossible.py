@@ -106,9 +106,9 @@ def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: 
     # of persons as many rows, of the same: those that were chosen before any was moved
     for_each = open_source(table, whole, person="who", rows_per_person=2).count([NAMES])[NAMES]
     assert np.array_equal(
-        open_source(table, of, person="who", rows_per_person=2).count([NAMES])[NAMES], of.mended(for_each)
+        open_source(table, of, person="who", rows_per_person=2).count([NAMES])[NAMES], of.grid.mended(for_each)
     )
-    assert np.array_equal(in_a_kernel(of, table, "who"), of.mended(for_each))
+    assert np.array_equal(in_a_kernel(of, table, "who"), of.grid.mended(for_each))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -18,16 +21,18 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Intege
 from sfumato.errors import DomainError, InvalidInput, MissingExtra, SourceError
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
-from sfumato.wall.engines import kernel
+from sfumato.wall.engines import kernel, native
 from sfumato.wall.engines import spark as engine
 from sfumato.wall.engines.kernel import RECEIPT, Encoding, Part
 from sfumato.wall.engines.parts import checked
 from sfumato.wall.engines.spark import Spark
 from sfumato.wall.keys.counts import open_keys
+from sfumato.wall.rows.encoding import Column
 from sfumato.wall.rows.headers import column_names
 from sfumato.wall.rows.samples import place_sample
 from sfumato.wall.rows.sources import open_source
 from support.hostile import CODES, DAYS, DECIMALS, FLOATS, MOMENTS, ODD_NAMES, SINGLES, TEXTS, WHOLES
+from support.postgres import Server, missing
 from support.spark import Running
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -79,6 +84,12 @@ def columns() -> dict[str, Any]:
     return {n: c.take(pa.array([i % len(c) for i in range(most)])) for n, c in found.items()}
 
 
+# Of the same columns on a server.
+ON_SERVER = {"text": "text", "byte": "int2", "short": "int2", "int": "int4", "long": "int8", "single": "float4"}
+ON_SERVER |= {"bool": "bool", "decimal": "numeric(38, 10)", "exact": "numeric(38, 0)", "day": "date"}
+ON_SERVER |= {"moment": "timestamp", "double": "float8"}
+
+
 def readable(kind: str, attribute: Attribute) -> bool:
     numeric = isinstance(attribute, (Integers, Bins))
     return not (numeric and kind in ("bool", "day", "moment")) and not (
@@ -102,13 +113,40 @@ def same(spark: Running, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any,
     return spark.session.read.parquet(str(path)), path
 
 
-def test_every_value_means_what_it_means_in_a_file(same: tuple[Any, Path]) -> None:
-    """Counts of every kind of column and attribute are those of the file, digit for digit.
+@pytest.fixture(scope="module")
+def sources(same: tuple[Any, Path], request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The same table by engine; on a server too, where there is one."""
+    frame, path = same
+    found = {"DuckDB": path, "Spark": frame}
+    if missing() and not os.environ.get("SFUMATO_TESTS_NEED_ENGINES"):
+        return found
+    server: Server = request.getfixturevalue("postgres")
+    with duckdb.connect() as connection:
+        texts = ", ".join(f"CAST(who_{kind} AS VARCHAR)" for kind in ON_SERVER)
+        rows = connection.execute(f"SELECT {texts}, CAST(n AS VARCHAR) FROM '{path}'").fetchall()
+    put = (", ".join("NULL" if v is None else "'" + v.replace("'", "''") + "'" for v in row) for row in rows)
+    types = ", ".join(f"who_{kind} {own}" for kind, own in ON_SERVER.items())
+    copies = (f"who_{kind} AS {kind}_{a}" for kind in ON_SERVER for a, of in KINDS.items() if readable(kind, of))
+    server.run(
+        "DROP TABLE IF EXISTS hostile CASCADE",
+        f"CREATE TABLE hostile ({types}, n int)",
+        f"INSERT INTO hostile VALUES {', '.join(f'({row})' for row in put)}",
+        f"CREATE VIEW same AS SELECT *, {', '.join(copies)} FROM hostile",
+    )
+    return found | {"Postgres": server.address("same")}
+
+
+def digest(tables: Iterable[Any]) -> str:
+    """Of counts."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(table).tobytes() for table in tables)).hexdigest()
+
+
+def test_every_value_means_the_same_to_every_engine(sources: dict[str, Any]) -> None:
+    """Counts of every kind of column and attribute are those of the file, digit for digit, and so are their digests.
 
     Mutants: NaN compared like a number; a 32-bit float compared by its value; "1.0\\n" taken for 1; an integer divided
-    in floats; whole numbers beyond their range wrapped round; -0.0 below 0.
+    in floats; whole numbers beyond their range wrapped round; -0.0 below 0; a number sent by a server as a text.
     """
-    frame, path = same
     dropping = [name for name, of in KINDS.items() if of.rule.drops]
     for drops in (None, *dropping):
         attributes = {
@@ -120,20 +158,41 @@ def test_every_value_means_what_it_means_in_a_file(same: tuple[Any, Path]) -> No
         for part in [attributes] if drops is None else [{n: of} for n, of in attributes.items()][::4]:
             domain = Domain(part)
             sets = [(name,) for name in part]
-            there, here = (open_source(source, domain).count(sets) for source in (frame, path))
-            for name in sets:
-                assert there[name].tolist() == here[name].tolist(), name
+            found = {where: open_source(source, domain).count(sets) for where, source in sources.items()}
+            for name, (where, tables) in itertools.product(sets, found.items()):
+                assert tables[name].tolist() == found["DuckDB"][name].tolist(), (where, name)
+            assert len({digest(tables[name] for name in sets) for tables in found.values()}) == 1
 
 
 @pytest.mark.parametrize("kind", ["text", "long", "double", "exact", "moment"])
-def test_persons_are_told_apart_as_in_a_file(same: tuple[Any, Path], kind: str) -> None:
+def test_persons_are_told_apart_the_same_by_every_engine(sources: dict[str, Any], kind: str) -> None:
     """Mutants: persons compared by how they are stored; rows of nobody counted; NaN a name."""
-    frame, path = same
     domain = Domain({"n": Integers(0, 99, **OTHER)})
-    there, here = (
-        open_source(s, domain, person=f"who_{kind}", rows_per_person=2).count([("n",)]) for s in (frame, path)
-    )
-    np.testing.assert_array_equal(there[("n",)], here[("n",)])
+    opened = (open_source(s, domain, person=f"who_{kind}", rows_per_person=2) for s in sources.values())
+    assert len({digest(counts.count([("n",)]).values()) for counts in opened}) == 1
+
+
+def test_a_float_of_32_bits_is_in_the_bin_of_its_text() -> None:
+    """The 81 floats nearest to 3,000 edges, seed 75. Mutants: the float nearest to an edge; its value compared."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(75)
+    floats = np.abs(rng.integers(0, 2**31 - 2**23, 1000, dtype=np.int32)).view(np.float32)
+    drawn = [*floats[::2], *np.nextafter(floats[1::2], np.float32(np.inf)).astype(float) * (1 + 2**-26)]
+    decimals = np.round(rng.uniform(-50, 50, 1000), 2).tolist()
+    edges = [*map(float, drawn), *decimals, *(10.0 ** rng.uniform(-47, 40, 998)).tolist(), 3.5e38, -3.5e38]
+    least = native._floats(edges)
+    with np.errstate(over="ignore"):
+        near = [np.array(edges, dtype=np.float32)]
+        for to in (-np.inf, np.inf):
+            for _ in range(40):
+                near.append(np.nextafter(near[-1] if len(near) != 41 else near[0], np.float32(to)))
+    given = np.stack(near)
+    with duckdb.connect() as connection:
+        connection.register("given", pa.table({"x": given.ravel()}))
+        number = Column("", "FLOAT").number("x")
+        read = connection.execute(f"SELECT {number} AS x FROM given").fetchnumpy()["x"].reshape(given.shape)
+    np.testing.assert_array_equal(read >= np.array(edges), given.astype(float) >= np.array(least))
 
 
 def test_whole_numbers_with_a_line_end_are_no_codes(spark: Running) -> None:
@@ -160,8 +219,6 @@ def test_texts_are_equal_when_their_bytes_are(spark: Running) -> None:
 
 def test_many_rows_and_persons_are_those_of_a_file(spark: Running, tmp_path: Path) -> None:
     """Persons in several partitions, with dropped rows. Mutants: cut in each partition alone; cut before dropping."""
-    import duckdb
-
     path = tmp_path / "many.parquet"
     duckdb.connect().execute(
         "COPY (SELECT CAST(hash(i) % 12 AS INT) AS x, "

@@ -397,3 +397,10 @@ def test_messages_point_at_the_place_in_a_long_text():
         mask(text)
     assert f"character {text.index(chr(39)) + 1}" in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_name_of_several_words_says_how_it_is_written():
+    domain = Domain({"part time": Booleans()})
+    with pytest.raises(WorkloadError, match="written in backquotes: `part time`"):
+        compile_predicate(domain, "part time == 'yes'")
+    assert compile_predicate(domain, "`part time`").text == "`part time`"

@@ -11,7 +11,6 @@ import functools
 import math
 
 import numpy as np
-from scipy.signal import fftconvolve
 
 from sfumato.designs.continual.bounds import optimal_gram
 from sfumato.designs.continual.periods import Periods
@@ -99,6 +98,8 @@ def _taps(given: Periods, width: int) -> FloatArray:
     asked = [(question.weights(n)[::-1], weight) for question, weight in given.questions]
 
     def value(taps: FloatArray) -> tuple[float, FloatArray]:
+        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
+
         inverse = inverse_series(np.append(taps, np.zeros(n - width)))
         error, slope = 0.0, np.zeros(width)
         for lags, weight in asked:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.signal import lfilter
 
 from sfumato.designs.continual.questions import Question
 from sfumato.designs.ordered.buffers import residues
@@ -69,6 +68,8 @@ class Every(Scale):
         return np.ones(self.n)
 
     def upto(self, rate: FloatArray, given: FloatArray) -> FloatArray:
+        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
+
         return np.asarray(lfilter([1.0], [1.0, -float(rate)], given))
 
     def before(self, rate: FloatArray, given: FloatArray) -> FloatArray:

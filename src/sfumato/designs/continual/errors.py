@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.signal import fftconvolve, lfilter
 
 from sfumato.designs.continual.curves import Curves, Every
 from sfumato.designs.continual.questions import Question
@@ -112,6 +110,8 @@ class FilterErrors(TimeErrors):
         return self._curves.of(asked)
 
     def variance(self, weights: FloatArray) -> float:
+        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
+
         poles, gains = self._inverse
         given = weights / self._direct[: len(weights)]
         out = given.copy()
@@ -136,6 +136,8 @@ class WindowErrors(TimeErrors):
     @functools.cached_property
     def _matrix(self) -> FloatArray:
         """(periods, periods) the inverse."""
+        from scipy.linalg import solve_triangular  # noqa: PLC0415  (slow to import)
+
         n, taps = self.filter.periods, np.repeat(self.filter.taps, self.filter.runs, axis=0)
         found = np.zeros((n, n))
         for lag in range(min(n, taps.shape[1])):
@@ -143,6 +145,8 @@ class WindowErrors(TimeErrors):
         return np.asarray(solve_triangular(found, np.eye(n), lower=True))
 
     def _of(self, asked: Question) -> FloatArray:
+        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
+
         n = self.filter.periods
         if len(self.filter.runs) > 1:
             return self._of_matrix(asked)
@@ -156,6 +160,8 @@ class WindowErrors(TimeErrors):
         return out + (np.cumsum(out) - out - 2 * both) / np.arange(1, n + 1)
 
     def _of_matrix(self, asked: Question) -> FloatArray:
+        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
+
         inverse = self._matrix
         if not asked.ranges and asked.last is None:
             return (lfilter([1.0], [1.0, -asked.rate], inverse, axis=0) ** 2).sum(axis=1)
@@ -169,6 +175,8 @@ class WindowErrors(TimeErrors):
         return (sums**2).sum(axis=1) + (squares - 2 * (sums * np.cumsum(before, axis=0)).sum(axis=1)) / count
 
     def variance(self, weights: FloatArray) -> float:
+        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
+
         m = len(weights)
         if len(self.filter.runs) > 1:
             return float(((weights @ self._matrix[:m]) ** 2).sum())

@@ -34,6 +34,11 @@ _LONGEST = 30.0  # a step of log v beyond this goes where the Hessian is singula
 _SINGLE = 1e-10  # energy down to which single precision finds the way
 _REST = 1e-20  # energy below which rounding is all that is left
 _PATIENCE = 15  # iterations without progress after which the search ends
+_MOST_PRODUCTS = 60  # of one direction by conjugate gradients: rounding has the rest
+_FEW_PRODUCTS = 8  # the same at first of long searches: on unions of 30 to 534 queries 8 to 12 end soonest
+_STALLED = 4.0  # an energy that fell by less asks for directions of twice as many products: 2 to 8 end as soon
+_LONG = 20_000_000  # operations of a product, about: below, a whole search takes a tenth of a second
+_SMOOTHED = 2  # fixed-point steps after one of Newton's: these take the columns of least weight, which bound the error
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _OPTIMAL = 1e-3  # gap up to which what was found is called the optimum
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
@@ -138,8 +143,8 @@ def _bounds(blocks: Sequence[Block], point: _Point) -> tuple[float, float, Float
     return lower, float(np.sqrt(square)) * (1 + rounding * (2 + spread)), squares
 
 
-def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float) -> FloatArray:
-    """The Newton direction in log v by conjugate gradients.
+def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float, products: int) -> FloatArray:
+    """The Newton direction in log v by conjugate gradients, of at most so many `products` with the Hessian.
 
     Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of
     t from its maximum, the other the gap of a strategy whose columns have one scale. Products are in single
@@ -159,7 +164,7 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float)
     step = np.zeros_like(residual)
     preconditioned = residual / metric
     direction, energy = preconditioned, float(residual @ preconditioned)
-    for _ in range(60):
+    for _ in range(products):
         image = hessian(direction)
         curvature = float(direction @ image)
         if curvature <= 0.0:
@@ -173,6 +178,16 @@ def _newton(blocks: Sequence[Block], point: _Point, target: float, slack: float)
             break
         direction = preconditioned + energy / previous * direction
     return step
+
+
+def _smoothed(blocks: Sequence[Block], point: _Point, least: float) -> _Point:
+    """After steps of the fixed point, which ascend but for rounding."""
+    for _ in range(_SMOOTHED):
+        further = _evaluate(blocks, point.share**2 / point.v, least)
+        if further.total < point.total:
+            break
+        point = further
+    return point
 
 
 def _moved(v: FloatArray, step: FloatArray) -> FloatArray:
@@ -193,13 +208,17 @@ def solve(
 
     Newton steps; where one does not ascend, the fixed point v <- v (g/t)^2 and shorter steps after it. The fixed
     point always ascends: with the polar factor P at v, t(v') >= sum_j sqrt(v'_j) <P_j, F_j> for every v', and this
-    is largest there. Ends early when rounding is all that is left, or nothing improves. With `certify` false only
-    v is wanted, to a relative `tolerance` of t: the bounds are then 0 and infinity.
+    is largest there. Where the rank is deficient the largest g bounds the error, at columns of hardly any weight: long
+    searches there take directions of few products, as many as are needed, and smooth them by the fixed point. Ends
+    early when rounding is all that is left, or nothing improves. With `certify` false only v is wanted, to a relative
+    `tolerance` of t: the bounds are then 0 and infinity.
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned
     point, iterations, length, idle = _evaluate(blocks, start, least), 1, 1.0, 0
     best, best_v, lowest = np.inf, point.v, np.inf
+    hasty = not full and sum(len(s.vectors) * len(s.roots) ** 2 for s in point.spectra) > _LONG
+    products = _FEW_PRODUCTS if hasty else _MOST_PRODUCTS
     while True:
         energy, crude = point.energy, float((point.share / point.v).max())
         idle = 0 if crude - 1 < 0.9 * (best - 1) or energy < 0.9 * lowest else idle + 1
@@ -218,12 +237,15 @@ def solve(
             return Solution(point.v, lower, upper, squares, point.spectra, iterations)
         second_order = full and energy > tolerance  # the gap will be about the energy, not its root
         target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
-        slack = np.inf if second_order else max(tolerance / 2, 0.03 * (crude - 1))
-        moved = _moved(point.v, length * _newton(blocks, point, target, slack))
+        slack = np.inf if second_order else max(tolerance / 2, (0.1 if hasty else 0.03) * (crude - 1))
+        moved = _moved(point.v, length * _newton(blocks, point, target, slack, products))
         fixed = point.share**2 / point.v
         proved = min(sum(spectrum.proved for spectrum in point.spectra), point.total * (1 - tolerance / 1000))
         del point  # its vectors are not needed any more, and are as large as the Gram
         point, iterations, length = _evaluate(blocks, moved, least), iterations + 1, min(1.0, 2 * length)
+        if hasty:
+            point, iterations = _smoothed(blocks, point, least), iterations + _SMOOTHED
+            products = products if point.energy < energy / _STALLED else min(2 * products, _MOST_PRODUCTS)
         if point.total < proved and iterations < max_iterations:
             del point
             point, iterations, length = _evaluate(blocks, fixed, least), iterations + 1, length / 8

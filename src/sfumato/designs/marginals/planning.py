@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.designs.components import Lift, component_powers
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.known import Known
 from sfumato.designs.marginals.allocation import Effect, max_objective, sum_objective
 from sfumato.designs.marginals.extremes import extremes
 from sfumato.designs.marginals.incidence import Sets, closure
@@ -158,8 +159,8 @@ def residual_design(
     own = np.array([float(n) if lift is None else lift.scale for lift, n in zip(lifts, shape, strict=True)])
     units = [own[s].prod(axis=1) for s in sets]
 
-    # what is public is part of the tables but not of the measurement
-    known = _known_sets(problem)
+    # what is public is part of the tables but not of the measurement; totals of groups are for trees alone
+    known, tables = _known_sets(problem), tuple(k for k in problem.known if isinstance(k, Known))
     rounded = np.ceil if none_cut else np.rint
 
     def build(s: float) -> Residuals:
@@ -173,7 +174,7 @@ def residual_design(
             first = np.lexsort(joined.T[::-1]) if order else np.arange(len(joined))
             held[order] = joined[first]
             multiples[order] = np.concatenate([multiples[order], np.zeros(len(extra), dtype=np.int64)])[first]
-        return Residuals(names, shape, tuple(held), tuple(multiples), contrasts, problem.known)
+        return Residuals(names, shape, tuple(held), tuple(multiples), contrasts, tables)
 
     coarsest = max(float((u / p).max()) for p, u in zip(precision, units, strict=True) if len(p))
     # the largest entry of every attribute's contrasts, relative to their scale

@@ -36,8 +36,9 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
         levels = [n for n in asked if n in domain.levels]
         if levels:
             raise PlanError(
-                f"public= takes tables over the cells of attributes, and {levels[0]} is a level of "
-                f"{domain.owner(levels[0])}; tables over levels are not used as public yet"
+                f"{levels[0]} is a level of {domain.owner(levels[0])}: totals of its groups are public only where "
+                f"records are replaced within these, neighbours='replace-one within {levels[0]}'. Otherwise public= "
+                "takes tables over the cells of attributes, known from elsewhere"
             )
         given = domain.check_names(asked)
         axes = tuple(sorted(domain.axis(a) for a in given))

@@ -33,8 +33,9 @@ from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
+from sfumato.workloads import QueryBlock, QueryFamily
 
-__all__ = ["MAX_COLUMNS", "MAX_PAIRED", "MAX_WORK", "design", "spanned_design"]
+__all__ = ["MAX_COLUMNS", "MAX_PAIRED", "MAX_WORK", "design", "least_error", "spanned_design"]
 
 MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a step
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
@@ -45,6 +46,8 @@ _MAX_BLOCKS = 512  # each is a Python value, counted by itself
 _MAX_QUERIES = 4_096  # rows of matrices that are factored
 _TOLERANCE = 1e-4  # relative gap of proved sides: what a plan shows
 _ROUGH, _LONG = 1e-3, 100_000_000  # the same from this many operations a step on, where the last digit takes seconds
+_QUICK = 5  # as many times as long is not long yet, for the mean error where a record comes or goes
+_ROUGHEST = 3e-2  # the same where a bound alone is asked for, which is a thousandth off by then
 _BITS = 24  # of an entry: rounding moves errors by less than is shown, and keeps the span exactly
 _PAIRS = 30  # times as much as one search takes that for pairs, over the differences that join one by one
 _MAX_LARGEST = 2**30  # operations of one search for the largest error, as for one table
@@ -84,10 +87,10 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
         return None
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
-    found = _optimum(problem, real * np.sqrt(weights)[:, None], progress)
+    kept = independent_rows(real)
+    found = _optimum(problem, real * np.sqrt(weights)[:, None], len(kept), progress)
     if found is None or not len(found.strategy):
         return None
-    kept = independent_rows(real)
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
         coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
@@ -95,6 +98,30 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
         coefficients = turned(coefficients, Dense(over))[0]
     kind = "an L1 factorization" if problem.noise == "laplace" else titled("factorization", found.gap)
     return _designed(problem, _over(blocks, kept, coefficients), f"{kind} over {count:,}", found.bound)
+
+
+def least_error(problem: Problem, queries: Sequence[QueryBlock | QueryFamily]) -> float | None:
+    """What the root of the summed weighted squared errors of some queries cannot fall below at unit price; None where
+    it is not known.
+
+    For the mean error where a record comes or goes, by the weights of the whole problem: a search that ends at 3 %.
+    """
+    blocks = [q.block for q in queries if isinstance(q, QueryBlock)]
+    rows = sum(b.rows for b in blocks)
+    plain = _plain(problem) and problem.unit.neighbours is Neighbours.ADD_REMOVE
+    if not plain or problem.known or len(blocks) < len(queries) or not 0 < rows <= _MAX_QUERIES:
+        return None
+    try:
+        columns = columns_by_class(blocks, problem.sizes)
+    except PlanError:
+        return None
+    if not 1 < columns.shape[1] <= MAX_COLUMNS:
+        return None
+    weights = np.repeat(
+        [problem.objective_weight(q) for q in queries if isinstance(q, QueryBlock)], [b.rows for b in blocks]
+    )
+    found = optimize(matrix=columns * np.sqrt(weights)[:, None], tolerance=_ROUGHEST)
+    return found.lower_bound * problem.unit.rows_per_person
 
 
 def _of_sparse(
@@ -174,10 +201,12 @@ def _build(
     return Merged(Combination(blocks, np.rint(matrix * s).astype(np.int64)), sizes, public, title)
 
 
-def _optimum(problem: Problem, matrix: FloatArray, progress: Progress | None) -> _Found | None:
+def _optimum(problem: Problem, matrix: FloatArray, rank: int, progress: Progress | None) -> _Found | None:
     """The strategy for weighted queries (k, c) by the objective and the relation of the problem."""
     public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
     work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
+    if not (public or largest):
+        work = matrix.shape[1] * rank**2 // _QUICK
     tolerance = _ROUGH if work > _LONG else _TOLERANCE
     if public and min(matrix.shape) > MAX_PAIRED:
         found = optimize_all_pairs(matrix, tolerance=_NEAR, progress=progress)

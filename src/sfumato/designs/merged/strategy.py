@@ -216,9 +216,11 @@ class Merged(Strategy):
     def _some(self) -> tuple[dict[str, NDArray[np.int64]], FloatArray, FloatArray]:
         """Some joint cells by attribute, what is combined of their columns (and the known total), and its inverse."""
         count, cells = 2 * len(self._used) + _BESIDE, dict[str, NDArray[np.int64]]()
-        for i, (name, size) in enumerate(zip(self.measured.attributes, self.sizes, strict=True)):
-            # multiples of irrational numbers, each its own, fill the joint cells evenly
-            cells[name] = (np.arange(1, count + 1) * math.sqrt(i + 2 + math.isqrt(i + 2)) % 1.0 * size).astype(np.int64)
+        most = (len(self.sizes) + 1) ** 2
+        primes = [n for n in range(2, most + 1) if all(n % k for k in range(2, math.isqrt(n) + 1))]
+        for prime, name, size in zip(primes, self.measured.attributes, self.sizes, strict=False):
+            # multiples of numbers of which none is a rational combination of others fill the joint cells evenly
+            cells[name] = (np.arange(1, count + 1) * math.sqrt(prime) % 1.0 * size).astype(np.int64)
         below = self._used[:, None] * np.concatenate([self._at(b, cells) for b in self.measured.blocks])
         if self.public_total:
             below = np.vstack([below, np.ones(count)])

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.pricing.fits import fit
-from sfumato.maps.linear import Numbers
+from sfumato.maps.linear import INT64, Numbers
 from sfumato.privacy.sensitivity import Certificate, Pairs
 from sfumato.privacy.sums import Clique, Sum
 
 __all__ = ["of_changes", "proposals"]
 
 _MAX_PATTERNS = 2**22  # numbers of changed attributes that are looked at: half a second
+_FEW_CELLS = 400  # of which the wall looks at all pairs with Python's integers
 _ROUNDS = 20  # of telling attributes apart: classes that need more are not small
 _WORK = 28  # bits of the work of cliques: a quarter of a thousand million additions
 _WIDTHS = (8, 18)  # attributes of one table at least, for thousands of blocks, and at most, for few
@@ -31,12 +32,21 @@ def proposals(pairs: Pairs) -> Iterator[Certificate]:
     """The cheapest first. Where all cells of every attribute are alike, it is enough to say which attributes change."""
     alike = all(s.alike for s in pairs.terms.slots)
     if not alike:
-        yield Certificate("cells")
+        if not _refused(pairs):
+            yield Certificate("cells")
         if pairs.squared:
             yield Certificate("pairs")
     yield from of_changes(pairs.changes.sum)
     if alike and not pairs.squared:
         yield Certificate("cells")
+
+
+def _refused(pairs: Pairs) -> bool:
+    """Whether looking at all pairs of cells would end, after long, with inner products that int64 does not hold."""
+    terms = pairs.terms
+    alone = [f for s in terms.slots if len(s.inside) == 1 for _, f in s.inside]
+    many = pairs.squared and len(terms.groups) == 1 and terms.cells[0] > _FEW_CELLS
+    return many and any(int(max(f.column_sums(2))) >= INT64 for f in alone)
 
 
 def of_changes(total: Sum) -> Iterator[Certificate]:

@@ -54,12 +54,14 @@ class Allocation:
 
 
 def allocate(asked: Asked, tree: Tree, *, replaced: bool, public: bool) -> Allocation:
-    """The best precisions; `tree` may have merged nodes. public: the total is known, and neither measured nor priced.
+    """The best precisions; `tree` may have merged nodes. public: the total is known, or those of the groups of a level,
+    and neither measured nor priced.
 
     Raises PlanError where nothing is left to be measured.
     """
     effects = asked.residuals()
-    known = {s: np.array([public and not s and level == 0 for level in range(len(c))]) for s, c in effects.items()}
+    fixed = asked.fixed if public else -1
+    known = {s: np.array([not s and level <= fixed for level in range(len(c))]) for s, c in effects.items()}
     left = {s: np.where(known[s], 0.0, c) for s, c in effects.items()}
     left = {s: c for s, c in left.items() if c.any()}
     if not left:
@@ -188,7 +190,7 @@ def _costs(asked: Asked, tree: Tree, sets: Sequence[Sets], *, public: bool) -> F
     changing = tuple(sorted({i for s in sets for i in s}))
     choices = list(subsets(changing)) if len(changing) <= _MOST_CHANGED else [(), changing]
     out: list[list[FloatArray]] = []
-    for together in _together(tree, many=asked.sizes[asked.place] > MOST_PAIRED):
+    for together in _together(tree, asked.fixed if public else 0, many=asked.sizes[asked.place] > MOST_PAIRED):
         for changed in choices:
             if changed or not together.all():
                 out.append([_cost(asked, s, together, changed) for s in sets])
@@ -198,14 +200,15 @@ def _costs(asked: Asked, tree: Tree, sets: Sequence[Sets], *, public: bool) -> F
     return np.array(out)
 
 
-def _together(tree: Tree, *, many: bool) -> list[NDArray[np.bool_]]:
-    """Sets of levels at which two records may lie in one group, (levels,): the root, and what is above some level."""
+def _together(tree: Tree, fixed: int, *, many: bool) -> list[NDArray[np.bool_]]:
+    """Sets of levels at which two records may lie in one group, (levels,): those down to the level `fixed`, in whose
+    groups records are replaced, and what is above some level."""
     levels = tree.depth + 1
     if many:
-        choices = itertools.product((True, False), repeat=levels - 1)
-        return [np.array([True, *choice]) for choice in choices]
+        choices = itertools.product((True, False), repeat=levels - 1 - fixed)
+        return [np.array([True] * (fixed + 1) + list(choice)) for choice in choices]
     nodes = [float(c.sum()) for c in tree.counts]
-    last = [c for c in range(levels) if c == tree.depth or nodes[c + 1] > nodes[c]]
+    last = [c for c in range(fixed, levels) if c == tree.depth or nodes[c + 1] > nodes[c]]
     return [np.arange(levels) <= c for c in last]
 
 

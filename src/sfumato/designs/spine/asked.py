@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from sfumato.designs.design import Problem
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.spine.tree import IntArray, Tree
 from sfumato.errors import PlanError
 from sfumato.operators import Grouping, Identity, LinearOperator
@@ -26,6 +27,7 @@ class Asked:
     """place: the position of the attribute with levels; levels: of every level below the root its operator over cells.
 
     tables: (level, set of the other attributes) to the weight of each query of that table; tree: of all levels asked.
+    fixed: the level down to which totals of groups are known where that of all records is: 0 where it alone is.
     """
 
     place: int
@@ -33,21 +35,25 @@ class Asked:
     tree: Tree
     tables: dict[tuple[int, Sets], float]
     sizes: tuple[int, ...]
+    fixed: int = 0
 
     @classmethod
     def of(cls, problem: Problem) -> Asked:
-        """Raises PlanError for a workload that asks anything but tables at the levels of one attribute."""
+        """Raises PlanError for a workload that asks anything but tables at the levels of one attribute, or whose known
+        totals are of other groups."""
         work = problem.workload
         place = place_of(work)
         if place is None:
             raise PlanError("no table is asked at a level of an attribute")
-        levels, asked = level_tables(work, place)
+        totals = _totals(problem, place)
+        levels, asked = level_tables(work, place, [k.operator for k in totals])
         weights = np.concatenate([problem.table_weights(item) for item in work.items]).tolist()
         tables: dict[tuple[int, Sets], float] = {}
         for table, weight in zip(asked, weights, strict=True):
             tables[table] = tables.get(table, 0.0) + weight
         tree, _ = Tree.of_codes(read_levels(levels))
-        return cls(place, levels, tree, tables, work.domain.shape)
+        fixed = [i for i, f in enumerate(levels, 1) for k in totals if k.operator.shape == f.shape]
+        return cls(place, levels, tree, tables, work.domain.shape, max(fixed, default=0))
 
     def contrasts(self, s: Sets) -> float:
         """How many independent contrasts the residual of a set has: prod (n - 1)."""
@@ -89,12 +95,14 @@ def place_of(work: Workload) -> int | None:
     return work.domain.names.index(owners.pop()) if len(owners) == 1 else None
 
 
-def level_tables(work: Workload, place: int) -> tuple[tuple[LinearOperator, ...], list[tuple[int, Sets]]]:
-    """The operators of the levels below the root that are asked, coarse to fine; and of every table, in the order of
-    the workload, its level and its set of other attributes. Raises PlanError for what is no table of cells at a
-    level."""
+def level_tables(
+    work: Workload, place: int, also: Iterable[LinearOperator] = ()
+) -> tuple[tuple[LinearOperator, ...], list[tuple[int, Sets]]]:
+    """The operators of the levels below the root that are asked, and of others, coarse to fine; and of every table, in
+    the order of the workload, its level and its set of other attributes. Raises PlanError for what is no table of cells
+    at a level."""
     names = work.domain.names
-    found: dict[bytes, LinearOperator] = {}
+    found = {key: operator for key, operator in map(_level, also) if operator is not None}
     asked: list[tuple[bytes, Sets]] = []
     for q in (q for item in work.items for q in item.blocks()):
         if q.block.by_attribute() is None:
@@ -117,6 +125,13 @@ def level_tables(work: Workload, place: int) -> tuple[tuple[LinearOperator, ...]
 def read_levels(levels: tuple[LinearOperator, ...]) -> list[IntArray]:
     """The group of every cell at every level."""
     return [f.codes if isinstance(f, Grouping) else np.arange(f.shape[1], dtype=np.int64) for f in levels]
+
+
+def _totals(problem: Problem, place: int) -> list[KnownGroups]:
+    found = [k for k in problem.known if isinstance(k, KnownGroups)]
+    if len(found) < len(problem.known) or any(k.axis != place for k in found):
+        raise PlanError("public totals are used where they are of groups of the attribute that is asked at levels")
+    return found
 
 
 def _factors(item: QueryBlock | QueryFamily) -> Iterator[tuple[str | None, LinearOperator]]:

@@ -53,10 +53,11 @@ class Passes:
         """(nodes, columns) of a level below the root: what a node takes of what its parent's sum is off by."""
         return _share(self.within[level], self.spread[level - 1][self.tree.parents[level - 1]])
 
-    def solve(self, given: Sequence[FloatArray | None], root: FloatArray | None = None) -> list[FloatArray]:
+    def solve(self, given: Sequence[FloatArray | None], known: Sequence[FloatArray] = ()) -> list[FloatArray]:
         """Per level (nodes, c): the covariance of all nodes times `given`, precision times value of what was measured.
 
-        For one column of precisions. given: per level (nodes, c), None for zeros; root: the root where it is exact.
+        For one column of precisions. given: per level (nodes, c), None for zeros; known: of the levels from the root on
+        that are exact, their values (nodes, c).
         """
         tree, depth = self.tree, self.tree.depth
         width = next(g.shape[1] for g in given if g is not None)
@@ -76,8 +77,9 @@ class Passes:
             below = mean
         means.reverse()
         sums.reverse()
-        out = [means[0] if root is None else np.broadcast_to(root, means[0].shape).astype(np.float64)]
-        for level in range(1, depth + 1):
+        exact = zip(known, means, strict=False)
+        out = [np.broadcast_to(k, m.shape).astype(np.float64) for k, m in exact] or [means[0]]
+        for level in range(len(out), depth + 1):
             parents = tree.parents[level - 1]
             out.append(means[level] + self.share(level) * (out[-1] - sums[level - 1])[parents])
         return out
@@ -115,5 +117,5 @@ def slopes(passes: Passes, weights: Sequence[FloatArray]) -> list[FloatArray]:
         # within = 1 / (precision + 1 / spread)
         out.append(of_own[level] * passes.within[level] ** 2)
         if level < depth:
-            of_spread[level] += of_own[level] * (passes.within[level] / passes.spread[level]) ** 2
+            of_spread[level] += of_own[level] * _share(passes.within[level], passes.spread[level]) ** 2
     return out

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.spine.passes import Passes
 from sfumato.designs.spine.tree import IntArray, Tree
 from sfumato.operators import Compose, Grouping, Identity, LinearOperator, Stack, Total
@@ -79,6 +80,21 @@ class Place:
         out = np.empty_like(rows)
         out[self.order[level]] = rows
         return out
+
+    def totals(self, known: Sequence[KnownGroups]) -> tuple[FloatArray, ...]:
+        """The known totals of the groups of every level from the root down to that which has them, (groups, 1) in the
+        order of the tree; none where nothing is known."""
+        held = [(i, k) for k in known for i, c in enumerate(self.codes, 1) if k.settles(Grouping(c, int(c.max()) + 1))]
+        if not held:
+            return tuple(np.array([[k.counts.sum()]]) for k in known)
+        level, found = max(held, key=lambda pair: pair[0])
+        first = np.unique(found.codes, return_index=True)[1]
+        sums = np.zeros(len(self.order[level]))
+        np.add.at(sums, self.codes[level - 1][first], found.counts)
+        out = [self.sorted(level, sums[:, None])]
+        for above in range(level, 0, -1):
+            out.insert(0, self.tree.sums(above, out[0]))
+        return tuple(out)
 
     # -- reading factors ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from sfumato.designs.design import Design, Problem
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.spine.allocation import Allocation, allocate
 from sfumato.designs.spine.asked import Asked, Sets, place_of, subsets
 from sfumato.designs.spine.bound import bound
@@ -38,7 +39,7 @@ def designs(problem: Problem) -> list[Design]:
     For the mean error under Gaussian noise of tables of cells at levels of one attribute that lie in each other.
     Raises PlanError where nothing is left to be measured.
     """
-    if problem.noise == "laplace" or problem.largest or problem.known or place_of(problem.workload) is None:
+    if problem.noise == "laplace" or problem.largest or place_of(problem.workload) is None:
         return []
     if sum(2**item.order * len(item.rows_each) for item in problem.workload.items) > _MOST_SETS:
         return []
@@ -76,13 +77,16 @@ def _design(
             whole,
             residual,
             problem.unit.total_is_public,
+            tuple(k for k in problem.known if isinstance(k, KnownGroups)),
         )
 
     entries = [m * math.prod(domain.shape[i] - 1 if residual else 1 for i in s) for (_, s), m in multiples.items()]
     bits, spread = _MOST_BITS, max(entries) / float(real.min())
     while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * spread) < _RECORDS_WANTED:
         bits -= 1
-    return Design("marginals", build, 2.0**bits / float(real.min()), proved)
+    within = problem.unit.within
+    notes = (f"the totals of {within.name} are public: exact, not measured, not protected",) if within else ()
+    return Design("marginals", build, 2.0**bits / float(real.min()), proved, notes)
 
 
 def _residuals(asked: Asked, found: Allocation) -> dict[tuple[int, Sets], float]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from sfumato.designs.components import component_powers
 from sfumato.designs.covariance import between, check_size
+from sfumato.designs.known import KnownGroups
 from sfumato.designs.spine.asked import Sets, read_levels, subsets
 from sfumato.designs.spine.passes import Passes
 from sfumato.designs.spine.places import Place
@@ -26,6 +27,8 @@ from sfumato.designs.spine.tree import IntArray
 from sfumato.designs.strategy import Estimate, Strategy
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
+from sfumato.ground.spool import forget
 from sfumato.operators import Block, Identity, LinearOperator, Residual, Scaled
 from sfumato.operators.base import FloatArray, Numbers
 
@@ -41,7 +44,8 @@ class Spine(Strategy):
     """`multiples[k]` times the table, or the residual, of the set `sets[k]` at level `at[k]`, in every group there.
 
     levels: the operators of the levels below the root over the cells of the attribute at `place`, each inside the one
-    before. sets: ascending positions of other attributes. Level 0 is all records.
+    before. sets: ascending positions of other attributes. Level 0 is all records. known: the public totals of the
+    groups of one of the levels.
     """
 
     names: tuple[str, ...]
@@ -53,6 +57,7 @@ class Spine(Strategy):
     multiples: tuple[int, ...]
     residual: bool = False
     public_total: bool = False
+    known: tuple[KnownGroups, ...] = later(())
 
     def __post_init__(self) -> None:
         if not len(self.at) == len(self.sets) == len(self.multiples) or not all(m > 0 for m in self.multiples):
@@ -61,6 +66,8 @@ class Spine(Strategy):
             raise PlanError(f"levels are numbered from 0 to {len(self.levels)}")
         if any(list(s) != sorted(set(s)) or self.place in s for s in self.sets):
             raise PlanError("sets are ascending positions of attributes other than the one with levels")
+        if self.known and not (self.public_total and len(self.known) == 1 and self.known[0].axis == self.place):
+            raise PlanError("the totals of one level's groups are known where that of all records is")
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -96,8 +103,14 @@ class Spine(Strategy):
         return Place.of(read_levels(self.levels), self.shape[self.place])
 
     @functools.cached_property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """The known totals of the groups of every level down to one, (groups, 1) in the order of the tree; none where
+        that of all records alone is known, and to nobody before the release."""
+        return self.places.totals(self.known)
+
+    @functools.cached_property
     def precisions(self) -> dict[Sets, FloatArray]:
-        """Per residual (levels,) the precision of each group's; infinite for the known total."""
+        """Per residual (levels,) the precision of each group's; infinite for known totals."""
         out: dict[Sets, FloatArray] = {}
         for level, s, m in zip(self.at, self.sets, self.multiples, strict=True):
             cells = math.prod(self.shape[i] for i in s)
@@ -106,7 +119,7 @@ class Spine(Strategy):
                 own = float(m * cells) ** 2 if self.residual else float(m) ** 2 * held / cells
                 out.setdefault(inside, np.zeros(len(self.levels) + 1))[level] += own
         if self.public_total:
-            out.setdefault((), np.zeros(len(self.levels) + 1))[0] = np.inf
+            out.setdefault((), np.zeros(len(self.levels) + 1))[: max(1, len(self.totals))] = np.inf
         return out
 
     def depth(self, s: Sets) -> int:
@@ -265,7 +278,8 @@ class _Smoothed:
         made, passes = self.strategy, self.strategy.passes(s)
         width = math.prod(made.shape[i] for i in s)
         given = list(self._given(s))
-        root = np.array([[float(self.total or 0)]]) if made.public_total and not s else None
+        alone = (np.array([[float(self.total or 0)]]),) if made.public_total else ()
+        known = () if s else made.totals or alone
         out = [np.empty((len(own), width)) for own in passes.within]
         # some cells at a time: what is measured is read where it lies
         step = max(1, min(width, _TOGETHER // len(out[-1])))
@@ -278,7 +292,7 @@ class _Smoothed:
                 rows[level] = own if before is None else before + own
             if all(r is None for r in rows):
                 rows[-1] = np.zeros((len(out[-1]), part.stop - part.start))
-            for into, found in zip(out, passes.solve(rows, root), strict=True):
+            for into, found in zip(out, passes.solve(rows, known), strict=True):
                 into[:, part] = found
         # least squares commutes with taking contrasts
         for table in out:
@@ -294,8 +308,7 @@ class _Smoothed:
                 continue
             sizes = [made.shape[i] for i in own]
             drop = tuple(1 + k for k, i in enumerate(own) if i not in s)
-            table = np.asarray(values).reshape(-1, *sizes)
-            table = table.sum(axis=drop, dtype=np.float64) if drop else table
+            table = _summed(values, sizes, drop) if drop else np.asarray(values).reshape(-1, *sizes)
             # of the mean over what the set leaves out
             times = float(m) * (math.prod(sizes) if made.residual else 1.0) / math.prod(sizes[k - 1] for k in drop)
             yield level, times, table.reshape(len(table), -1)
@@ -307,6 +320,17 @@ class _Smoothed:
             table = rows[start : start + step].reshape(-1, *sizes)
             for axis in range(1, table.ndim):
                 table -= table.mean(axis=axis, keepdims=True)
+
+
+def _summed(values: Numbers, sizes: Sequence[int], drop: tuple[int, ...]) -> FloatArray:
+    """Some axes of a table (groups, sizes) summed away, some groups at a time, as it may lie in a file."""
+    table = np.asarray(values).reshape(-1, *sizes)
+    out = np.empty([n for axis, n in enumerate(table.shape) if axis not in drop])
+    step = max(1, _TOGETHER // math.prod(sizes))
+    for start in range(0, len(table), step):
+        out[start : start + step] = table[start : start + step].sum(axis=drop, dtype=np.float64)
+        forget(values)
+    return out
 
 
 def _order(numbers: IntArray, at: int | None, query: Block) -> IntArray:

@@ -84,6 +84,18 @@ class Tree:
         last = len(self.parents[level - 1]) if parent + 1 == len(starts) else int(starts[parent + 1])
         return int(starts[parent]), last
 
+    def branch(self, level: int, node: int) -> tuple[Tree, list[int]]:
+        """What lies below one node of a level as a tree of its own, with that node as its root, and the place of the
+        first node of each of its levels in this tree. For trees of one node of each kind."""
+        first, last = node, node + 1
+        parents, places = list[IntArray](), [node]
+        for below in range(level + 1, self.depth + 1):
+            above = first
+            first, last = self.run(below, first)[0], self.run(below, last - 1)[1]
+            parents.append(self.parents[below - 1][first:last] - above)
+            places.append(first)
+        return Tree.of(parents), places
+
     def merged(self) -> Tree:
         """The same tree with nodes merged that have equal subtrees and equal ancestors' subtrees.
 

@@ -32,7 +32,7 @@ from sfumato.operators import LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Piece", "SmallUnion", "solve_union"]
+__all__ = ["Piece", "Product", "SmallUnion", "number", "solve_union"]
 
 Product = tuple[float, Mapping[str, LinearOperator]]
 """A weight of squared errors, and a factor per attribute; others are summed out."""
@@ -103,7 +103,7 @@ def solve_union(
     if large:
         raise PlanError(f"{large[0]} has more than {_MAX_CELLS:,} cells to look for symmetries in")
     known: dict[str, list[LinearOperator]] = {a: [] for a in names}
-    chosen = [[_number(known[a], factors.get(a) or Total(sizes[a])) for a in names] for _, factors in products]
+    chosen = [[number(known[a], factors.get(a) or Total(sizes[a])) for a in names] for _, factors in products]
     numbers, weights = np.array(chosen, dtype=np.int64), np.array([w for w, _ in products])
     reduced = [reduce_axis(known[a]) for a in names]
     together: list[int] = []
@@ -151,7 +151,7 @@ def _times(first: SmallUnion, second: SmallUnion) -> SmallUnion:
     )
 
 
-def _number(known: list[LinearOperator], factor: LinearOperator) -> int:
+def number(known: list[LinearOperator], factor: LinearOperator) -> int:
     for k, other in enumerate(known):
         if other is factor or (type(other) is type(factor) and other == factor):
             return k

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from sfumato.estimate.local import ResidualNoise, local
 from sfumato.estimate.mixtures.entropy import most_even
 from sfumato.estimate.mixtures.fitting import Mixture, fit_mixture
 from sfumato.estimate.mixtures.forest import Forest, fit_forest
+from sfumato.estimate.mixtures.product import disbelief, fit_product
 from sfumato.estimate.mixtures.residue import kept_shares
 from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack, read_noisy
 from sfumato.estimate.mixtures.thinning import SHARE, Halves, halves
@@ -38,6 +39,10 @@ _FEW, _LARGE = 4, 512  # members above so many cells of attributes: they cost ha
 _PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
 # doublings, tried upward until the held-out loss rises: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
+# independent data pass it four times of five, and then err 3 to 5 % less than by a blend whose weights bear noise. Weak
+# dependence of many attributes hides in all cells together, but models find it: they gain less than a fifth for each
+# degree of freedom of one-way tables where there is none
+_BELIEVED, _GAINED = 0.25, 0.5
 _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
@@ -177,9 +182,15 @@ def adapt(
         models.append(model)
         found.append(components)
     weights, predicted = _blend(noisy, parts, found)
-    told("restore", 0.0)
-    full, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
-    tables, agreeing = _agreed(noisy, parts, full)
+    if _believed(noisy, predicted):
+        weights, predicted[-1], restored, agreeing = np.array([1.0, 0.0, 0.0]), 0.0, 0.0, 0.0
+        shares = fit_product(noisy, noisy.values)
+        models = [replace(models[0], shares=shares)]
+        tables = _products(noisy, shares)
+    else:
+        told("restore", 0.0)
+        full, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
+        tables, agreeing = _agreed(noisy, parts, full)
     triples = None
     if beyond:
         tables, triples = borne_out(sizes, tables, beyond, noisy.total)
@@ -230,7 +241,7 @@ def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> Fit:
 def _fitted(noisy: Noisy, part: Halves, found: Components, mixture: Mixture) -> tuple[FittedModel, list[Components]]:
     """One member's models, the mixture given, and the components of their tables."""
     stack = noisy.stack
-    shares = stack.simplex(part.fitted.ones)
+    shares = fit_product(noisy, part.fitted)
     forest = fit_forest(noisy, part.fitted, _GROWTH)
     alone = stack.components(np.outer(shares, shares), shares)
     return FittedModel(shares, forest, mixture), [alone, forest.components(stack), found]
@@ -250,6 +261,18 @@ def _blend(
     weights = minimise_quadratic(gram, linear, 1.0, np.full(kinds, 1 / kinds))
     losses = [*(np.diag(gram) - 2 * linear).tolist(), float(weights @ gram @ weights - 2 * weights @ linear)]
     return weights, [x - losses[0] for x in losses]
+
+
+def _believed(noisy: Noisy, predicted: Sequence[float]) -> bool:
+    """Whether attributes are taken for independent: no pair denies it, and no model gains what would."""
+    freedom = float((noisy.stack.sizes - 1).sum())
+    return -predicted[-1] < _GAINED * freedom and disbelief(noisy) > _BELIEVED
+
+
+def _products(noisy: Noisy, shares: FloatArray) -> dict[tuple[int, int], FloatArray]:
+    """Tables of all pairs of independent attributes, in counts."""
+    at = noisy.stack.slice
+    return {(a, b): noisy.total * np.outer(shares[at(a)], shares[at(b)]) for a, b in noisy.stack.places}
 
 
 def _mixed(found: Sequence[Components], weights: FloatArray) -> Components:

@@ -10,18 +10,22 @@ import numpy as np
 
 from sfumato.estimate.spine.cells import Cells, IntArray, Sets
 from sfumato.estimate.spine.family import Form, Nearest, Simplices, nearest
-from sfumato.estimate.spine.told import Told
-from sfumato.estimate.spine.whole import Halves, chain, whole_family, whole_parts
+from sfumato.estimate.spine.told import Said, Told
+from sfumato.estimate.spine.whole import Halves, chain, real_family, real_totals, whole_family, whole_parts
 from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Descent", "Settled", "descend"]
+__all__ = ["Descent", "Run", "Settled", "Tally", "descend", "strength_of"]
 
 
 _TOLERANCE = 1e-3  # of what noise moves a family by, squared: the mean error moves by less than its third digit
 _RIDGE = 1e-3  # of the least weight that is known: what nothing is known of stays where its parent's is
 _LEAST = 1e-6  # of a parent's cell: less of it in a child, in real numbers, is none
-_LOOKED = 200  # families from which the second look's strength is fitted: its error is then some hundredths
+_ROUNDING = 1e-13  # of all records: less in a cell is what is left of differences
+_HEAVY = 100.0  # times the largest weight: known totals are then missed by hundredths of what noise moves
+LOOKED = 200  # families from which the second look's strength is fitted: its error is then some hundredths
+Sample = tuple[FloatArray, FloatArray, float]
+"""Of a family: per cell its mean over the children, how much they vary about what their totals say, and the noise."""
 _STEP = 0.5  # of the geometric mean of eigenvalues' bounds: fewest sweeps on generated people, .3 to 1 within twice
 
 
@@ -33,56 +37,124 @@ class Settled:
     counts: list[FloatArray]
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Of all families that were settled.
+
+    gap: proved bound on their squared distances from their nearest points, in units of the noise, and `worst` the
+    largest against that noise; moved: those from where no constraint is; sweeps and families: how many. squares, cells:
+    summed squared change by whole numbers, and of how many cells.
+    """
+
+    gap: float = 0.0
+    worst: float = 0.0
+    moved: float = 0.0
+    sweeps: int = 0
+    families: int = 0
+    squares: float = 0.0
+    cells: int = 0
+
+    def plus(self, other: Tally) -> Tally:
+        """Of both."""
+        return Tally(
+            self.gap + other.gap,
+            max(self.worst, other.worst),
+            self.moved + other.moved,
+            self.sweeps + other.sweeps,
+            self.families + other.families,
+            self.squares + other.squares,
+            self.cells + other.cells,
+        )
+
+    @property
+    def rounded(self) -> float:
+        """Root mean squared change of a cell by whole numbers."""
+        return math.sqrt(self.squares / max(self.cells, 1))
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Descent:
-    """levels: from the root down. gap: proved bound on the squared distances of all families from their nearest points,
-    in units of the noise, and `worst` the largest against that noise; moved: those from where no constraint is; sweeps
-    of all; strength: of the second look at the lowest level, None where there was none; rounded: root mean squared
-    change of the cells by whole numbers, None for real ones."""
+    """levels: from the root down; strength: of the second look at the lowest level, None where there was none."""
 
     levels: list[Settled]
-    gap: float
-    worst: float
-    moved: float
-    sweeps: int
+    tally: Tally
     strength: float | None
-    rounded: float | None
 
 
-class _Run:
-    def __init__(self, told: Told, asked: Sequence[Sets], progress: Progress | None, *, whole: bool) -> None:
+class Run:
+    """Families settled one after the other under one set of rules.
+
+    asked: axes of the tables that are kept to by whole numbers, which are asked for by `whole`; before: what was
+    settled already; strength: of the second look, where it is known.
+    """
+
+    def __init__(
+        self,
+        told: Told,
+        asked: Sequence[Sets],
+        progress: Progress | None,
+        *,
+        whole: bool,
+        before: Tally | None = None,
+        strength: float | None = None,
+    ) -> None:
         self.told, self.cells, self.whole, self.progress = told, told.cells, whole, progress
         self.steps = chain(told.cells, asked)
-        self.gap = self.moved = self.worst = 0.0
-        self.sweeps = self.done = 0
-        self.strength: float | None = None
-        self.squares, self.rounded = 0.0, 0
+        self.before = Tally() if before is None else before
+        self.tally = Tally()
+        self.strength = strength
 
     def _whole(self, real: FloatArray, found: IntArray) -> FloatArray:
-        self.squares += float(((real - found) ** 2).sum())
-        self.rounded += found.size
+        self.tally = self.tally.plus(Tally(squares=float(((real - found) ** 2).sum()), cells=found.size))
         return found.astype(np.float64)
 
     def note(self, found: Nearest, size: int) -> None:
-        self.gap += found.gap
-        self.moved += found.moved
-        self.sweeps += found.sweeps
-        self.worst = max(self.worst, found.gap / max(size, 1))
-        self.done += 1
+        worst = found.gap / max(size, 1)
+        self.tally = self.tally.plus(Tally(found.gap, worst, found.moved, found.sweeps, 1))
         if self.progress is not None:
-            self.progress(self.done, self.worst)
+            self.progress(self.before.families + self.tally.families, max(self.before.worst, self.tally.worst))
+
+    def top(self, total: float | None, possible: IntArray | None) -> Settled:
+        """The root; total: of all records where it is known; possible: the cells that can hold one, None for all."""
+        row = self.root(total, np.arange(self.cells.size) if possible is None else possible)
+        where = np.flatnonzero(row)
+        return Settled([where], [row[where]])
+
+    def down(self, above: Settled, first: int, last: int, *, looked: bool = False) -> list[Settled]:
+        """The levels from one to another of the tree, given what is above; looked: by the second look."""
+        levels: list[Settled] = []
+        for level in range(first, last + 1):
+            own = Settled([], [])
+            for parent, (where, held) in enumerate(zip(above.cells, above.counts, strict=True)):
+                if not len(where):
+                    start, stop = self.told.tree.run(level, parent)
+                    own.cells.extend([where] * (stop - start))
+                    own.counts.extend([held] * (stop - start))
+                    continue
+                for row in self.children(level, parent, where, held, last=looked):
+                    kept = np.flatnonzero(row)
+                    own.cells.append(where[kept])
+                    own.counts.append(row[kept])
+            levels.append(own)
+            above = own
+        return levels
 
     def root(self, total: float | None, every: IntArray) -> FloatArray:
         """(cells,), zero outside of `every`."""
         said = self.told.root()
-        known = float(np.maximum(said.wanted.sum(), 0.0)) if total is None else total
-        count = float(round(known)) if self.whole else known
-        out = np.zeros(self.cells.size)
-        if count == 0:
-            return out
         weights, more = _ridge(self.cells, said.weights)
         form = Form.of(self.cells, self.cells.coefficients(weights), every, more)
         given = (self.cells.weigh(weights[None], said.wanted) + more * said.wanted)[:, every]
+        if total is None:
+            # what is measured of cells that cannot be speaks for the others
+            free = said.wanted if len(every) == self.cells.size else form.solver(0.0)(given)
+            total = max(float(free.sum()), 0.0)
+        if said.limits is not None:
+            total = float(np.clip(total, *said.limits[0]))
+        count = float(round(total)) if self.whole else total
+        out = np.zeros(self.cells.size)
+        if count == 0:
+            return out
         allowed = Simplices(np.array([count]), together=True)
         start = np.maximum(said.wanted[:, every], 0.0)
         found = nearest(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
@@ -102,13 +174,7 @@ class _Run:
         n, size = len(said.wanted), said.wanted.shape[0] * len(where)
         if n == 1:
             return counts[None]
-        weights, more = _ridge(self.cells, said.weights)
-        coefficients = self.cells.coefficients(weights)
-        given = (self.cells.weigh(weights[None], said.wanted) + more * said.wanted)[:, where]
-        allowed = Simplices(counts)
-        form = Form.of(self.cells, coefficients, where, more)
-        start = np.maximum(said.wanted[:, where], 0.0)
-        found = nearest(form, given, allowed, start, _TOLERANCE * size, step=_STEP)
+        form, given, allowed, found = self._look(said, where, counts, _known(said))
         if last and self.strength is not None:
             # towards the parent's composition at the child's own total, as loosely as units differ from it
             mean = counts / n
@@ -119,35 +185,65 @@ class _Run:
         self.note(found, size)
         if self.whole:
             halves = Halves.of(self.cells, where, self.steps)
-            return self._whole(found.point, whole_family(found.point, np.rint(counts).astype(np.int64), halves))
+            sums = np.rint(counts).astype(np.int64)
+            return self._whole(found.point, whole_family(found.point, sums, halves, said.limits))
+        if said.limits is not None:
+            kept = real_family(found.point, counts, Halves.of(self.cells, where, self.steps), said.limits)
+            return np.where(kept > _ROUNDING * counts.sum(), kept, 0.0)
         kept = np.where(found.point > _LEAST * counts, found.point, 0.0)
         return kept * (counts / kept.sum(axis=0))
 
-    def fit(self, level: int, above: Settled) -> None:
-        """How much units differ from their parent's composition: variance m + strength m^2 of a cell of mean m."""
+    def _look(
+        self, said: Said, where: IntArray, counts: FloatArray, totals: FloatArray | None
+    ) -> tuple[Form, FloatArray, Simplices, Nearest]:
+        """Counts of children on some cells, nearest to what is said, and to `totals` (n,) of theirs if these are given;
+        with the problem that it was."""
+        weights, more = _ridge(self.cells, said.weights)
+        wanted = said.wanted
+        if totals is not None:
+            # the empty set's: near enough to what is then kept to exactly
+            weights[0] = _HEAVY * float(weights.max())
+            wanted = wanted + ((totals - wanted.sum(axis=1)) / self.cells.size)[:, None]
+        form = Form.of(self.cells, self.cells.coefficients(weights), where, more)
+        given = (self.cells.weigh(weights[None], wanted) + more * wanted)[:, where]
+        allowed, start = Simplices(counts), np.maximum(wanted[:, where], 0.0)
+        found = nearest(form, given, allowed, start, _TOLERANCE * start.size, step=_STEP)
+        if totals is None and said.limits is not None:
+            held = real_totals(found.point.sum(axis=1), said.limits, float(counts.sum()))
+            if np.abs(held - found.point.sum(axis=1)).max() > _ROUNDING * counts.sum():
+                return self._look(said, where, counts, held)
+        return form, given, allowed, found
+
+    def samples(self, level: int, above: Settled, most: int) -> list[Sample] | None:
+        """Of about `most` families: what their units are off their parent's composition by; None where not all that
+        makes up a cell was measured."""
         parents = [i for i, c in enumerate(above.counts) if len(c)]
-        chosen = parents[:: max(1, len(parents) // _LOOKED)]
-        rows: list[tuple[FloatArray, FloatArray]] = []
-        noise = 0.0
-        for parent in chosen:
+        held = self.cells.contrasts > 0
+        out: list[Sample] = []
+        for parent in parents[:: max(1, len(parents) // most)]:
             where, counts = above.cells[parent], above.counts[parent]
             dense = np.zeros(self.cells.size)
             dense[where] = counts
             said = self.told.family(level, parent, dense)
             n = len(said.wanted)
-            held = self.cells.contrasts > 0
             if n == 1:
                 continue
             if not (said.weights[held] > 0).all():
-                return
+                return None
             noise = float((self.cells.contrasts[held] / said.weights[held]).sum()) / self.cells.size
             own = self.children(level, parent, where, counts, last=False).sum(axis=1)
             away = said.wanted[:, where] - own[:, None] * (counts / counts.sum())
             # what adds up to the parent's varies by less
-            rows.append((counts / n, (away**2).sum(axis=0) / (n - 1)))
-        if rows:
-            means, squares = (np.concatenate(x) for x in zip(*rows, strict=True))
-            self.strength = _strength(means, squares, noise)
+            out.append((counts / n, (away**2).sum(axis=0) / (n - 1), noise))
+        return out
+
+
+def strength_of(samples: Sequence[Sample]) -> float | None:
+    """How much units differ from their parent's composition: variance m + strength m^2 of a cell of mean m."""
+    if not samples:
+        return None
+    means, squares = (np.concatenate([s[i] for s in samples]) for i in (0, 1))
+    return _strength(means, squares, samples[-1][2])
 
 
 def _strength(means: FloatArray, squares: FloatArray, noise: float) -> float:
@@ -169,6 +265,13 @@ def _ridge(cells: Cells, weights: FloatArray) -> tuple[FloatArray, float]:
     return held, _RIDGE * float(known.min()) if len(known) else 1.0
 
 
+def _known(said: Said) -> FloatArray | None:
+    """(n,) the totals of children that are known, where all are."""
+    if said.limits is None or not np.array_equal(said.limits[:, 0], said.limits[:, 1]):
+        return None
+    return said.limits[:, 0]
+
+
 def descend(
     told: Told,
     asked: Sequence[Sets],
@@ -183,29 +286,9 @@ def descend(
     total: of all records where it is known. whole: in whole numbers. possible: the cells that can hold a record, None
     for all.
     """
-    run = _Run(told, asked, progress, whole=whole)
-    cells, counts = _sparse(run.root(total, np.arange(told.cells.size) if possible is None else possible))
-    levels = [Settled([cells], [counts])]
+    run = Run(told, asked, progress, whole=whole)
     depth = told.tree.depth
-    for level in range(1, depth + 1):
-        above, own = levels[-1], Settled([], [])
-        if level == depth:
-            run.fit(level, above)
-        for parent, (where, held) in enumerate(zip(above.cells, above.counts, strict=True)):
-            if not len(where):
-                first, last = told.tree.run(level, parent)
-                own.cells.extend([where] * (last - first))
-                own.counts.extend([held] * (last - first))
-                continue
-            for row in run.children(level, parent, where, held, last=level == depth):
-                kept = np.flatnonzero(row)
-                own.cells.append(where[kept])
-                own.counts.append(row[kept])
-        levels.append(own)
-    change = math.sqrt(run.squares / max(run.rounded, 1)) if whole else None
-    return Descent(levels, run.gap, run.worst, run.moved, run.sweeps, run.strength, change)
-
-
-def _sparse(row: FloatArray) -> tuple[IntArray, FloatArray]:
-    where = np.flatnonzero(row)
-    return where, row[where]
+    levels = [run.top(total, possible)]
+    levels += run.down(levels[0], 1, depth - 1)
+    run.strength = strength_of(Run(told, asked, None, whole=whole).samples(depth, levels[-1], LOOKED) or [])
+    return Descent([*levels, *run.down(levels[-1], depth, depth, looked=True)], run.tally, run.strength)

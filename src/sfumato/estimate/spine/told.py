@@ -19,9 +19,10 @@ from sfumato.designs.spine.places import Place
 from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.estimate.spine.cells import Cells
+from sfumato.ground.spool import forget
 from sfumato.operators.base import FloatArray, Numbers
 
-__all__ = ["Measured", "Said", "Told", "parted"]
+__all__ = ["Measured", "Readings", "Said", "Told", "parted"]
 
 
 _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
@@ -29,10 +30,12 @@ _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Said:
-    """wanted: (n, cells) estimates of the children of one parent that add up to it; weights: (sets,) of their norm."""
+    """wanted: (n, cells) estimates of the children of one parent that add up to it; weights: (sets,) of their norm;
+    limits: (n, 2) the least and the largest total of each child, None where nothing is said of these."""
 
     wanted: FloatArray
     weights: FloatArray
+    limits: FloatArray | None = None
 
 
 class Told(Protocol):
@@ -61,22 +64,32 @@ def _inverse(weights: FloatArray) -> FloatArray:
     return np.divide(1.0, weights, out=np.zeros_like(weights), where=weights > 0)
 
 
-class Measured:
-    """By a `Spine`, in records: `variance` is that of the noise on what was measured."""
+class Readings:
+    """What was measured by a `Spine`, in records: `variance` is that of the noise on it.
 
-    def __init__(self, made: Spine, values: Sequence[Numbers], variance: float, axes: Sequence[int]) -> None:
-        """axes: positions in the domain of the attributes whose cells are told apart."""
+    own: (levels, sets) what was measured at a level says of every residual of a group; infinite for known totals.
+    """
+
+    def __init__(
+        self,
+        made: Spine,
+        values: Sequence[Numbers],
+        variance: float,
+        axes: Sequence[int],
+        limits: Sequence[FloatArray | None] = (),
+    ) -> None:
+        """axes: positions in the domain of the attributes whose cells are told apart; limits: as `limits` finds them,
+        where totals are bounded."""
         self.places = made.places
-        self.tree = made.places.tree
         self.cells = Cells(tuple(made.shape[i] for i in axes))
         self._made, self._values, self._variance = made, list(values), variance
+        self.totals, self.limits = made.totals, limits
         self._axes = [tuple(list(axes).index(i) for i in s) for s in made.sets]
-        self._own = self._precisions(list(axes))
-        self._climb()
+        self.own = self._precisions(list(axes))
+        self._count = 0
 
     def _precisions(self, axes: list[int]) -> FloatArray:
-        """(levels, sets) what was measured at a level says of every residual of a group; infinite for a known total."""
-        out = np.zeros((self.tree.depth + 1, len(self.cells.sets)))
+        out = np.zeros((self.places.tree.depth + 1, len(self.cells.sets)))
         for j, s in enumerate(self.cells.sets):
             own = self._made.precisions.get(tuple(axes[i] for i in s))
             if own is not None:
@@ -84,40 +97,9 @@ class Measured:
                 out[:, j] = own * (self.cells.size / math.prod(self.cells.shape[i] for i in s)) / self._variance
         return out
 
-    def _climb(self) -> None:
-        tree, depth = self.tree, self.tree.depth
-        self.weights: list[FloatArray] = [np.zeros((0, 0))] * (depth + 1)
-        self.means: list[FloatArray] = [np.zeros((0, 0))] * (depth + 1)
-        self.weights[depth] = np.repeat(self._own[depth][None], len(tree.counts[depth]), axis=0)
-        for level in range(depth - 1, -1, -1):
-            below = self.weights[level + 1]
-            with np.errstate(divide="ignore"):
-                joint = 1.0 / tree.sums(level + 1, 1.0 / below)
-            self.weights[level] = self._own[level] + joint
-            finite = np.where(np.isfinite(self.weights[level]), self.weights[level], 0.0)
-            found = self._data(level, 0, len(joint)) + self.cells.weigh(joint, self._sums(level))
-            self.means[level] = self.cells.weigh(_inverse(finite), found)
-
-    def _sums(self, level: int) -> FloatArray:
-        """(nodes of a level, cells) what the children by themselves say of their sum."""
-        tree = self.tree
-        if level + 1 < tree.depth:
-            return tree.sums(level + 1, self.means[level + 1])
-        starts = np.append(tree.starts[level], len(tree.parents[level]))
-        out = np.zeros((len(starts) - 1, self.cells.size))
-        step = max(1, _CHUNK // self.cells.size)
-        first = 0
-        while first < len(out):
-            # as many families as there is room for
-            last = max(int(np.searchsorted(starts, starts[first] + step, side="right")) - 1, first + 1)
-            rows = self._data(level + 1, int(starts[first]), int(starts[last]))
-            out[first:last] = np.add.reduceat(rows, starts[first:last] - starts[first], axis=0)
-            first = last
-        return self.cells.weigh(_inverse(self._own[tree.depth][None]), out)
-
-    def _data(self, level: int, first: int, last: int) -> FloatArray:
+    def data(self, level: int, first: int, last: int) -> FloatArray:
         """(nodes, cells) precision times value of what was measured of the nodes [first, last) of a level."""
-        nodes = self._made.places.order[level][first:last]
+        nodes = self.places.order[level][first:last]
         out = np.zeros((last - first, *self.cells.shape))
         for at, axes, m, values in zip(self._made.at, self._axes, self._made.multiples, self._values, strict=True):
             if at != level:
@@ -132,27 +114,117 @@ class Measured:
             table = table.transpose(0, *(1 + i for i in order))
             table *= m / self._variance
             out += table.reshape(-1, *(n if i in axes else 1 for i, n in enumerate(self.cells.shape)))
+        self._count += out.size
+        if self._count > _CHUNK:
+            # the memory that files take up here
+            self._count = 0
+            for values in self._values:
+                forget(values)
         return out.reshape(last - first, self.cells.size)
 
+
+class Measured:
+    """By what was measured, of a whole tree or of a part of it.
+
+    tree: of the nodes of some levels, the first of which is number `level` of the whole tree's, where the nodes of each
+    begin at `firsts`. below: what every node of the last level and all below it say, where the tree was cut there.
+    """
+
+    def __init__(
+        self,
+        read: Readings,
+        tree: Tree | None = None,
+        level: int = 0,
+        firsts: Sequence[int] | None = None,
+        below: Said | None = None,
+    ) -> None:
+        self.places, self.cells = read.places, read.cells
+        self.tree = read.places.tree if tree is None else tree
+        self._read, self._top, self._below = read, level, below
+        self._firsts = [0] * (self.tree.depth + 1) if firsts is None else list(firsts)
+        self._own = read.own[level:]
+        self._climb()
+
+    def _climb(self) -> None:
+        tree, depth = self.tree, self.tree.depth
+        self.weights: list[FloatArray] = [np.zeros((0, 0))] * (depth + 1)
+        self.means: list[FloatArray] = [np.zeros((0, 0))] * (depth + 1)
+        if self._below is None:
+            self.weights[depth] = np.broadcast_to(self._own[depth], (len(tree.counts[depth]), self._own.shape[1]))
+        else:
+            self.weights[depth], self.means[depth] = self._below.weights, self._below.wanted
+        for level in range(depth - 1, -1, -1):
+            below = self.weights[level + 1]
+            with np.errstate(divide="ignore"):
+                joint = 1.0 / tree.sums(level + 1, 1.0 / below)
+            self.weights[level] = self._own[level] + joint
+            # what is known is kept to by itself
+            finite, joint = (np.where(np.isfinite(w), w, 0.0) for w in (self.weights[level], joint))
+            found = self._data(level, 0, len(joint)) + self.cells.weigh(joint, self._sums(level))
+            self.means[level] = self.cells.weigh(_inverse(finite), found)
+            known = self._known(level, 0, len(joint))
+            if known is not None:
+                self.means[level] += known[:, None] / self.cells.size
+
+    def _known(self, level: int, first: int, last: int) -> FloatArray | None:
+        """(nodes,) the totals of the nodes [first, last) of a level, where they are known."""
+        held, start = self._read.totals, self._firsts[level]
+        return held[self._top + level][start + first : start + last, 0] if self._top + level < len(held) else None
+
+    def _is_read(self, level: int) -> bool:
+        """Whether the estimates of a level by themselves are made when they are asked for."""
+        return level == self.tree.depth and self._below is None
+
+    def _sums(self, level: int) -> FloatArray:
+        """(nodes of a level, cells) what the children by themselves say of their sum."""
+        tree = self.tree
+        if not self._is_read(level + 1):
+            return tree.sums(level + 1, self.means[level + 1])
+        starts = np.append(tree.starts[level], len(tree.parents[level]))
+        out = np.zeros((len(starts) - 1, self.cells.size))
+        step = max(1, _CHUNK // self.cells.size)
+        first = 0
+        while first < len(out):
+            # as many families as there is room for
+            last = max(int(np.searchsorted(starts, starts[first] + step, side="right")) - 1, first + 1)
+            rows = self._data(level + 1, int(starts[first]), int(starts[last]))
+            out[first:last] = np.add.reduceat(rows, starts[first:last] - starts[first], axis=0)
+            first = last
+        return self.cells.weigh(_inverse(self._own[tree.depth][None]), out)
+
+    def _data(self, level: int, first: int, last: int) -> FloatArray:
+        start = self._firsts[level]
+        return self._read.data(self._top + level, start + first, start + last)
+
     # -- the way down ------------------------------------------------------------------------------------------
+
+    def top(self) -> Said:
+        """Of the first node alone, what it and all below it say: (1, cells) and (1, sets)."""
+        return Said(self.means[0], self.weights[0])
 
     def root(self) -> Said:
         weights = self.weights[0][0]
         # a known total is kept to by itself
-        return Said(self.means[0], np.where(np.isfinite(weights), weights, 0.0))
+        finite = np.where(np.isfinite(weights), weights, 0.0)
+        return Said(self.means[0], finite, self._read.limits[0] if self._read.limits else None)
 
     def family(self, level: int, parent: int, counts: FloatArray) -> Said:
         first, last = self.tree.run(level, parent)
         weights, known = self.weights[level][first:last], self.weights[level][first] > 0
-        if level == self.tree.depth:
+        totals = self._known(level, first, last)
+        if self._is_read(level):
             means = self.cells.weigh(_inverse(self._own[level][None]), self._data(level, first, last))
+            means += 0.0 if totals is None else totals[:, None] / self.cells.size
         else:
             means = self.means[level][first:last]
         spread = _inverse(weights)
         total = spread.sum(axis=0)
         share = np.divide(spread, total, out=np.zeros_like(spread), where=total > 0)
         wanted = means + self.cells.weigh(share, np.repeat((counts - means.sum(axis=0))[None], last - first, axis=0))
-        return Said(parted(self.cells, wanted, counts, known), (last - first) * _inverse(total))
+        every, start = self._read.limits, self._firsts[level]
+        limits = every[self._top + level] if every else None
+        own = None if limits is None else limits[start + first : start + last]
+        return Said(parted(self.cells, wanted, counts, known), (last - first) * _inverse(total), own)
 
 
 def parted(cells: Cells, wanted: FloatArray, counts: FloatArray, known: NDArray[np.bool_]) -> FloatArray:

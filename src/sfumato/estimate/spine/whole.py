@@ -10,15 +10,28 @@ negative.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.estimate.spine.cells import Cells, IntArray, Sets
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Halves", "chain", "nearest_whole", "whole_family", "whole_parts"]
+__all__ = [
+    "Halves",
+    "chain",
+    "nearest_real",
+    "nearest_whole",
+    "real_family",
+    "real_totals",
+    "whole_family",
+    "whole_parts",
+]
+
+_HALVED = 60  # times: what doubles tell apart
 
 
 def chain(cells: Cells, asked: Sequence[Sets]) -> tuple[Sets, ...]:
@@ -97,21 +110,66 @@ def nearest_whole(wanted: FloatArray, most: IntArray, sums: IntArray) -> IntArra
         out += np.where((rank < np.abs(lack)) & room, np.sign(lack), 0)
 
 
-def whole_family(values: FloatArray, sums: IntArray, halves: Halves) -> IntArray:
-    """(n, k) whole numbers near real ones, columns adding up to `sums` (k,) exactly."""
+def nearest_real(wanted: FloatArray, most: FloatArray, sums: FloatArray) -> FloatArray:
+    """(n, s) numbers from 0 to `most` whose columns have these sums, nearest to `wanted` in squares.
+
+    wanted: (n, s); sums: (s,), at most those of `most`. All that is inside moves alike: by how much is halved in.
+    """
+    low, high = (-wanted).min(axis=0), (most - wanted).max(axis=0)
+    for _ in range(_HALVED):
+        shift = (low + high) / 2
+        less = np.clip(wanted + shift, 0.0, most).sum(axis=0) < sums
+        low, high = np.where(less, shift, low), np.where(less, high, shift)
+    out = np.clip(wanted + (low + high) / 2, 0.0, most)
+    # rounding, to where there is room
+    lack = sums - out.sum(axis=0)
+    room = np.where(lack > 0, most - out, out)
+    free = room.sum(axis=0)
+    return out + room * np.divide(lack, free, out=np.zeros_like(free), where=free > 0)
+
+
+def real_totals(wanted: FloatArray, limits: FloatArray, total: float) -> FloatArray:
+    """(n,) numbers within limits (n, 2), whose least add up to at most `total` and whose largest to at least that, with
+    that sum and nearest to `wanted`."""
+    low, high = limits[:, :1], np.minimum(limits[:, 1:], total)
+    return (low + nearest_real(wanted[:, None] - low, high - low, np.array([total - low.sum()])))[:, 0]
+
+
+def whole_family(values: FloatArray, sums: IntArray, halves: Halves, limits: FloatArray | None = None) -> IntArray:
+    """(n, k) whole numbers near real ones, columns adding up to `sums` (k,) exactly; and rows to what is between the
+    `limits` (n, 2) that totals have, as `real_totals` takes them."""
+    every = int(sums.sum())
+    within = np.array([[0.0, np.inf]]) if limits is None else limits
+    low, high = np.rint(np.clip(np.broadcast_to(within, (len(values), 2)), 0, every)).astype(np.int64).T
+    wanted = np.clip(values.sum(axis=1) - low, 0.0, high - low)
+    totals = low + nearest_whole(wanted[:, None], (high - low)[:, None], np.array([every - low.sum()]))[:, 0]
+    return _split(values, sums, halves, totals, nearest_whole)
+
+
+def real_family(values: FloatArray, sums: FloatArray, halves: Halves, limits: FloatArray) -> FloatArray:
+    """(n, k) counts near others, columns adding up to `sums` (k,) and rows within `limits` (n, 2)."""
+    totals = real_totals(values.sum(axis=1), limits, float(sums.sum()))
+    return _split(values, sums, halves, totals, nearest_real)
+
+
+def _split(
+    values: FloatArray,
+    sums: NDArray[Any],
+    halves: Halves,
+    totals: NDArray[Any],
+    near: Callable[[FloatArray, NDArray[Any], NDArray[Any]], NDArray[Any]],
+) -> NDArray[Any]:
     n, k = values.shape
     real = np.concatenate([np.zeros((n, 1)), np.cumsum(values[:, halves.order], axis=1)], axis=1)
-    total = np.concatenate([[0], np.cumsum(sums[halves.order])])
-    held = np.zeros((n, k), dtype=np.int64)
-    every = int(total[-1])
-    held[:, :1] = nearest_whole(np.clip(real[:, -1:], 0.0, float(every)), np.full((n, 1), every), np.array([every]))
+    total = np.concatenate([np.zeros(1, dtype=sums.dtype), np.cumsum(sums[halves.order])])
+    held = np.zeros((n, k), dtype=totals.dtype)
+    held[:, 0] = totals
     for first, middle, last in halves.splits:
         here = held[:, first]
         left, both = real[:, middle] - real[:, first], real[:, last] - real[:, first]
         parents = (total[middle] - total[first]) / (total[last] - total[first])
         share = np.divide(left, both, out=np.broadcast_to(parents, left.shape).copy(), where=both > 0)
-        wanted = here.astype(np.float64) * np.clip(share, 0.0, 1.0)
-        found = nearest_whole(wanted, here, total[middle] - total[first])
+        found = near(here * np.clip(share, 0.0, 1.0), here, total[middle] - total[first])
         held[:, first] = found
         held[:, middle] = here - found
     out = np.empty_like(held)

@@ -16,6 +16,12 @@ else {
     found.entries.map((e) => [e.line, data.shelf.includes(e.name) ? h("a", { href: `/read?name=${encodeURIComponent(e.name)}` }, e.name) : e.name, e.paid, e.unit, percent(e.share), e.time, e.stored ? "yes" : "no"]),
     { caption: found.more ? `The last ${found.entries.length}; the export has all` : null, numeric: [true, false, false, false, true, false, false] }) : h("p", {}, "Nothing yet."));
 }
+$("asked").hidden = data.transcripts.length === 0;
+fill($("transcripts"), data.transcripts.map((t) => h("section", {}, h("h3", {}, h("a", { href: `/read?name=${encodeURIComponent(t.name)}` }, t.name)),
+  t.kind === "broken" ? h("p", { className: "problem" }, t.text) : [
+    h("p", { className: "quiet" }, "Anchor, to keep elsewhere: ", h("code", {}, t.anchor)),
+    t.rows.length ? h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": `What ${t.name} gave` }, listing(t.columns, t.rows,
+      { caption: t.more ? `The last ${t.rows.length}` : null, numeric: t.kind === "stream" ? [true, false] : [true, false, true, true, true, false, false] })) : h("p", {}, t.kind === "stream" ? "No period yet." : "Nothing was asked yet.")])));
 $("verify").addEventListener("submit", async (event) => {
   event.preventDefault();
   const checked = await attempt($("verified"), () => post("verify", { anchor: $("anchor").value.trim() || null }));

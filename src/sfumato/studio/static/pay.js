@@ -1,10 +1,15 @@
-// The fourth page: the ledger, a name, one payment, and how far it is.
+// The fourth page: what is paid for, the ledger, a name, one payment, and how far it is.
 
-import { $, attempt, bar, budgetFields, budgetOf, complain, data, fill, h, post, say } from "./common.js";
+import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, fill, h, listing, post, say } from "./common.js";
 
 let plan = null;
 let fits = false;
 let paying = false;
+
+const NAMES = { release: "this release", pmw: "this session", histogram: "this session", stream: "this stream" };
+const what = () => document.querySelector("input[name=what]:checked").value;
+const named = () => NAMES[data.stream ? "stream" : what()];
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 function ready() {
   $("pay").querySelector("button").disabled = !(plan && fits && !paying && $("name").value.trim());
@@ -13,33 +18,34 @@ function ready() {
 function ledger(found) {
   $("make-ledger").hidden = found !== null;
   fits = found?.fits ?? false;
+  const it = named();
   if (found === null) { fill($("ledger")); return; }
   const left = Math.max(0, 1 - found.spent_share - (found.released ? 0 : found.plan_share ?? 0));
   const percent = (x) => `${(100 * x).toFixed(x && x < 0.1 ? 1 : 0)} %`;
-  const made = found.released ? `This plan was released as ${found.released}.` : null;
+  const made = found.released ? `This plan was ${data.stream || what() === "pmw" ? "opened" : "released"} as ${found.released}.` : null;
   const planned = made ? 0 : (found.plan_share ?? 0);
-  const label = `Spent ${percent(found.spent_share)}, this release ${percent(planned)}, left then ${percent(left)}`;
+  const label = `Spent ${percent(found.spent_share)}, ${it} ${percent(planned)}, left then ${percent(left)}`;
   fill($("ledger"),
     bar([[found.spent_share, "spent"], [planned, found.fits ? "this" : "over"]], label),
     h("ul", { className: "key" }, h("li", { className: "spent" }, `spent: ${percent(found.spent_share)}`),
-      made ? null : h("li", { className: found.fits ? "this" : "over" }, `this release: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
+      made ? null : h("li", { className: found.fits ? "this" : "over" }, `${it}: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
     h("dl", { className: "facts" }, h("dt", {}, "In all"), h("dd", {}, found.total), h("dt", {}, "Left now"), h("dd", {}, found.left),
-      h("dt", {}, "This release"), h("dd", {}, found.paid ? `takes ${found.paid}` : found.quote),
+      h("dt", {}, capital(it)), h("dd", {}, found.paid ? `takes ${found.paid}` : found.quote),
       h("dt", {}, "Protects"), h("dd", {}, found.protects), h("dt", {}, "Table"), h("dd", {}, found.table)),
-    made ? h("p", { className: "done" }, `${made} Under another name it would be measured, and paid for, anew.`) : null,
-    found.fits || made ? null : h("p", { className: "problem" }, "This release does not fit into what is left. Choose a smaller budget under What if."),
+    made ? h("p", { className: "done" }, `${made} Under another name it would be paid for anew.`) : null,
+    found.fits || made ? null : h("p", { className: "problem" }, `${capital(it)} does not fit into what is left. Choose a smaller budget under What if.`),
     found.unreleased.length ? h("p", { className: "note" }, `Not stored: ${found.unreleased.join(", ")}. It was ${found.why_unreleased}.`) : null);
 }
 
 async function refresh() {
-  const found = await attempt($("ledger"), () => post("account", { version: data.version }));
+  const found = await attempt($("ledger"), () => post("account", { version: data.version, what: what() }));
   if (found) ledger(found.ledger);
   ready();
 }
 
 function told(job) {
   if (job.state === "none") { fill($("job")); return; }
-  const link = h("a", { href: `/read?name=${encodeURIComponent(job.name)}` }, `Read ${job.name}`);
+  const link = h("a", { href: `/read?name=${encodeURIComponent(job.name)}` }, /opened/i.test(job.text) ? `Go on with ${job.name}` : `Read ${job.name}`);
   if (job.state === "paying") fill($("job"), h("progress", { "aria-label": "Paying and measuring" }), h("p", {}, `${job.name}: ${job.step}…`));
   else if (job.state === "done") fill($("job"), h("p", { className: "done" }, `${job.text} `, link));
   else fill($("job"), h("p", { className: "problem" }, job.text));
@@ -64,7 +70,7 @@ $("pay").addEventListener("submit", async (event) => {
   if (paying) return;
   paying = true;
   ready();
-  const begun = await attempt($("job"), () => post("pay", { version: data.version, fingerprint: plan.fingerprint, name: $("name").value.trim() }));
+  const begun = await attempt($("job"), () => post("pay", { version: data.version, what: what(), fingerprint: plan.fingerprint, name: $("name").value.trim() }));
   if (begun) { await watch(); return; }
   paying = false;
   await refresh();
@@ -78,20 +84,66 @@ $("make-ledger").addEventListener("submit", async (event) => {
   if (made) await refresh();
 });
 
+/** What the choice promises; a session says so before it is opened, and what would err less. */
+function promised() {
+  if (!plan) { fill($("promise")); return; }
+  if (!plan.facts) { fill($("promise"), plan.protects.map((text) => h("p", {}, text))); return; }
+  fill($("promise"),
+    h("dl", { className: "facts" }, plan.facts.flatMap(([k, v]) => [h("dt", {}, capital(k)), h("dd", {}, v)])),
+    h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Errors side by side" },
+      listing(plan.columns, plan.rows, { caption: "Errors side by side, in records", numeric: [false, true, true, true, false] })),
+    h("p", {}, "All of it is paid now. No question costs budget later; what a hard one uses up is one of the updates above."));
+}
+
+async function replan() {
+  plan = null;
+  ready();
+  const one = what() === "pmw";
+  $("pay").querySelector("button").textContent = one ? "Pay and open" : "Pay and release";
+  $("records-field").hidden = !one;
+  if (one && !$("ledger").firstChild) {
+    fill($("promise"), h("p", {}, "A session is planned in the currency of the ledger that pays: make the ledger first."));
+    return;
+  }
+  if (one && !data.spec.plan?.records) {
+    fill($("promise"), h("p", {}, "Say above how many records there are: how near a first guess has to be follows from it."));
+    return;
+  }
+  say("Planning…");
+  plan = await attempt($("promise"), () => post("plan", { version: data.version, what: what() }));
+  say("");
+  promised();
+  if (plan) await refresh();
+}
+
 async function start() {
   if (data.broken || data.problem) { complain(data.broken || `Before anything can be paid: ${data.problem}`); fill($("promise")); return; }
-  if (data.stream) complain("The spec declares a stream, whose tables come one by one: sfumato stream open pays for it. What is published of it can be read under Read.");
+  if (data.stream) {
+    $("choice").hidden = true;
+    $("pay").querySelector("button").textContent = "Pay and open";
+    say("The spec declares a stream: all its periods are paid for now, and their tables are added one by one under Read.");
+  }
   const kept = data.spec.privacy;
   $("kind").value = "rho" in kept ? "zcdp" : "mu" in kept ? "gdp" : "delta" in kept ? "approx" : "pure";
   $("parameter").value = kept.epsilon ?? kept.rho ?? kept.mu;
   $("delta").value = kept.delta ?? "1e-6";
+  $("records").value = data.spec.plan?.records ?? "";
+  if (kept.neighbours === "replace-one") $("records-name").textContent = "The number of records, which is public here and checked";
   budgetFields();
-  say("Planning…");
-  plan = await attempt($("promise"), () => post("plan", { version: data.version }));
-  say("");
+  for (const way of document.querySelectorAll("input[name=what]")) way.addEventListener("change", replan);
+  $("records").addEventListener("change", async () => {
+    const records = Number($("records").value.replaceAll(",", ""));
+    if (!Number.isInteger(records) || records < 1) { complain("a number of records is a whole number from 1 up"); return; }
+    await change([{ place: ["plan", "records"], value: records }]);
+    await replan();
+  });
+  $("choice").dataset.ready = "yes";
+  const told0 = $("status").textContent;
+  if (!data.stream) say("Planning…");
+  plan = await attempt($("promise"), () => post("plan", { version: data.version, what: what() }));
+  say(data.stream ? told0 : "");
   if (!plan) return;
-  fill($("promise"), plan.protects.map((text) => h("p", {}, text)));
-  if (data.stream) plan = null;
+  promised();
   await refresh();
   told(data.job);
   if (data.job.state === "paying") await watch();

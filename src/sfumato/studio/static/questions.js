@@ -11,10 +11,12 @@ const attributes = () => data.attributes ?? Object.entries(data.columns || {}).f
 const listed = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
 const by = (names) => (names?.length ? ` within ${[].concat(names).join(", ")}` : "");
 
+const levels = (q) => Object.entries(q.factors ?? {}).map(([name, kind]) => (kind === "levels" ? `, at every level of ${name}` : `, of ${name}: ${kind}`)).join("");
+
 const WORDS = {
   marginals: (q) => `all tables of ${q.marginals} attributes`,
   upto: (q) => `all tables of up to ${q.upto} attributes, and the number of records`,
-  sets: (q) => `tables: ${q.sets.map((s) => s.join(" × ")).join(" · ")}`,
+  sets: (q) => `tables: ${q.sets.map((s) => s.join(" × ") || "the number of records").join(" · ")}${levels(q)}`,
   prefix: (q) => `the distribution of ${q.prefix}${by(q.by)}`,
   ranges: (q) => `all ranges of ${q.ranges}${by(q.by)}`,
   windows: (q) => `windows of ${q.width} cells of ${q.windows}${by(q.by)}`,
@@ -91,6 +93,10 @@ function show() {
   for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)].name);
   for (const id of ["cdf", "sums"]) options($(id), ordered, $(id).value);
   for (const id of ["cdf-by", "sums-by"]) options($(id), [["", "everybody"], ...names], $(id).value);
+  const deep = all.filter((a) => a.levels?.length > 1);
+  $("levels").hidden = deep.length === 0;
+  options($("level-of"), deep.map((a) => [a.name, `${a.name} (${a.levels.join(", ")})`]), $("level-of").value);
+  options($("level-by"), [["", "everybody"], ...names], $("level-by").value);
   if (focused) $(focused)?.focus();
   if (data.queries) say(`${data.queries} queries are asked.`);
 }
@@ -99,6 +105,11 @@ $("add-upto").addEventListener("click", () => add("main", { upto: Number($("upto
 $("add-triple").addEventListener("click", () => {
   const set = [...new Set([$("t1").value, $("t2").value, $("t3").value])];
   clicked(set, true);
+});
+$("add-levels").addEventListener("click", () => {
+  const [place, group] = [$("level-of").value, $("level-by").value];
+  if (place === group) return;
+  add(`levels of ${place}`, { sets: [group ? [group] : []], factors: { [place]: "levels" } });
 });
 $("add-cdf").addEventListener("click", () => {
   const group = $("cdf-by").value;

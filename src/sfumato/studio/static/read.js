@@ -2,6 +2,7 @@
 
 import { $, attempt, data, fill, h, listing, options, post } from "./common.js";
 import { complete } from "./completion.js";
+import { going } from "./talking.js";
 
 const release = data.release;
 const name = data.name;
@@ -45,8 +46,8 @@ function readable() {
   $("singles-section").hidden = release.singles.length === 0;
   fill($("singles"), listing(["question", "answer", "from", "to", "standard error", "unit"], release.singles.map((s) => [s.label, s.value, s.low, s.high, s.error, s.unit]),
     { caption: "With 95 % intervals", numeric: [false, true, true, true, true, false] }));
-  const files = [["tables.xlsx", "All tables as a workbook"], ["answers.parquet", "All answers as Parquet"], ["report.html", "The report, one file to pass on"], ["release.json", "The public facts"], ["measurements.npz", "The noisy measurements, which may be published"]];
-  fill($("files"), files.map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
+  const files = [["tables.xlsx", "All tables as a workbook"], ["answers.parquet", "All answers as Parquet"], ["report.html", "The report, one file to pass on"], ["release.json", "The public facts"], ["measurements.npz", "The noisy measurements, which may be published"], ["stream.release", "All that is public of the stream, one file to pass on"]];
+  fill($("files"), files.filter(([file]) => release.files.includes(file)).map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
 }
 
 const described = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels }));
@@ -112,5 +113,6 @@ options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["",
 $("releases").addEventListener("change", (event) => { location.href = `/read?name=${encodeURIComponent(event.target.value)}`; });
 if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
 if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
-if (release?.kind === "told") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
+if (data.standing) going(data.standing);
+if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
 if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else $("statistics").requestSubmit(); }

@@ -4,7 +4,7 @@ import { $, attempt, change, complain, data, fill, h, later, listing, number, op
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["category", "labels"],
-  ["boolean", "yes or no"], ["hierarchy", "places in places (edit in the file)"],
+  ["boolean", "yes or no"], ["hierarchy", "places in places"],
 ];
 const POLICIES = { outside: ["other", "clamp", "drop"], missing: ["other", "drop"] };
 const POLICY = { "": "as for all", other: "counted as (other)", clamp: "moved to the nearest cell", drop: "row left out" };
@@ -51,9 +51,22 @@ function ranges(name, kind) {
 /** What few columns need, folded away until it is said. */
 function folded(name, kind) {
   const given = table("schema", name);
-  const said = ["outside", "missing", "values_from"].some((k) => given[k] !== undefined);
+  const said = ["outside", "missing", ...(kind === "category" ? ["values_from"] : [])].some((k) => given[k] !== undefined);
   return h("details", { open: said }, h("summary", {}, kind === "category" ? "Codes, and values that are not declared" : "Values that are not declared"),
     h("div", { className: "fields" }, kind === "category" ? codes(name) : null, policies(name, kind)));
+}
+
+/** Places in places: a file with a column for each level, which is public. */
+function places(name) {
+  const given = table("schema", name);
+  if (given.values !== undefined) return h("p", { className: "quiet" }, `What lies in what is listed in the spec file under schema.${name}, and is changed there.`);
+  const file = later((text) => write(name, "values_from", text.trim()));
+  const levels = later((text) => {
+    const list = text.split(",").map((t) => t.trim()).filter(Boolean);
+    write(name, "levels", list.length ? list : null);
+  });
+  return [h("label", {}, "File with a column for each level ", h("input", { type: "text", autocomplete: "off", placeholder: "counties.csv", value: given.values_from ?? "", oninput: (event) => file(event.target.value) })),
+    h("label", { className: "wide" }, "Levels, from coarse to fine, with commas; otherwise the file's columns ", h("input", { type: "text", autocomplete: "off", placeholder: "state, county", value: (given.levels || []).join?.(", ") ?? "", oninput: (event) => levels(event.target.value) }))];
 }
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
@@ -100,7 +113,7 @@ function policies(name, kind) {
 
 function kindChosen(name, kind) {
   if (!kind) return change([{ place: ["schema", name], value: null }], columns);
-  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, category: { values: "" }, boolean: {}, hierarchy: { levels: "" } };
+  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, category: { values: "" }, boolean: {}, hierarchy: { values_from: "" } };
   return change([{ place: ["schema", name], value: { type: kind, ...start[kind] } }], () => columns(name));
 }
 
@@ -108,11 +121,11 @@ function column(name, i) {
   const kind = table("schema", name).type ?? "";
   const select = options(h("select", { "aria-label": `Kind of ${name}` }), KINDS, kind);
   select.addEventListener("change", () => kindChosen(name, select.value));
-  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : [];
+  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : kind === "hierarchy" ? places(name) : [];
   return h("div", { className: kind ? "column" : "column off", role: "group", "aria-labelledby": `column-${i}` },
     h("div", { className: "head" }, h("h3", { id: `column-${i}` }, name), select),
     kind ? h("div", { className: "fields" }, fields) : null,
-    kind && kind !== "hierarchy" ? folded(name, kind) : null,
+    kind ? folded(name, kind) : null,
     h("p", { className: "told quiet", "data-column": name }),
   );
 }
@@ -161,6 +174,11 @@ function show() {
   for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
   $("person").value = table("privacy").person ?? "";
   $("rows").value = table("privacy").rows_per_person ?? "";
+  $("periods").value = table("stream").periods ?? "";
+  $("each").value = table("stream").periods_per_person ?? "";
+  const known = Array.isArray(spec().public) ? spec().public : [];
+  $("known").hidden = known.length === 0;
+  $("known").textContent = `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`;
   columns();
 }
 
@@ -180,6 +198,15 @@ kept("source", ["data", "source"]);
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
 kept("rows", ["privacy", "rows_per_person"], number);
+$("periods").addEventListener("change", () => {
+  const text = $("periods").value.trim();
+  if (!text) $("each").value = "";
+  change([text ? { place: ["stream", "periods"], value: text === "unknown" ? text : number(text) } : { place: ["stream"], value: null }], () => {
+    summary();
+    complain(/stream/.test(data.problem ?? "") ? data.problem : "");
+  });
+});
+kept("each", ["stream", "periods_per_person"], number);
 for (const policy of ["outside", "missing"]) {
   $(policy).addEventListener("change", (event) => change([{ place: ["schema_defaults", policy], value: event.target.value }], () => { names().forEach(told); summary(); }));
 }

@@ -89,12 +89,32 @@ function figures() {
   every();
 }
 
+const scaledBy = (value) => (value === null ? "–" : value === undefined ? "…" : size(value * factor));
 function every() {
   const wanted = $("filter").value.toLowerCase();
   const found = plan.tables.filter((t) => t.name.toLowerCase().includes(wanted));
-  const rows = found.slice(0, 400).map((t) => [t.name, t.part, count(t.cells), `± ${size(t.margin === null ? null : t.margin * factor)}`, t.fifth === null ? "–" : count(Math.ceil(t.fifth * factor))]);
-  fill($("every"), listing(["table", "part", "cells", "margin", "known to a fifth"], rows,
-    { caption: `${count(found.length)} of ${count(plan.tables.length)}`, numeric: [false, false, true, true, true] }));
+  const rows = found.slice(0, 400).map((t) => [t.name, t.part, count(t.cells), `± ${size(t.margin === null ? null : t.margin * factor)}`, scaledBy(t.rmse), scaledBy(t.alone), t.fifth === null ? "–" : count(Math.ceil(t.fifth * factor))]);
+  fill($("every"), listing(["table", "part", "cells", "margin", "typical error", "alone", "known to a fifth"], rows,
+    { caption: `${count(found.length)} of ${count(plan.tables.length)}`, numeric: [false, false, true, true, true, true, true] }));
+}
+
+let working = false;
+/** What each table that is shown would have alone: some at a time, as long as they are looked at. */
+async function alone() {
+  if (working || !plan?.scales || data.stream || !$("every").closest("details").open) return;
+  working = true;
+  const of = plan;
+  for (;;) {
+    const wanted = $("filter").value.toLowerCase();
+    const left = of.tables.map((t, i) => [t, i]).filter(([t]) => t.name.toLowerCase().includes(wanted)).slice(0, 400).filter(([t]) => t.alone === undefined).map(([, i]) => i);
+    if (!left.length || plan !== of) break;
+    const found = await attempt(null, () => post("alone", { version: data.version, tables: left }));
+    if (!found) break;
+    for (const [i, error] of found.alone) of.tables[i].alone = error;
+    if (plan === of) every();
+  }
+  working = false;
+  if (plan !== of) alone();
 }
 
 async function replan() {
@@ -114,6 +134,7 @@ async function replan() {
   promise(found);
   figures();
   if (plan.scales) await scale();
+  alone();
 }
 
 $("budget").addEventListener("input", () => {
@@ -149,7 +170,8 @@ $("wanted").addEventListener("submit", async (event) => {
     budgetFields(); slideTo(); scale();
   } }, "Try it above"), ` With the budget above, these margins are a share of all records: ${people}.`);
 });
-$("filter").addEventListener("input", () => plan && every());
+$("filter").addEventListener("input", () => { if (plan) { every(); alone(); } });
+$("every").closest("details").addEventListener("toggle", alone);
 
 if (data.broken || data.problem) complain(data.broken || `Before anything can be planned: ${data.problem}`);
 if (data.spec?.privacy) asInSpec();

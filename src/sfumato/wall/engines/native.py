@@ -3,8 +3,9 @@
 Only what is total is used: comparisons, CASE, and arithmetic on numbers that were brought into their range first;
 nothing fails for a row. Spark has NaN above every number and equal to itself, so it is asked for before others are
 compared.
-Of all other columns (numbers as texts, decimals, days, and floats of 32 bits, which are read by the text that DuckDB
-gives them) the fields travel as they are, to be placed by DuckDB.
+Of all other columns (numbers as texts, decimals, days) the fields travel as they are, to be placed by DuckDB.
+
+Short code is fast code: Spark puts all that is done to a row into one method, and long ones are never compiled.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from sfumato.cells import Codes, Edges, Rule, Truths, Wholes
-from sfumato.wall.rows.encoding import double_at_least
+from sfumato.wall.rows.encoding import Column, double_at_least
+from sfumato.wall.rows.readers import Session
 
 __all__ = ["cell"]
 
@@ -32,80 +36,88 @@ def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
     f: `pyspark.sql.functions`.
     """
     extra = {"other": rule.size - 1, "drop": rule.size}
-    missing = column.isNull()
-    if kind == "DOUBLE":
-        missing = missing | f.isnan(column)
-    elif kind == "VARCHAR":
-        missing = missing | (column == f.lit(""))
-    outside = f.lit(extra.get(rule.outside or "", 0)).cast("bigint")
-    value = _value(rule, kind, column, outside, f)
-    return (
-        None if value is None else f.when(missing, f.lit(extra[rule.missing or "drop"]).cast("bigint")).otherwise(value)
-    )
-
-
-def _value(rule: Rule, kind: str, column: Any, outside: Any, f: Any) -> Any:
-    """The cell of a field that is there."""
-    clamped = rule.outside == "clamp"
+    outside, missing = extra.get(rule.outside or "", 0), extra[rule.missing or "drop"]
+    absent = column.isNull() | f.isnan(column) if kind in ("DOUBLE", "FLOAT") else column.isNull()
+    found = f.when(absent, _long(missing, f))
+    if isinstance(rule, Edges) and kind in _INTEGERS | {"DOUBLE", "FLOAT"} and len(rule.edges) <= _MOST:
+        steps = [outside, *range(rule.declared), rule.declared - 1 if rule.outside == "clamp" else outside]
+        least = _floats(rule.edges) if kind == "FLOAT" else map(double_at_least, rule.edges)
+        for step, edge in zip(steps, least, strict=False):
+            found = found.when(column.cast("double") < f.lit(edge).cast("double"), _long(step, f))
+        return found.otherwise(_long(steps[-1], f))
     if isinstance(rule, Wholes) and kind in _INTEGERS | {"DOUBLE"}:
         number = "double" if kind == "DOUBLE" else "bigint"
         low, high = (f.lit(float(n) if kind == "DOUBLE" else n).cast(number) for n in (rule.low, rule.high))
-        given = column.cast(number)
-        # in its range first: then nothing overflows
-        near = f.floor(f.least(f.greatest(given, low), high)).cast("bigint")
-        width = f.lit(rule.width).cast("bigint")
-        found = f.call_function("div", near - f.lit(rule.low).cast("bigint"), width)
-        inside = (given >= low) & (given <= high) & (near.cast(number) == given)
-        return found if clamped else f.when(inside, found).otherwise(outside)
-    if isinstance(rule, Edges) and kind in _INTEGERS | {"DOUBLE"} and len(rule.edges) <= _MOST:
-        edges = [f.lit(double_at_least(e)).cast("double") for e in rule.edges]
-        given = column.cast("double")
-        found = _bisected(given, edges[1:-1], 0, f)
-        inside = (given >= edges[0]) & (given < edges[-1])
-        return found if clamped else f.when(inside, found).otherwise(outside)
-    return _looked_up(rule, kind, column, outside, f)
+        given = near = column.cast(number)
+        inside = (given >= low) & (given <= high)
+        if rule.outside == "clamp" or kind in ("BIGINT", "DOUBLE"):
+            # in its range first: then nothing overflows, and what was elsewhere or no whole number is another one
+            near = f.floor(f.least(f.greatest(given, low), high)).cast("bigint")
+            inside = near.cast(number) == given
+        place = near if rule.low == 0 else near - _long(rule.low, f)
+        place = place if rule.width == 1 else f.call_function("div", place, _long(rule.width, f))
+        return found.otherwise(place if rule.outside == "clamp" else f.when(inside, place).otherwise(_long(outside, f)))
+    return _looked_up(rule, kind, column, (outside, missing), f)
 
 
-def _bisected(given: Any, edges: Sequence[Any], first: int, f: Any) -> Any:
-    """How many increasing edges are at or below a number, and `first` more."""
-    if not edges:
-        return f.lit(first).cast("bigint")
-    half = len(edges) // 2
-    below, above = _bisected(given, edges[:half], first, f), _bisected(given, edges[half + 1 :], first + half + 1, f)
-    return f.when(given < edges[half], below).otherwise(above)
+def _long(number: int | None, f: Any) -> Any:
+    return f.lit(number).cast("bigint")
 
 
-def _looked_up(rule: Rule, kind: str, column: Any, outside: Any, f: Any) -> Any:
-    if isinstance(rule, Truths):
-        values = {"BOOLEAN": (False, True)}.get(kind, (0, 1) if kind in _INTEGERS else ())
-        return _among(column, {v: i for i, v in enumerate(values)}, outside, f) if values else None
-    if not isinstance(rule, Codes) or len(rule.codes) > _MOST:
-        return None
-    places = {code: i for i, code in enumerate(rule.codes)}
-    if kind == "BOOLEAN":
-        return _among(
-            column, {v: places[str(v).lower()] for v in (False, True) if str(v).lower() in places}, outside, f
-        )
+def _floats(edges: Sequence[float]) -> list[float]:
+    """For every edge the least 32-bit float that is not below it.
+
+    A float is read by the text that DuckDB gives it, which reads back as the same one: so floats keep their order, and
+    it is one of those around the edge. DuckDB is asked which.
+    """
+    with np.errstate(over="ignore"):
+        around = np.array([edges] * 5, dtype=np.float32)
+    for row, to in ((1, -np.inf), (0, -np.inf), (3, np.inf), (4, np.inf)):
+        around[row] = np.nextafter(around[row + 1 if row < 2 else row - 1], np.float32(to))
+    asked = ", ".join(f"CAST('{x!r}' AS FLOAT)" for x in around.ravel().tolist())
+    read = Session().rows(f"SELECT {Column('', 'FLOAT').number('x')} FROM (SELECT unnest([{asked}]) AS x)")
+    above = np.array(read).reshape(around.shape) >= np.array(edges)
+    return [float(x) for x in around[above.argmax(axis=0), range(len(edges))]]
+
+
+def _looked_up(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
+    """The cell of what is told by equality alone."""
+    texts = rule.codes if isinstance(rule, Codes) else ("false", "true") if kind == "BOOLEAN" else ("0", "1")
+    places = {code: i for i, code in enumerate(texts)}
     whole = {code: i for code, i in places.items() if _WHOLE.fullmatch(code) and code != "-0"}
+    if not isinstance(rule, Codes | Truths) or len(texts) > _MOST:
+        return None
+    if kind == "BOOLEAN":
+        return _among(column, {v: places[str(v).lower()] for v in (False, True) if str(v).lower() in places}, extra, f)
     if kind in _INTEGERS:
         numbers = {int(code): i for code, i in whole.items() if abs(int(code)) < 2**63}
-        return _among(column.cast("bigint"), numbers, outside, f)
-    if kind != "VARCHAR" or any(len(code) >= _DIGITS for code in whole):
+        return _among(column.cast("bigint"), numbers, extra, f)
+    if kind != "VARCHAR" or isinstance(rule, Truths) or any(len(code) >= _DIGITS for code in whole):
         return None
-    if whole:  # of whole numbers with zero decimals, the digits before the point
-        whole |= {"-0": whole["0"]} if "0" in whole else {}
-        written = column.rlike(r"^-?(0|[1-9][0-9]*)[.]0+\z")
-        digits = _among(f.substring_index(column, ".", 1), whole, outside, f)
-        outside = f.when(f.contains(column, f.lit(".0")) & written, digits).otherwise(outside)
-    return _among(column, places, outside, f)
+    places[""] = extra[1]
+    if not whole:
+        return _among(column, places, extra, f)
+    # of whole numbers with zero decimals, the digits before the point
+    whole |= {"-0": whole["0"]} if "0" in whole else {}
+    written = f.contains(column, f.lit(".0")) & column.rlike(r"^-?(0|[1-9][0-9]*)[.]0+\z")
+    more = _listed(f.when(written, f.substring_index(column, ".", 1)), whole, None, f)
+    outside, missing = (_long(n, f) for n in extra)
+    return f.coalesce(_listed(column, places, None, f), f.when(column.isNull(), missing), more, outside)
 
 
-def _among(column: Any, places: dict[Any, int], outside: Any, f: Any) -> Any:
-    """The place of what a column is equal to.
-
-    It is looked for in a list, which is little code whatever is in it: an arm of CASE for every value is much.
-    """
+def _among(column: Any, places: dict[Any, int], extra: tuple[int, int], f: Any) -> Any:
+    """The place of what a column is equal to; of all else the first of `extra`, of null the second."""
+    outside, missing = (_long(n, f) for n in extra)
     if not places:
-        return outside
-    number = f.call_function("array_position", f.array(*map(f.lit, places)), column) - 1
-    return f.coalesce(f.get(f.array(*(f.lit(p).cast("bigint") for p in places.values())), number), outside)
+        return f.when(column.isNull(), missing).otherwise(outside)
+    return f.coalesce(_listed(column, places, extra[0], f), missing)
+
+
+def _listed(column: Any, places: dict[Any, int], other: int | None, f: Any) -> Any:
+    """The place of what a column is equal to, `other` where it is equal to none, null of null.
+
+    It is looked for in a list, which is little code whatever is in it: an arm of CASE for every value is much. Its
+    number there is 0 of what is not in it.
+    """
+    number = f.call_function("array_position", f.array(*map(f.lit, places)), column)
+    return f.get(f.array(*(_long(n, f) for n in (other, *places.values()))), number)

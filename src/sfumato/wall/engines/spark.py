@@ -40,6 +40,8 @@ _SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for
 # Rows of encoded chunks that travel in one batch: 2 MB each.
 _CHUNKS = 16
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# How large a batch has become Spark finds out anew for every row, unless any size will do; that took a seventh of all.
+_ENDLESS = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 _ROWS = 2**16  # of a batch of records; with a sixth of that, batches cost more than rows
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _FAILED, _OTHER, _LACKING = 1, 2, 3  # statuses that a partition may give, told apart by number: no text travels
@@ -63,8 +65,7 @@ class Spark(Engine):
         if isinstance(source, str):
             parts, table = _split(source)
             self._master = f"spark://{parts.netloc}" if parts.netloc else None
-            self.table = (table.replace('"', ""),)
-            self.label = f"the Spark table {table}"
+            self.table, self.label = (table.replace('"', ""),), f"the Spark table {table}"
             return
         self.label, self.table = "the Spark table", ()
         if not hasattr(source, "mapInArrow") or self._told(lambda: source.isStreaming):
@@ -114,7 +115,7 @@ class Spark(Engine):
             self._kept.append(kept)
             return came, _rows(kept.drop("data"))
 
-        came, found = self._told(run, batch=_ROWS)
+        came, found = self._told(run, batch=_ROWS, small=not raw and person is None)
         _check_status(self.label, found)
         return checked(self.label, grid, found, came, None if person is None else parts)
 
@@ -150,12 +151,12 @@ class Spark(Engine):
     def _partitions(self) -> int:
         return max(1, int(self._told(lambda: self._frame().sparkSession.conf.get(_PARTITIONS))))
 
-    def _told(self, action: Callable[[], Any], batch: int | None = None) -> Any:
+    def _told(self, action: Callable[[], Any], batch: int | None = None, *, small: bool = False) -> Any:
         """Run an action; what it raises is replaced, and not even kept as a context."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of pandas, which is not used
-                with nullcontext() if batch is None else _alone(self._frame().sparkSession, batch):
+                with nullcontext() if batch is None else _alone(self._frame().sparkSession, batch, small):
                     return action()
         except (SourceError, MissingExtra):
             raise
@@ -217,14 +218,15 @@ def _session(master: str | None) -> Any:
 
 
 @contextmanager
-def _alone(session: Any, batch: int) -> Generator[None]:
+def _alone(session: Any, batch: int, small: bool = False) -> Generator[None]:
     """One action of ours: batches of some rows, no word in the log, and its jobs end where it is interrupted.
 
+    small: these rows are of a few whole numbers each.
     After a failure the log stays off: tasks that are still running would quote rows there.
     """
     # Java compiles no method of more than 8,000 bytes, but goes through it step by step, which takes six times as long
-    settings, tag = {_BATCH: str(batch), "spark.sql.codegen.hugeMethodLimit": "8000"}, f"sfumato-{uuid.uuid4()}"
-    before = {name: session.conf.get(name) for name in settings}
+    settings = {_BATCH: str(batch), "spark.sql.codegen.hugeMethodLimit": "8000"} | (_ENDLESS if small else {})
+    before, tag = {name: session.conf.get(name, None) for name in settings}, f"sfumato-{uuid.uuid4()}"
     # Spark's Python part has a log of its own, on standard error
     logging.getLogger("SQLQueryContextLogger").disabled = True
     context = level = None
@@ -252,7 +254,7 @@ def _alone(session: Any, batch: int) -> Generator[None]:
         logging.getLogger("SQLQueryContextLogger").disabled = False
         with suppress(Exception):
             for name, value in before.items():
-                session.conf.set(name, value)
+                session.conf.unset(name) if value is None else session.conf.set(name, value)
             take(tag)
 
 

@@ -29,22 +29,8 @@ from dataclasses import dataclass
 from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes
 from sfumato.errors import DomainError, SourceError
 
-__all__ = [
-    "UNREADABLE",
-    "Column",
-    "Statement",
-    "cell_of",
-    "check_declared",
-    "check_type",
-    "double_at_least",
-    "encode",
-    "field_of",
-    "identifier",
-    "literal",
-    "prepared",
-    "record_bytes",
-    "truncation",
-]
+__all__ = ["UNREADABLE", "Column", "Statement", "cell_of", "check_declared", "check_type", "double_at_least", "encode"]
+__all__ += ["field_of", "identifier", "literal", "prepared", "record_bytes", "truncation"]
 
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""

@@ -67,12 +67,7 @@ def _whole(counts: ArrayLike) -> NDArray[np.int64]:
 
 
 def open_source(
-    source: object,
-    domain: object,
-    *,
-    person: str | None = None,
-    rows_per_person: int = 1,
-    packing: Packing = alone,
+    source: object, domain: object, *, person: str | None = None, rows_per_person: int = 1, packing: Packing = alone
 ) -> Counts:
     """Read a source once, encode its records over the grid of a domain, and keep them for counting.
 
@@ -126,13 +121,8 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
             f"the histogram has shape {source.counts.shape}, the domain {shape} with {grid.size:,} cells: "
             "give one count per cell, flat in C order or in that shape"
         )
-    counts = source.counts.reshape(shape)
-    for m in grid.moves:  # what lies in a cell goes to another as its records would
-        turned = np.moveaxis(counts, m.axes, range(len(m.axes)))
-        kept = np.zeros((len(m.cells), *turned.shape[len(m.axes) :]), dtype=np.int64)
-        np.add.at(kept, m.cells, turned.reshape(kept.shape))
-        counts = np.moveaxis(kept.reshape(turned.shape), range(len(m.axes)), m.axes)
-    return TensorCounts(grid, int(counts.sum()), counts)
+    # what lies in a cell goes to another as its records would
+    return TensorCounts(grid, int(source.counts.sum()), grid.mended(source.counts.reshape(shape)))
 
 
 def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:

@@ -46,7 +46,7 @@ from sfumato.operators import Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["union_bound"]
+__all__ = ["number_among", "union_bound"]
 
 _MAX_TERMS = 2_000_000  # products times the sets T in them
 _MAX_FACTOR_WORK = 2e9  # sum of the cubes of the sizes of the factors that are made dense
@@ -88,7 +88,7 @@ def union_bound(
         return None
     used = {a for _, factors in products for a in factors}
     kinds: dict[str, list[LinearOperator]] = {a: [] for a in sizes if a in used}
-    chosen = [(w, [(a, _number(kinds[a], f)) for a, f in factors.items()]) for w, factors in products]
+    chosen = [(w, [(a, number_among(kinds[a], f)) for a, f in factors.items()]) for w, factors in products]
     plain = {a: all(is_plain(f) for f in k) for a, k in kinds.items()}
     if sum(len(k) * float(sizes[a]) ** 3 for a, k in kinds.items() if not plain[a]) > _MAX_FACTOR_WORK:
         return None
@@ -109,7 +109,8 @@ def union_bound(
     return found * math.sqrt(2 / (1 - alike)) if alike < 1.0 else 0.0
 
 
-def _number(known: list[LinearOperator], factor: LinearOperator) -> int:
+def number_among(known: list[LinearOperator], factor: LinearOperator) -> int:
+    """The place of a factor among those that are known, which it joins where none equals it."""
     for k, other in enumerate(known):
         if other is factor or other == factor:
             return k
