@@ -1,12 +1,13 @@
-"""How far an engine is: jobs that are done, of how many. Both hang on what is asked, and on no row."""
+"""How far an engine is: jobs that are done, of how many. Both hang on what is asked, and on no row. And their end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from threading import Timer
 
-__all__ = ["Jobs", "heard", "told"]
+__all__ = ["Jobs", "end_what_comes", "heard", "told"]
 
 Jobs = Callable[[str, int, int], None]
 """Called with what is done ("encoding" or "counting"), the jobs of it that are done, and how many there are."""
@@ -26,7 +27,19 @@ def heard(jobs: Jobs | None) -> Generator[None]:
 
 def told(what: str, done: int, of: int) -> None:
     """Tell whoever hears; what fails there must not fail what is paid for."""
-    jobs = _hears.get()
-    if jobs is not None:
+    if jobs := _hears.get():
         with suppress(Exception):
             jobs(what, done, of)
+
+
+def end_what_comes(end: Callable[[], object], times: int = 240) -> None:
+    """End an engine's jobs, and go on ending them for a minute without being waited for.
+
+    An engine begins what it was just asked to do though nobody waits for it any more.
+    """
+    with suppress(Exception):
+        end()
+    later = Timer(0.25, end_what_comes, (end, times - 1))
+    later.daemon = True
+    if times > 1:
+        later.start()

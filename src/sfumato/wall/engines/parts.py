@@ -23,7 +23,7 @@ from sfumato.wall.engines.kernel import RECEIPT, Part
 from sfumato.wall.rows.clusters import Cluster, Packing, Sets
 from sfumato.wall.rows.counting import PackedCounts, passes
 from sfumato.wall.rows.encoding import Column, check_type
-from sfumato.wall.rows.readers import MAX_ROWS, Opened, Session
+from sfumato.wall.rows.readers import MAX_ROWS, Opened, Session, lacks
 
 __all__ = ["Check", "Engine", "PartCounts", "checked"]
 
@@ -69,9 +69,7 @@ class Engine(ABC):
         found = self.columns()
         for name, rule in [*zip(grid.names, grid.rules, strict=True), *([] if person is None else [(person, None)])]:
             if name not in found:
-                raise SourceError(
-                    f"{self.label} has no column called {name!r} (names are matched exactly, capitals included)"
-                )
+                raise lacks(self.label, name)
             check_type(name, rule, Column("", found[name]))
         check = self.encode(grid, person, rows_per_person)
         return PartCounts(grid, check.rows, check, self, packing=packing)
@@ -79,9 +77,7 @@ class Engine(ABC):
     def opened(self, needed: Sequence[str]) -> Opened:
         """The names of its columns; rows are not handed over."""
         if needed:
-            what = (
-                "keys are not, nor are persons over periods (plan with promised=True), and it is no sample to be shown"
-            )
+            what = "keys are not, nor persons over periods (plan with promised=True), and no sample is shown"
             raise InvalidInput(f"{self.label} is counted where it lies: {what}")
         return Opened(Session(), self.label, "", {name: Column("NULL", kind) for name, kind in self.columns().items()})
 
@@ -105,9 +101,7 @@ class PartCounts(PackedCounts):
             yield from self._pass(parts)
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
-        for part in parts:
-            if not part.sizes:
-                yield part, np.full((len(part.blocks), 1), self.rows)
+        yield from ((part, np.full((len(part.blocks), 1), self.rows)) for part in parts if not part.sizes)
         sized = [part for part in parts if part.sizes]
         if not sized:
             return

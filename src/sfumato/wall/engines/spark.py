@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Grid
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
-from sfumato.wall.engines.jobs import told
+from sfumato.wall.engines.jobs import end_what_comes, told
 from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
 from sfumato.wall.engines.native import cell
 from sfumato.wall.engines.parts import Check, Engine, checked
@@ -244,8 +244,7 @@ def _alone(session: Any, batch: int, small: bool = False) -> Generator[None]:
         yield
     except BaseException as error:
         if not isinstance(error, Exception):
-            with suppress(Exception):
-                end(tag)
+            end_what_comes(lambda: end(tag))
         raise
     else:
         if context is not None and level is not None:

@@ -31,7 +31,18 @@ from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "keep", "open_table", "own_texts", "register"]
+__all__ = [
+    "MAX_ROWS",
+    "SETTINGS",
+    "Opened",
+    "Session",
+    "attempt",
+    "keep",
+    "lacks",
+    "open_table",
+    "own_texts",
+    "register",
+]
 
 T = TypeVar("T")
 
@@ -162,11 +173,12 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
     for name in needed:
         if name not in opened.columns:
             opened.session.close()
-            raise _lacks(opened.label, name)
+            raise lacks(opened.label, name)
     return opened
 
 
-def _lacks(label: str, name: str) -> SourceError:
+def lacks(label: str, name: str) -> SourceError:
+    """The error of a column that is not there."""
     # The columns that are there are not listed: where a file has no header, its first record stands there.
     return SourceError(f"{label} has no column called {name!r} (names are matched exactly, capitals included)")
 
@@ -204,7 +216,7 @@ def _open_csv(session: Session, path: str, needed: Sequence[str]) -> Opened:
         if found.names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in found.names:
-            raise _lacks(label, name)
+            raise lacks(label, name)
     plain = attempt(f"{label} cannot be read", lambda: csvfile.readable(path, session.copy, found))
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
     dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
@@ -285,7 +297,7 @@ def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened
         if names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in names:
-            raise _lacks(label, name)
+            raise lacks(label, name)
         message = f"{label} cannot be read for its column {name!r}"
         held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)]))
     return Opened(session, label, "source", columns | register(session, held))
