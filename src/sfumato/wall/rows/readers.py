@@ -31,18 +31,8 @@ from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = [
-    "MAX_ROWS",
-    "SETTINGS",
-    "Opened",
-    "Session",
-    "attempt",
-    "keep",
-    "lacks",
-    "open_table",
-    "own_texts",
-    "register",
-]
+__all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "keep", "open_table", "own_texts", "register"]
+__all__ += ["lacks"]
 
 T = TypeVar("T")
 
