@@ -309,6 +309,8 @@ class Release(WorkloadRelease):
         Answers, tables and questions are then those of the possible table, without standard errors; intervals
         stay valid, and `raw` is the release as it was.
         """
+        if earlier is not None and not isinstance(earlier, Release):
+            raise PlanError(f"earlier= takes another release of noisy tables, which can be pooled, not {earlier!r}")
         with watched("projecting", progress) as told:
             return projecting.project(
                 self, body, space, total, told, integer=integer, earlier=earlier, folder=folder, bounds=bounds
