@@ -44,7 +44,10 @@ _L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
 # of the share that squares of unprojected triples say: cells below zero take more of their noise than of pairs'. With
 # all of it Adult, labsup and a tree err 4 to 9 % more at epsilon 10, with three fifths up to 6 %
 _SPARSE = 0.8
-_LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing
+_LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing cell by cell
+# all triples together tell how far to go from what entropy makes of pairs towards what a mixture does, once that share
+# is known to a quarter; what pairs lose by the budget for it is half as much as it, and no more than a fortieth
+_QUARTER, _MOST_TOLD = 16, 0.05
 # of what is left, for pairs that an earlier release saw nothing in: with none they would have no answers of their own
 _UNSEEN = 0.005
 # of what both together are to have, for sets of which an earlier release measured more: every set keeps an answer
@@ -198,10 +201,12 @@ def _asked(problem: Problem) -> _Asked:
 
 
 def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: NDArray[np.intp]) -> float:
-    """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them.
+    """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them all.
 
     With share s the pairs inside err P / (1 - s)^(1/2), and what pairs do not imply, D, is told up to the noise E /
     s^(1/2): D^2 E^2 / (s D^2 + E^2). The sum of squares is least at s = E / (E + P) (1 - P E / D^2).
+    Where that is nothing, f free cells that vary by D against noise of mean E / s^(1/2), both taken as spread evenly,
+    still tell a multiple of what varies to within (f s)^(-1/2) E / (.8 D).
     """
     cells = size[asked.triples].prod(axis=1)
     if not len(cells) or float(cells.sum()) > _MOST_MEASURED:
@@ -209,7 +214,12 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
     noise, plain = _noise(problem, cells), _noise(problem, size[pairs].prod(axis=1))
     inside = _PAIRS * plain / (_PAIRS + plain) * math.sqrt(3 + asked.two / float(asked.weights.sum()))
     share = _SPARSE * noise / (noise + inside) * (1 - inside * noise / _TRIPLES**2)
-    return share if share > _LEAST_TRIPLES else 0.0
+    if share > _LEAST_TRIPLES:
+        return share
+    freedom = float((size[asked.triples] - 1).prod(axis=1).sum())
+    told = _QUARTER / freedom * (noise / (_L1 * _TRIPLES)) ** 2
+    part = float(asked.weights.sum()) / (float(asked.weights.sum()) + asked.two)
+    return told if told <= _MOST_TOLD * part else 0.0
 
 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:
