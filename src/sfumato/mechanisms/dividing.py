@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 
 from sfumato.designs.design import Candidate, Problem
 from sfumato.designs.marginals.incidence import Sets
-from sfumato.errors import PlanError
+from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms.earlier import Earlier
+from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
@@ -132,10 +135,11 @@ def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[Fl
     return sets, squares
 
 
-def foreseen(problem: Problem) -> tuple[Candidate, ...]:
+def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, ...]:
     """What "auto" says of mechanism="adaptive", which it never takes as nothing is proved of it; none without pairs.
 
-    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised.
+    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised; e is that of the best of the plans where
+    it measures pairs, else of tables that share the budget.
     """
     if problem.noise == "laplace" or problem.known or problem.objective != "tables":
         return ()
@@ -147,10 +151,10 @@ def foreseen(problem: Problem) -> tuple[Candidate, ...]:
         size, pairs = np.array(problem.workload.domain.shape, dtype=np.float64), np.argwhere(_asked(problem).pairs)
     except PlanError:
         return ()
-    cells = size[pairs].prod(axis=1)[(size[pairs] > 1).all(axis=1)]
-    if not len(cells):
+    pairs = pairs[(size[pairs] > 1).all(axis=1)]
+    if not len(pairs):
         return ()
-    noise = _counts(problem, cells)
+    noise = _unprojected(plans, pairs) or _counts(problem, size[pairs].prod(axis=1))
     fewer = 10 ** math.floor(math.log10(noise / (_PAIRS * _GAIN)) - 1)
     many = max(round(noise / (_PAIRS * _GAIN) / fewer), 1) * fewer
     note = (
@@ -162,6 +166,22 @@ def foreseen(problem: Problem) -> tuple[Candidate, ...]:
         note += f"; at {problem.records:,} these are expected at {each / (1 + each / _PAIRS):.2g} of the records, "
         note += f"{each:.2g} before"
     return (Candidate("adaptive", "", None, None, note),)
+
+
+def _unprojected(plans: Sequence[Plan], pairs: NDArray[np.intp]) -> float:
+    """The mean L1 error in records of these pairs by the plan that is taken; 0 where it tells none of them at once."""
+    if not plans:
+        return 0.0
+    best = min(plans, key=lambda plan: plan.objective_value)
+    domain = best.workload.domain
+    tables = Family(domain.names, tuple(Identity(n) for n in domain.shape), pairs.astype(np.int32))
+    try:
+        powers = best.strategy.family_powers(tables, 2)
+    except NotAnswerable:
+        return 0.0
+    if powers is None:
+        return 0.0
+    return _L1 * float((np.sqrt(powers * best.noise.variance) * tables.rows_each).mean())
 
 
 def _asked(problem: Problem) -> _Asked:
