@@ -50,7 +50,8 @@ def floors(order: int) -> list[float]:
         a, b = share * sum(spent) / spent[0], (1 - share) * sum(spent) / spent[1]
         wanted.append(a * one + b * pair @ squares)
     random, sets = np.random.default_rng(83), list(itertools.combinations(range(len(sizes)), order))
-    truth, errors = products(exact, sets), np.zeros(len(wanted))
+    # of the drawn records, which are not quite independent
+    truth, errors = [t / case.n for t in case.truth], np.zeros(len(wanted))
     for _ in range(DRAWS):
         draws = [random.standard_normal(n) for n in sizes]
         for k, precision in enumerate(wanted):

@@ -64,7 +64,8 @@ def borne_out(
     """(pairs, triples) that agree and have no negative cell, from pairs that do and noisy tables of some triples.
 
     pairs: all of them, ascending, in counts. measured: per triple, ascending, its noisy table and the variance of its
-    residual. total: of every table. mixtures: fitted to pairs alone; none where they are not believed.
+    residual. total: of every table. mixtures: fitted to pairs alone; none where they are not believed. Where no cell
+    stands out of its noise, triples have the pairs to a ten-thousandth of the total, as those that were not measured.
     """
     variances = {t: v for t, (_, v) in measured.items()}
     implied = {t: most_even([sizes[a] for a in t], _inside(pairs, t)) for t in measured}
@@ -76,6 +77,9 @@ def borne_out(
         implied = {t: table + share * beyond[t] for t, table in implied.items()}
         rests = {t: rest - share * beyond[t] for t, rest in rests.items()}
     kept = _kept(implied, rests, variances)
+    if not any(share.any() for share in kept.values()):
+        # between tables that have these pairs
+        return dict(pairs), implied
     near = [implied[t] + _centred(kept[t] * rests[t]) for t in measured]
     sets = [*pairs, *measured]
     done = local(sizes, sets, [*pairs.values(), *near], 1.0, total)
