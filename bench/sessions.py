@@ -70,7 +70,13 @@ def wide(side: int, n: int, asked: int, public: np.random.Generator) -> str:
     below[1:, 1:] = table.cumsum(0).cumsum(1)
     start = time.process_time()
     opened = sf.open(
-        sf.plan(sf.Domain({"x": side, "y": side}), BUDGET, neighbours="replace-one", mechanism="pmw"),
+        sf.plan(
+            sf.Domain({"x": side, "y": side}),
+            BUDGET,
+            neighbours="replace-one",
+            records=n,
+            mechanism=sf.mechanisms.pmw(),
+        ),
         sf.Histogram(table),
         ledger=None,
     )

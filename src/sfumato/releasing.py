@@ -91,12 +91,12 @@ def release(
     of the local model collect reports (`plan.collect`).
     `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     sf.Histogram or sf.KeyCounts.
-    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
-    with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
-    name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at its first
-    spend and refuses another. `snapshot` names a state of the table. `out` is a folder; besides the release it gets
-    report.html, a page for people. `progress` is told of the steps of a projection that was planned, which is done
-    after all is measured.
+    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name, plan
+    and `out` return the stored release, free; a name that was paid for otherwise raises NameTaken. `table` is the
+    public name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at
+    its first spend and refuses another. `snapshot` names a state of the table. `out` is a folder; besides the release
+    it gets report.html, a page for people. `progress` is told of the steps of a projection that was planned, which is
+    done after all is measured.
 
     Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is
     debited durably before noise is drawn or the table is counted.

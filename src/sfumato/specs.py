@@ -24,6 +24,7 @@ from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.releases import load_release
 from sfumato.workloads import (
     Workload,
     hierarchy,
@@ -123,7 +124,7 @@ def spec_of(root: Section, place: Path) -> Spec:
     domain = read_schema(root, place.parent)
     budget, unit = _privacy(root, domain)
     plan = root.section("plan")
-    mechanism = _mechanism(plan)
+    mechanism = _mechanism(plan, place.parent)
     objective = plan.text("objective") or DEFAULT_OBJECTIVE
     if objective not in (*OBJECTIVES, "mean"):
         raise plan.refuse(f"must be 'tables', 'cells' or 'max', not {objective!r}", "objective")
@@ -155,13 +156,16 @@ def spec_of(root: Section, place: Path) -> Spec:
     )
 
 
-def _mechanism(plan: Section) -> Mechanism[Any]:
-    """The mechanism with its options, which stand beside its name."""
+def _mechanism(plan: Section, folder: Path) -> Mechanism[Any]:
+    """The mechanism with its options, which stand beside its name; of a release the folder beside the spec."""
     name = plan.text("mechanism") or "auto"
     with plan.guard("mechanism"):
         own = [f.name for f in fields(named(name))]  # pyright: ignore[reportArgumentType]  (all are dataclasses)
     plan.allow("mechanism", "objective", "records", *own)
     given = {key: plan.raw(key) for key in own if key in plan}
+    if "after" in given:
+        with plan.guard("after"):
+            given["after"] = load_release(folder / (plan.text("after") or ""))
     with plan.guard(*list(given)[:1] or ["mechanism"]):
         return made(name, **given)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
+import sfumato as sf
 from support.typed import SPEC, Run, refused, release
 
 ADAPTIVE = '[plan]\nmechanism = "adaptive"\n'
@@ -38,3 +41,36 @@ def test_a_release_of_pairs_is_denoised_later(run: Run) -> None:
     done = run("project", "out/first", "-o", "out/near", "--body", "mixtures")
     assert (done.code, done.err) == (0, "")
     assert "onto 'mixtures'" in done.out
+
+
+def test_two_looks_by_specs_and_commands(run: Run) -> None:
+    """Mutants: `after` read beside the shell in place of the spec; --earlier that reaches no projection."""
+    pairs = SPEC.split('[[queries]]\nname = "old"')[0] + ADAPTIVE + "records = 500\n"
+    Path("specs").mkdir()
+    pairs = pairs.replace('"people.csv"', '"../people.csv"')
+    Path("specs/one.toml").write_text(pairs, encoding="utf-8")
+    assert release(run, "first", "specs/one.toml", "--snapshot", "now").code == 0
+    Path("specs/two.toml").write_text(pairs + 'after = "../out/first"\n', encoding="utf-8")
+    assert release(run, "second", "specs/two.toml", "--snapshot", "now").code == 0
+    both = ("project", "out/second", "-o", "out/both", "--body", "mixtures", "--earlier", "out/first")
+    assert run(*both).code == 0
+    found, alone = sf.load("out/both"), sf.load("out/second")
+    first = sf.load("out/first")
+    assert isinstance(alone, sf.Release)
+    assert isinstance(first, sf.Release)
+    assert any("follows 'first'" in n for n in alone.plan.notes)
+    wanted = alone.project("mixtures", earlier=first)
+    np.testing.assert_array_equal(found.answers, wanted.answers)
+    assert not np.array_equal(found.answers, alone.project("mixtures").answers)
+    refused(run("project", "out/second", "-o", "out/b", "--body", "local", "--earlier", "out/first"), "earlier=")
+    refused(run("project", "out/second", "-o", "out/b", "--body", "mixtures", "--earlier", "out/nowhere"), "nowhere")
+    Path("specs/model.toml").write_text(pairs.replace('"adaptive"', '"mwem"'), encoding="utf-8")
+    assert release(run, "model", "specs/model.toml").code == 0
+    refused(run("project", "out/second", "-o", "out/b", "--body", "mixtures", "--earlier", "out/model"), "a model")
+    assert not Path("out/b").exists()
+    Path("specs/bad.toml").write_text(pairs + 'after = "nowhere"\n', encoding="utf-8")
+    refused(run("plan", "specs/bad.toml"), "line", "nowhere")
+    Path("specs/bad.toml").write_text(pairs + 'after = "../out/model"\n', encoding="utf-8")
+    refused(run("plan", "specs/bad.toml"), "line", "takes an earlier release")
+    Path("specs/bad.toml").write_text(pairs + "after = 3\n", encoding="utf-8")
+    refused(run("plan", "specs/bad.toml"), "after")

@@ -183,6 +183,7 @@ def test_what_if(page: Studio, browser: Browser) -> None:
 
 
 def test_pay(page: Studio, browser: Browser) -> None:
+    """Mutant: what is refused is wiped away when the ledger is asked again."""
     step(browser, "pay")
     browser.until(lambda: browser.find("#make-ledger").is_displayed())
     assert not browser.find("#pay button").is_enabled()
@@ -190,6 +191,11 @@ def test_pay(page: Studio, browser: Browser) -> None:
     browser.click("#make-ledger button")
     browser.until(lambda: browser.all("#ledger svg"))
     assert "epsilon 2" in browser.text("#ledger")
+    browser.type("#name", "Enquête 1/2")
+    browser.click("#pay button")
+    browser.until(lambda: "a name is at most 64 letters" in browser.text("#problem"))
+    browser.until(lambda: browser.find("#pay button").is_enabled())
+    assert "a name is at most 64 letters" in browser.text("#problem")
     browser.type("#name", "2026-11")
     browser.shot("pay-1280-light")
     browser.click("#pay button")

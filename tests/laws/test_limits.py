@@ -13,8 +13,9 @@ from sfumato.designs.spine.places import Place
 from sfumato.designs.spine.planning import designs
 from sfumato.errors import PlanError
 from sfumato.estimate.spine import parts
+from sfumato.estimate.spine.cells import Cells
 from sfumato.estimate.spine.limits import limits
-from sfumato.estimate.spine.whole import nearest_real
+from sfumato.estimate.spine.whole import Halves, chain, nearest_real, nearest_whole, whole_family
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.places import grown, nested
@@ -42,7 +43,7 @@ def test_bounds_hold_at_every_level_and_all_levels_agree(
     """Bounds around the truth, some of them exact, at several levels at once; under much noise, so that most bind.
 
     Mutants: bounds of children left to those of their parent; bounds by the tree's order instead of groups' numbers;
-    totals of whole numbers chosen without them.
+    floors of whole numbers left out.
     """
     monkeypatch.setattr(parts, "_WHOLE", 0 if parted else 2**30)
     rng = np.random.default_rng(seed)
@@ -143,6 +144,31 @@ def test_real_splits_are_the_nearest(seed: int) -> None:
             assert np.abs(moved[inside] - shift).max() < 1e-7
             assert (moved[found[:, c] <= 1e-9] >= shift - 1e-7).all()
             assert (moved[found[:, c] >= most[:, c] - 1e-9] <= shift + 1e-7).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whole_families_keep_their_bounds_wherever_real_numbers_are(seed: int) -> None:
+    """Mutant: totals of whole numbers chosen without the bounds, which the real numbers before them mostly keep."""
+    rng = np.random.default_rng(seed)
+    cells = Cells((2, 3))
+    truth = rng.integers(0, 9, (5, 6))
+    own = truth.sum(axis=1)
+    bounds = np.stack([own - rng.integers(0, 2, 5), own + rng.integers(0, 2, 5)], axis=1).astype(float)
+    values = rng.gamma(0.3, 1, (5, 6)) + 1e-9
+    values *= truth.sum(axis=0) / values.sum(axis=0)
+    halves = Halves.of(cells, np.arange(6), chain(cells, [()]))
+    found = whole_family(values, truth.sum(axis=0), halves, bounds)
+    assert (found >= 0).all()
+    assert (found.sum(axis=0) == truth.sum(axis=0)).all()
+    assert (bounds[:, 0] <= found.sum(axis=1)).all()
+    assert (found.sum(axis=1) <= bounds[:, 1]).all()
+
+
+def test_sums_that_no_whole_numbers_have_are_told_at_once() -> None:
+    """Mutant: a unit looked for, for ever, where there is no room for one."""
+    for sums in ([5], [-1]):
+        with pytest.raises(AssertionError, match="no whole numbers"):
+            nearest_whole(np.ones((2, 1)), np.full((2, 1), 2), np.array(sums))
 
 
 def test_nothing_is_said_where_nothing_is_bounded() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,6 +175,39 @@ def test_a_folder_keeps_the_parts_of_one_projection(tmp_path: Path, monkeypatch:
         release.project(folder=foreign)
     with pytest.raises(PlanError, match="no parts"):
         release.project("local", folder=tmp_path / "none")
+
+
+def test_two_projections_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    """While one is at work another is refused, in another process as well; it may once the first has ended or died.
+
+    Mutants: no lock; a lock that stays when the work has failed; one that a process leaves behind when it is killed.
+    """
+    release, folder = released(1, (2, 3)), tmp_path / "parts"
+    refused: list[str] = []
+
+    def second(_: int, __: float) -> None:
+        with pytest.raises(InvalidInput, match="is at work"):
+            release.project(integer=True, folder=folder)
+        refused.append("once")
+        raise Killed("first")
+
+    with pytest.raises(Killed):
+        release.project(integer=True, folder=folder, progress=second)
+    assert refused == ["once"]
+    script = (
+        "import sys, time; from pathlib import Path; from sfumato.releases.parted import alone\n"
+        "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(InvalidInput, match="is at work"):
+            release.project(integer=True, folder=folder)
+    finally:
+        other.kill()
+        other.communicate()
+    assert release.project(integer=True, folder=folder).answers.min() >= 0
 
 
 def test_one_part_is_kept_too(tmp_path: Path) -> None:

@@ -194,6 +194,10 @@ def project(
         Path | None,
         typer.Option("--folder", metavar="DIR", help="Finished parts of a tree; a killed run goes on there."),
     ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --body mixtures: an earlier release that this one's plan follows."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Replace the answers of a release by the nearest ones that some table could have given. It costs nothing.
@@ -204,13 +208,20 @@ def project(
     Example:
       sfumato project releases/2026-11 -o releases/2026-11-projected
     """
-    from sfumato.releases import load_release
+    from sfumato.releases import ModelRelease, load_release
     from sfumato.releasing import REPORT
     from sfumato.report import write_report
 
     with busy("projecting") as progress, writing(out):
         release = load_release(folder)
-        done = release.project(body, space=space, total=total, integer=integer, folder=kept, progress=progress)
+        before = None if earlier is None else load_release(earlier)
+        if isinstance(before, ModelRelease):
+            raise InvalidInput(
+                f"{earlier} answers from a model, so there is nothing to pool; --earlier takes noisy tables"
+            )
+        done = release.project(
+            body, space=space, total=total, integer=integer, earlier=before, folder=kept, progress=progress
+        )
         done.save(out)
         write_report(done, out / REPORT)
     if as_json:

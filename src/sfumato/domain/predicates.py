@@ -294,7 +294,8 @@ class _Parser:
         if negated:
             self._fail(f"expected 'in' after 'not', not {self._peek.raw}")
         if not isinstance(column.attribute, Booleans):
-            self._fail(f"expected a comparison of {column.name}, as in {column.example}, not {self._peek.raw}")
+            missing = "; what is missing is counted as missing= says, as in '(other)'" * (self._peek.value == "is")
+            self._fail(f"expected a comparison of {column.name}, as in {column.example}, not {self._peek.raw}{missing}")
         return self._of(column, column.members([Constant(True, "true", self._peek.at)]))
 
     def _comparison(self, column: Column, op: str, constant: Column | Constant) -> _Test:

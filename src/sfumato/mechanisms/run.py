@@ -136,9 +136,9 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
 
     `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
     or sf.Histogram (sf.KeyCounts).
-    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name
-    with the same plan returns the stored release, free; with another plan it raises NameTaken. `table` is the public
-    name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
+    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name, plan
+    and `out` return the stored release, free; a name that was paid for otherwise raises NameTaken. `table` is the
+    public name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
     (spent, but the release could not be stored).
     """

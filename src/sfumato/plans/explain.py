@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.plans.planned import price_text
+from sfumato.plans.planned import price_text, protected
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def order_legend(plan: Plan) -> str:
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
-    yield "protects", plan.unit.describe()
+    yield from protected(plan.unit)
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"

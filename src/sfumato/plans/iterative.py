@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.designs.design import Candidate
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
-from sfumato.plans.planned import WorkloadPlan, event_text, price_text
+from sfumato.plans.planned import WorkloadPlan, event_text, price_text, protected
 from sfumato.privacy.accountant import Account, Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.statements import compose, events_export
@@ -131,7 +131,7 @@ class IterativePlan(WorkloadPlan):
         return f"{super().headline()}, several looks"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield "protects", self.unit.describe()
+        yield from protected(self.unit)
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "rounds", self.course.summary

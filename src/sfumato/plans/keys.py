@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
-from sfumato.plans.planned import Planned, price_text
+from sfumato.plans.planned import Planned, price_text, protected
 from sfumato.privacy.accountant import ApproxEvent, Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import Stability
@@ -113,7 +113,7 @@ class KeyPlan(Planned):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         deviation = f"{law_name(self.noise)} noise of standard deviation {self.noise.variance**0.5:.4g}"
-        yield "protects", self.unit.describe()
+        yield from protected(self.unit)
         yield "price", price_text(self.price)
         yield "measures", f"{self.map.rows:,} integers, {deviation}"
         if self.stability is not None:

@@ -23,7 +23,7 @@ from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 
-__all__ = ["Planned", "WorkloadPlan", "event_text", "price_text"]
+__all__ = ["Planned", "WorkloadPlan", "counted", "event_text", "price_text", "protected"]
 
 
 class Planned(Told):
@@ -140,6 +140,21 @@ def _parameter(event: Event) -> tuple[str, Fraction]:
     """The name and the exact value of an event's parameter."""
     first = fields(event)[0].name
     return _NAMES.get(type(event), first), getattr(event, first)
+
+
+def counted(unit: PrivacyUnit) -> str:
+    """Which rows answers are of, where these are not all; else nothing."""
+    if unit.person is None:
+        return ""
+    most = "one row" if unit.rows_per_person == 1 else f"{unit.rows_per_person:,} rows"
+    return f"at most {most} of each person; further rows, and rows that name nobody, are missing from every count"
+
+
+def protected(unit: PrivacyUnit) -> Iterator[tuple[str, str]]:
+    """Who is protected, and which rows are counted, as lines."""
+    yield "protects", unit.describe()
+    if told := counted(unit):
+        yield "counts", told
 
 
 def price_text(event: Event) -> str:

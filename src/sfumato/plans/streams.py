@@ -24,7 +24,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
-from sfumato.plans.planned import WorkloadPlan, price_text
+from sfumato.plans.planned import WorkloadPlan, price_text, protected
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.continual import StreamTerms
@@ -291,7 +291,7 @@ class StreamPlan(WorkloadPlan):
         return f"{super().headline()}, {self.periods.count:,} periods"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield "protects", self.unit.describe()
+        yield from protected(self.unit)
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"

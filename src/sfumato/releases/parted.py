@@ -11,7 +11,8 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,12 @@ from sfumato.releases.writing import write_arrays
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Kept", "gathered"]
+try:
+    import fcntl
+except ImportError:  # no POSIX: folders are not locked
+    fcntl = None
+
+__all__ = ["Kept", "alone", "gathered"]
 
 
 _MANIFEST, _ABOVE = "manifest.json", "above.npz"
@@ -42,8 +48,7 @@ _STATED = 1  # how the folder is laid out
 class Kept:
     """A folder for the parts of one projection, new or with some of them.
 
-    save: what writes the records of a part to a file, None where no records are written. Raises InvalidInput where the
-    folder cannot be written, or holds anything else.
+    save: what writes the records of a part to a file, None where no records are written.
     """
 
     def __init__(
@@ -69,10 +74,28 @@ class Kept:
         }
         text = json.dumps(facts, sort_keys=True) + "\n"
         self._own = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint8)
-        try:
-            self._begin(text)
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{folder} cannot keep the parts of a projection: {error}") from error
+        self._text = text
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """For the time of a block the folder is there and this projection's alone; a process that dies gives it up.
+
+        Raises InvalidInput where the folder cannot be written, holds anything else, or another projection works in it.
+        """
+        refusal = f"{self._path} cannot keep the parts of a projection"
+        with ExitStack() as held:
+            try:
+                self._path.mkdir(parents=True, exist_ok=True)
+                held.enter_context(alone(self._path))
+                self._begin(self._text)
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"{self._path} is at work: another projection writes its parts there; wait for its end, or choose "
+                    "another folder"
+                ) from None
+            except (OSError, ValueError) as error:
+                raise InvalidInput(f"{refusal}: {error}") from error
+            yield
 
     def _begin(self, text: str) -> None:
         path, manifest = self._path, self._path / _MANIFEST
@@ -83,9 +106,8 @@ class Kept:
                     "integer=; choose another folder"
                 )
             return
-        if path.exists() and (not path.is_dir() or any(p for p in path.iterdir() if not p.name.startswith("."))):
+        if any(p for p in path.iterdir() if not p.name.startswith(".")):
             raise InvalidInput(f"{path} exists and holds no parts of a projection; choose another folder")
-        path.mkdir(parents=True, exist_ok=True)
         if self._save is not None:
             (path / "microdata").mkdir(exist_ok=True)
         write_atomically(manifest, functools.partial(_written, text))
@@ -124,6 +146,28 @@ class Kept:
         except UNREADABLE:
             return None
         return held if np.array_equal(held.pop("of", np.zeros(0)), self._own) else None
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """Hold a folder's lock for the time of a block; the kernel gives it up when the process dies, however it dies.
+
+    A file system that locks no folders has nothing held. Raises BlockingIOError where another block holds it, of this
+    process or of another.
+    """
+    if fcntl is None:
+        yield
+        return
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise
+        yield
+    finally:
+        os.close(folder)
 
 
 def _written(text: str, path: Path) -> None:

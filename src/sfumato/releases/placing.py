@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,8 @@ def placed(
     if folder is not None:
         save = _saver(work, found) if integer else None
         kept = Kept(folder, whole, parts, total, save, kept_to)
-    leaves, tally = gathered(parts, kept, progress)
+    with nullcontext() if kept is None else kept.working():
+        leaves, tally = gathered(parts, kept, progress)
     held = _counts(work, found, leaves)
     answers = np.zeros(0)
     if len(work) <= _MAX_LISTED:

@@ -20,6 +20,7 @@ from sfumato.ground.telling import Told
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.covariances import check_domain
+from sfumato.plans.planned import protected
 from sfumato.releases.files import Contents, save_release
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.writing import safe_labels
@@ -170,7 +171,7 @@ class WorkloadRelease(Released):
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""
         yield "guarantee", str(self.plan.budget)
-        yield "protects", self.plan.unit.describe()
+        yield from protected(self.plan.unit)
         yield from found
         yield "recorded", self.provenance.where
 

@@ -16,6 +16,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.planned import protected
 from sfumato.privacy.keyed import KeyMeasurement
 from sfumato.releases.answers import Answer
 from sfumato.releases.provenance import Provenance
@@ -114,7 +115,7 @@ class SketchRelease(Released):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "guarantee", str(self.plan.budget)
-        yield "protects", self.plan.unit.describe()
+        yield from protected(self.plan.unit)
         yield "measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"
         yield "recorded", self.provenance.where
 

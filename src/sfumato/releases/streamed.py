@@ -18,6 +18,7 @@ from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.intervals import simultaneous as together
+from sfumato.plans.planned import protected
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.continual import Published
 from sfumato.releases.core import Release
@@ -221,7 +222,7 @@ class StreamRelease(Released):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "guarantee", f"{self.plan.budget}, for all periods together"
-        yield "protects", self.plan.unit.describe()
+        yield from protected(self.plan.unit)
         yield "over time", self.plan.periods.describe()
         yield "recorded", self.provenance.where
 

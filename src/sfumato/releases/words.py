@@ -28,7 +28,8 @@ def reading(release: Release) -> str:
         return f"answers are projected: {release.projection.describe()}"
     records, total = release.plan.bias_records, release.measurement.total
     if records is None:
-        return "answers are unbiased: small counts may come out negative"
+        of = ", of the rows that are counted" if release.plan.unit.person is not None else ""
+        return f"answers are unbiased{of}: small counts may come out negative"
     more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
     return f"answers are biased; intervals hold for tables of at most {records:,} records{more}"
 

@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.ground.frames import safe_text
 from sfumato.plans.explain import bias_text, noise_name, objective_text, starving
 from sfumato.plans.plan import Plan
-from sfumato.plans.planned import WorkloadPlan
+from sfumato.plans.planned import WorkloadPlan, counted
 from sfumato.report.facts import Family, above_bound, sensitivity_text
 from sfumato.report.words import (
     attack_success,
@@ -126,10 +126,10 @@ def protects(plan: WorkloadPlan, *, released: bool) -> list[str]:
         "time, whatever they compute and whatever else they know or come to know.",
         given,
     ]
-    if unit.person is not None and unit.rows_per_person > 1:
+    if told := counted(unit):
         out.append(
-            f"At most {unit.rows_per_person:,} rows of one person are counted; which ones does not depend on what "
-            "they say. Rows beyond that are left out."
+            f"Counted are {told}. Of a person with more, any rows are as likely to be kept as any others. "
+            "Exact answers are those of the rows that are counted."
         )
     out.append(
         f"{what[0].upper()}{what[1:]} does not hide what is true of many people at once: such patterns are its "

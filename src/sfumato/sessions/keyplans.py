@@ -11,7 +11,7 @@ from sfumato.designs.spending import price_of
 from sfumato.errors import BudgetError, PlanError
 from sfumato.ground.codec import storable
 from sfumato.plans.keys import law_name
-from sfumato.plans.planned import Planned, price_text
+from sfumato.plans.planned import Planned, price_text, protected
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
@@ -50,7 +50,7 @@ class HistogramPlan(Planned):
     def lines(self) -> Iterator[tuple[str, str]]:
         errors = ", ".join(f"{self.error(m):,.4g} ({m:,})" for m in (1, 16, 256))
         noise = f"{law_name(self.noise)} noise of standard deviation {self.error(1):,.4g} on each key, drawn once"
-        yield "protects", self.unit.describe()
+        yield from protected(self.unit)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
         yield "answers", f"any number of questions; {noise}"
         yield "error", f"{errors}: standard error in records, of questions of so many keys"

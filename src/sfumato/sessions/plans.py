@@ -15,7 +15,7 @@ from sfumato.errors import PlanError
 from sfumato.ground.checks import show_count
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
-from sfumato.plans.planned import Planned, price_text
+from sfumato.plans.planned import Planned, price_text, protected
 from sfumato.privacy.accountant import Event, PureEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
@@ -145,7 +145,7 @@ class ConversationPlan(Planned):
 
     def opening(self) -> Iterator[tuple[str, str]]:
         """What is protected, and the price."""
-        yield "protects", self.unit.describe()
+        yield from protected(self.unit)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
 
     def brief(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from scipy.optimize import minimize
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.mixtures import Adapted, adapt
+from sfumato.estimate.mixtures import Adapted, adapt, adapted, fitting
 from sfumato.estimate.mixtures.entropy import most_even
-from sfumato.estimate.mixtures.fitting import Objective
+from sfumato.estimate.mixtures.fitting import Objective, fit_mixture
 from sfumato.estimate.mixtures.forest import Forest, fit_forest
 from sfumato.estimate.mixtures.residue import kept_shares
 from sfumato.estimate.mixtures.stacked import Components, Noisy, read_noisy
@@ -93,22 +94,26 @@ def test_deviations_are_those_of_the_tables_cells() -> None:
     np.testing.assert_allclose(seen[apart], held.deviations()[apart] ** 2, rtol=0.15)
 
 
-def test_the_gradient_of_a_mixture_is_that_of_differences() -> None:
+@pytest.mark.parametrize("many", [0, 512])
+def test_the_gradient_of_a_mixture_is_that_of_differences(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: cells beside those of a smaller attribute, which fill its block up, not set to zero."""
+    monkeypatch.setattr(fitting, "_MANY", many)
     held, random = noisy(some_joint()), np.random.default_rng(2)
     base = np.full(held.stack.count, 0.25)
     goal = Objective(held, held.values, base, 7.0, np.float64)
+    assert (goal.blocks is None) == (many > 0)
     logits, weights = random.standard_normal((3, held.stack.count)), random.standard_normal(3)
-    _, by_logit, by_weight, _, _ = goal(logits, weights)
+    by_logit, by_weight = goal(logits, weights)
     step = 1e-6
     for k, c in itertools.product(range(3), range(held.stack.count)):
         moved = np.zeros_like(logits)
         moved[k, c] = step
-        slope = (goal(logits + moved, weights)[0] - goal(logits - moved, weights)[0]) / (2 * step)
+        slope = (goal.value(logits + moved, weights) - goal.value(logits - moved, weights)) / (2 * step)
         assert by_logit[k, c] == pytest.approx(slope, rel=1e-5, abs=1e-4)
     for k in range(3):
         moved = np.zeros(3)
         moved[k] = step
-        slope = (goal(logits, weights + moved)[0] - goal(logits, weights - moved)[0]) / (2 * step)
+        slope = (goal.value(logits, weights + moved) - goal.value(logits, weights - moved)) / (2 * step)
         assert by_weight[k] == pytest.approx(slope, rel=1e-5, abs=1e-4)
 
 
@@ -121,8 +126,37 @@ def test_the_objective_is_half_the_squared_distance_and_the_records_for_the_prod
     joint = sum((v * np.einsum("a,b,c,d->abcd", *e) for v, e in zip(w, each, strict=True)), np.zeros(SIZES))
     away = noisy(100 * joint).values.plus(held.values, -1.0)
     cost = sum(v * float((p * np.log(p / np.maximum(base, 1e-6))).sum()) for v, p in zip(w, shares, strict=True))
-    value = goal(np.log(shares), np.log(w))[0]
-    assert value == pytest.approx(held.inner(away, away) / 2 + 5 * cost)
+    assert goal.value(np.log(shares), np.log(w)) == pytest.approx(held.inner(away, away) / 2 + 5 * cost)
+
+
+def test_a_fit_says_whether_noise_held_it_back() -> None:
+    """Mutant: always false, so no penalty above the least is ever tried."""
+    held = noisy(some_joint())
+    base = held.stack.simplex(held.values.ones)
+    for turn in (100, 3):
+        losses = iter([-min(i, 2 * turn - i) for i in range(200)])
+        found = fit_mixture(held, held.values, base, 50.0, 5, 0, lambda _, told=losses: float(next(told)))
+        assert found[0] == -min(turn, 50)
+        assert found[3] == (turn == 3)
+
+
+def test_penalties_are_tried_where_noise_holds_the_first_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the search goes on though the loss of every mixture fell to its last step."""
+    joint = some_joint((4, 5, 3, 4), seed=8, total=10_000.0)
+    tried: list[float] = []
+    back = False
+
+    def fit(*given: Any) -> Any:
+        tried.append(given[3])
+        return (*fit_mixture(*given)[:3], back)
+
+    monkeypatch.setattr(adapted, "fit_mixture", fit)
+    released(joint, 50.0**2, 50.0**2)
+    assert set(tried) == {50.0}
+    assert len(tried) == 8
+    back = True
+    released(joint, 50.0**2, 50.0**2)
+    assert {50.0, 100.0} <= set(tried)
 
 
 def test_halves_are_independent_and_add_up() -> None:

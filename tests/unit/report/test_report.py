@@ -404,7 +404,8 @@ def test_persons_with_several_rows() -> None:
     found = planned(marginals(SPACE, 1), person="id", rows_per_person=4)
     text = Page(render(found)).text
     assert "(up to 4 of them)" in text
-    assert "At most 4 rows of one person" in text
+    assert "Counted are at most 4 rows of each person; further rows" in text
+    assert "any rows are as likely to be kept as any others" in text
 
 
 # -- the chart software -----------------------------------------------------------------------------------

@@ -346,3 +346,14 @@ def test_which_rows_of_a_person_are_kept_favours_no_cell() -> None:
     kept = open_source(table, domain, person="who").count([("x",)])[("x",)]
     assert kept.sum() == 4000
     assert 1800 < kept[0] < 2200  # fixed by a digest of names and cells, so this can never flicker
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_which_rows_of_a_person_are_kept_favours_no_rare_cell(most: int) -> None:
+    """Ten rows of one cell and one of another. Mutant: one digest for all equal rows, which keeps the one as often."""
+    domain = Domain({"x": Integers(0, 1, **OTHER)})
+    table = pa.table({"who": np.repeat(np.arange(4000), 11), "x": np.tile([0] * 7 + [1] + [0] * 3, 4000)})
+    kept = open_source(table, domain, person="who", rows_per_person=most).count([("x",)])[("x",)]
+    assert kept.sum() == 4000 * most
+    expected, spread = 4000 * most / 11, (4000 * most / 11 * (1 - most / 11)) ** 0.5
+    assert abs(kept[1] - expected) < 4 * spread

@@ -357,16 +357,35 @@ def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.Mo
     table = pa.table({"w0": np.arange(9) % 4, "r": ["a", "b", "a", "a", "b", "c", "a", "d", None]})
     sent = list(kernel.encode(table.to_batches(), how, 0))
     assert [p.chunk for p in sent] == [0, 1, 2]
-    assert sum(p.rows for p in sent) == 6
-    for bucket in range(3):
-        (chunk, receipt) = kernel.gather(kernel.spread([sent[bucket]]), how, 5)
-        assert (chunk.rows, receipt.note) == (sent[bucket].rows, b"%d 5" % bucket)
+    assert sum(p.rows for p in sent) == 7  # a person's equal rows travel as one, with their number
+    gathered = [list(kernel.gather(kernel.spread([sent[bucket]]), how, 5)) for bucket in range(3)]
+    assert [receipt.note for _, receipt in gathered] == [b"%d 5" % bucket for bucket in range(3)]
+    assert sum(chunk.rows for chunk, _ in gathered) == 6
     moved = next(p for p in sent if p.rows)
     with pytest.raises(ValueError):
         list(kernel.gather(kernel.spread([moved._replace(chunk=(moved.chunk + 1) % 3)]), how, 5))
-    monkeypatch.setattr(kernel, "truncation", lambda *_: "")
+    monkeypatch.setattr(kernel, "truncation", lambda kept, rows, most: rows)
     with pytest.raises(ValueError):
         list(kernel.gather(kernel.spread(kernel.encode(table.to_batches(), how, 0)), how, 5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_of_a_person_hangs_on_no_partition(seed: int) -> None:
+    """Where rows lie may hang on other persons' rows. Mutants: chosen, or numbered, in each partition first."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    most = 1 + seed
+    how = Encoding(X.grid, person="VARCHAR", most=most)
+    table = pa.table({"w0": (rng.integers(0, 100, 3000) ** 2) // 1000, "r": rng.integers(0, 40, 3000).astype(str)})
+    here = pa.table({"x": table["w0"], "who": table["r"]})
+    expected = open_source(here, X, person="who", rows_per_person=most).count([("x",)])[("x",)]
+    for parts in (1, 2, 7):
+        where = rng.integers(0, parts, 3000)
+        sent = [c for i in range(parts) for c in kernel.encode(table.filter(where == i).to_batches(), how, i)]
+        chunk, *_ = kernel.gather(kernel.spread(sent), how, 0)
+        words = np.frombuffer(chunk.data, dtype="<i8")
+        np.testing.assert_array_equal(np.bincount(words, minlength=11), expected)
 
 
 @pytest.mark.parametrize("how", ["doubled", "lost"])

@@ -64,7 +64,7 @@ class Measured:
         """(l, r) the pseudo-inverse of `rows`."""
         assert self.rows is not None
         dense = np.asarray(self.rows.dense(), dtype=np.float64)
-        return np.linalg.solve(dense @ dense.T, dense).T
+        return np.asarray(np.linalg.solve(dense @ dense.T, dense).T, dtype=np.float64)
 
     @property
     def short(self) -> bool:
@@ -188,7 +188,7 @@ class Group:
                 off += reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, kinds, strict=True)])
         for piece in short:
             wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
-            joint = reduce(np.kron, wide, np.ones((1, 1)))
+            joint = np.asarray(reduce(np.kron, wide, np.ones((1, 1))), dtype=np.float64)
             share = piece.outside(joint) / np.maximum((joint**2).sum(axis=1), _TINY)
             share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
             off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])

@@ -39,7 +39,7 @@ _MOST_SIDE = 400  # cells of an attribute that is looked through for symmetries
 _MOST_CELLS = 100_000  # joint ones: the price is the longest of their columns
 _MOST_ORBITS = 12_000  # joint ones: a matrix of all rows at each of them is measured
 _MOST_ROWS = 1_024  # of one kind: a step decomposes a matrix of that size
-_MOST_ENTRIES = 2**23  # of the matrix of all orbits, 64 MB
+_MOST_ENTRIES = 2**23  # of what is measured, over joint orbits: 64 MB
 _MOST_KINDS = 400  # each is decomposed by itself in every step
 _TOLERANCE = 2e-3  # gap at which the search ends
 _WORK = 1e11  # operations of all steps, about: ten seconds
@@ -97,8 +97,15 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
     given = shares(axes, numbers, weights)
     if len(given) > _MOST_KINDS:
         raise PlanError("symmetries leave too many kinds")
-    known: dict[tuple[int, int], tuple[Any, FloatArray]] = {}
+    asked = {(i, k) for parts in given.values() for wide in parts for i, k in enumerate(wide) if k >= 0}
+    known = {(i, k): _classes(axes[i].means[k]) for i, k in sorted(asked)}
     orbits = [len(r.axis.sizes) for r in axes]
+    entries = 0
+    for kind, parts in given.items():  # told before any is built
+        count = sum(math.prod(len(known[i, k][1]) for i, k in enumerate(wide) if k >= 0) for wide in parts)
+        entries += count * math.prod(n for n, t in zip(orbits, kind, strict=True) if t < 0)
+        if count > _MOST_ROWS or entries > _MOST_ENTRIES:
+            raise PlanError("symmetries leave too many rows")
     every, out = np.arange(math.prod(orbits)).reshape(orbits), list[_Kind]()
     for kind, parts in given.items():
         place = [slice(None) if t < 0 else r.axis.contrasts[t].orbit for r, t in zip(axes, kind, strict=True)]
@@ -106,17 +113,13 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
         rows, inner = list[Any](), list[FloatArray]()
         for wide, scale in parts.items():
             own: Any = csr_matrix(np.ones((1, 1), dtype=np.int64))
-            moment = np.array([[scale]])
+            moment: FloatArray = np.array([[scale]])
             for i, k in enumerate(wide):
                 if k >= 0:
-                    if (i, k) not in known:
-                        known[i, k] = _classes(axes[i].means[k])
                     classes, means = known[i, k]
-                    own, moment = kron(own, classes, format="csr"), np.kron(moment, means)
+                    own, moment = kron(own, classes, format="csr"), np.asarray(np.kron(moment, means), dtype=np.float64)
             rows.append(own)
             inner.append(moment)
-        if sum(len(m) for m in inner) > _MOST_ROWS or sum(len(m) for m in inner) * len(at) > _MOST_ENTRIES:
-            raise PlanError("symmetries leave too many rows")
         stacked = vstack(rows).tocsr()
         kept, back = independent(np.asarray(stacked.todense(), dtype=np.int64))
         gram, start = np.zeros((len(kept),) * 2), 0

@@ -25,6 +25,7 @@ class Anderson:
         self._changes = np.zeros((self._memory, size))
         self._moves = np.zeros((self._memory, size))
         self._products = np.zeros((self._memory, self._memory))
+        self._told = np.zeros(self._memory)
         self._count = 0
         self._shortest = np.inf
         self._last: tuple[FloatArray, FloatArray] | None = None
@@ -36,7 +37,7 @@ class Anderson:
             self._count, self._last, self._shortest = 0, None, length
         self._shortest = min(self._shortest, length)
         if self._last is not None:
-            self._remember(point - self._last[0], step - self._last[1])
+            self._remember(point - self._last[0], step - self._last[1], step)
         self._last = (point, step)
         kept = min(self._count, self._memory)
         out = point + step
@@ -44,14 +45,20 @@ class Anderson:
             products = self._products[:kept, :kept]
             ridge = _RIDGE * float(np.trace(products)) * np.eye(kept)
             if ridge[0, 0] > 0:
-                out -= np.linalg.solve(products + ridge, self._changes[:kept] @ step) @ self._moves[:kept]
+                out -= np.linalg.solve(products + ridge, self._told[:kept]) @ self._moves[:kept]
         return out
 
-    def _remember(self, move: FloatArray, change: FloatArray) -> None:
-        """Keep one more, in the place of the oldest."""
+    def _remember(self, move: FloatArray, change: FloatArray, step: FloatArray) -> None:
+        """Keep one more, in the place of the oldest.
+
+        What the kept changes say of the step follows from what they said of the last one: a pass over all of them less.
+        """
         place = self._count % self._memory
         self._changes[place] = change
-        self._moves[place] = move + change
+        np.add(move, change, out=self._moves[place])
         kept = min(self._count + 1, self._memory)
-        self._products[place, :kept] = self._products[:kept, place] = self._changes[:kept] @ change
+        found = self._changes[:kept] @ change
+        self._products[place, :kept] = self._products[:kept, place] = found
+        self._told[:kept] += found
+        self._told[place] = float(change @ step)
         self._count += 1

@@ -35,7 +35,11 @@ from sfumato.operators.base import FloatArray
 __all__ = ["Adapted", "adapt"]
 
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
-_FEW, _LARGE = 4, 512  # members above so many cells of attributes: they cost half, and err less than 1 % more
+# above so many cells of attributes, members, and on how many a penalty is tried: half the cost, errors under 1 % larger
+_FEW, _TRIED_FEW, _LARGE = 4, 1, 512
+# of the distance moved, in judging what tables made to agree are worth; and the share below which they are not made, as
+# they would move no cell by a hundredth of its noise
+_ROUGHLY, _LEAST_SHARE = 0.05, 0.01
 _PRODUCTS = 100  # components of a mixture: the penalty, not their number, is what holds the fit back
 # doublings, tried upward until the held-out loss rises: a factor of two is all that is chosen
 _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
@@ -47,7 +51,7 @@ _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]
-Fit = tuple[float, Components, Mixture]
+Fit = tuple[float, Components, Mixture, bool]
 
 
 @storable
@@ -171,13 +175,14 @@ def adapt(
     noisy = read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total)
     beyond = read_triples(sizes, [(s, v) for s, v in given if len(s) > 2], noise)
     told = progress or _silent
-    parts = halves(noisy, _MEMBERS if noisy.stack.count <= _LARGE else _FEW, seed)
-    penalty, fits = _penalty(noisy, parts[:_TRIED], told)
+    members, tried = (_MEMBERS, _TRIED) if noisy.stack.count <= _LARGE else (_FEW, _TRIED_FEW)
+    parts = halves(noisy, members, seed)
+    penalty, fits = _penalty(noisy, parts[:tried], told)
     models: list[FittedModel] = []
     found: list[list[Components]] = []
     for m, part in enumerate(parts):
         told("fit", m / len(parts))
-        _, near, mixture = fits[m] if m < len(fits) else _mixture(noisy, part, penalty, m)
+        _, near, mixture, _ = fits[m] if m < len(fits) else _mixture(noisy, part, penalty, m)
         model, components = _fitted(noisy, part, near, mixture)
         models.append(model)
         found.append(components)
@@ -221,7 +226,10 @@ def _silent(stage: str, share: float) -> None:
 
 
 def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float, list[Fit]]:
-    """(the penalty whose mixtures have the least held-out loss, tried upward until it rises; these mixtures)"""
+    """(the penalty whose mixtures have the least held-out loss, tried upward until it rises; these mixtures)
+
+    Mixtures that noise never held back on their way need no more of it.
+    """
     best, chosen, kept = np.inf, _PENALTIES[0], list[Fit]()
     for i, penalty in enumerate(_PENALTIES):
         told("penalty", i / len(_PENALTIES))
@@ -230,6 +238,8 @@ def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float
         if loss >= best:
             break
         best, chosen, kept = loss, penalty, fits
+        if not any(fit[3] for fit in fits):
+            break
     return chosen, kept
 
 
@@ -303,11 +313,12 @@ def _agreed(
 ) -> tuple[dict[tuple[int, int], FloatArray], float]:
     """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)
 
-    Half of the members are compared: each costs a projection, and one share alone is chosen.
+    Half of the members are compared, and roughly: each costs a projection, and one share alone is chosen.
     """
     some = list(zip(parts, full, strict=True))[: len(parts) // 2]
-    found = [[model, _stacked(noisy, _consistent(noisy, part.fitted))] for part, model in some]
+    found = [[model, _stacked(noisy, _consistent(noisy, part.fitted, _ROUGHLY))] for part, model in some]
     share = float(_blend(noisy, [part for part, _ in some], found)[0][1])
+    share = share if share >= _LEAST_SHARE else 0.0
     middle = _mixed(full, np.full(len(full), 1 / len(full)))
     tables = _consistent(noisy, middle)
     if share > 0:
@@ -316,12 +327,12 @@ def _agreed(
     return tables, share
 
 
-def _consistent(noisy: Noisy, given: Components) -> dict[tuple[int, int], FloatArray]:
-    """The nearest tables that agree and have no negative cell, in counts."""
+def _consistent(noisy: Noisy, given: Components, tolerance: float = 1e-2) -> dict[tuple[int, int], FloatArray]:
+    """The nearest tables that agree and have no negative cell, in counts; tolerance: of the distance moved."""
     stack, places = noisy.stack, noisy.stack.places
     tables = noisy.total * stack.tables(given)
     cut = [tables[stack.slice(a), stack.slice(b)] for a, b in places]
-    done = local(stack.sizes.tolist(), places, cut, 1.0, noisy.total)
+    done = local(stack.sizes.tolist(), places, cut, 1.0, noisy.total, tolerance=tolerance)
     return dict(zip(places, done.tables, strict=True))
 
 

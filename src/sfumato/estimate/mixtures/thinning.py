@@ -29,7 +29,7 @@ class Halves:
 
     def loss(self, found: Components) -> float:
         """Squared distance from the held-out half less what is common to all; its mean ranks true distances."""
-        return self.noisy.inner(found, found) - 2 * self.noisy.inner(found, self.held_out)
+        return self.noisy.inner(found, found.plus(self.held_out, -2.0))
 
 
 def halves(noisy: Noisy, members: int, seed: int, share: float = SHARE) -> list[Halves]:

@@ -22,9 +22,10 @@ from sfumato.estimate.spine.cells import Cells
 from sfumato.ground.spool import forget
 from sfumato.operators.base import FloatArray, Numbers
 
-__all__ = ["Measured", "Readings", "Said", "Told", "parted"]
+__all__ = ["Measured", "Readings", "Said", "Told", "completed", "parted"]
 
 
+_FITTED = 10  # rounds: tables that share no attribute are met in one, and a target need not be met to the last digit
 _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 
 
@@ -228,10 +229,34 @@ class Measured:
 
 
 def parted(cells: Cells, wanted: FloatArray, counts: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
-    """(n, cells) with the residuals of which nothing is known: the parent's, by the children's totals."""
+    """(n, cells) with the residuals of which nothing is known: as the parent has them, within what is known of each
+    child, and adding up to the parent's."""
     if known[cells.contrasts > 0].all():
         return wanted
-    rest = cells.project(~known, counts[None])
+    found = cells.project(~known, completed(cells, wanted, np.maximum(counts, 0.0), known))
+    lack = cells.project(~known, counts[None]) - found.sum(axis=0)
     held = np.maximum(wanted.sum(axis=1), 0.0) if known[0] else np.ones(len(wanted))
     total = float(held.sum())
-    return wanted + (held / total if total > 0 else np.full(len(held), 1 / len(held)))[:, None] * rest
+    share = held / total if total > 0 else np.full(len(held), 1 / len(held))
+    return wanted + found + share[:, None] * lack
+
+
+def completed(cells: Cells, wanted: FloatArray, like: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+    """(n, cells) nonnegative: cells in the proportions of `like` (cells,), fitted in turn to the tables of which all is
+    known [DS40].
+
+    Residuals that are nothing, or a parent's, would ask for negative cells beside tables far from even ones, and the
+    tables would give way where no cell may be negative.
+    """
+    tables = [s for s in cells.sets if all(known[j] for j, b in enumerate(cells.sets) if set(b) <= set(s))]
+    tables = [s for s in tables if not any(set(s) < set(other) for other in tables)]
+    given = [np.maximum(cells.sums(s, wanted), 0.0) for s in tables]
+    out = np.broadcast_to(like, wanted.shape)
+    if not tables:
+        return out / len(wanted)
+    for _ in range(_FITTED if len(tables) > 1 else 1):
+        for s, sums in zip(tables, given, strict=True):
+            own = cells.sums(s, out)
+            factor = np.divide(sums, own, out=np.zeros_like(own), where=own > 0)
+            out = (out.reshape(-1, *cells.shape) * factor).reshape(wanted.shape)
+    return out

@@ -94,6 +94,8 @@ def nearest_whole(wanted: FloatArray, most: IntArray, sums: IntArray) -> IntArra
 
     wanted: (n, s) within [0, most]; sums: (s,), at most those of `most`.
     """
+    # else no unit could be given or taken, for ever
+    assert ((most >= 0).all(0) & (sums >= 0) & (sums <= most.sum(axis=0))).all(), "no whole numbers have these sums"
     out = np.minimum(np.floor(wanted).astype(np.int64), most)
     while True:
         lack = sums - out.sum(axis=0)

@@ -72,8 +72,10 @@ $("pay").addEventListener("submit", async (event) => {
   ready();
   const begun = await attempt($("job"), () => post("pay", { version: data.version, what: what(), fingerprint: plan.fingerprint, name: $("name").value.trim() }));
   if (begun) { await watch(); return; }
+  const refused = $("problem").textContent;
   paying = false;
   await refresh();
+  complain($("problem").textContent || refused);
 });
 $("name").addEventListener("input", ready);
 $("kind").addEventListener("change", budgetFields);

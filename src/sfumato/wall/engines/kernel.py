@@ -116,10 +116,8 @@ def _encoded(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any
                 session.connection.execute(*statement)
         for table in _chunks(batches):
             seen = table.num_rows
-            yield (
-                *_placed(table if session is None or not seen else _asked(session, query, table, how), seen, how),
-                seen,
-            )
+            asked = table if session is None or not seen else _asked(session, query, table, how)
+            yield (*_placed(asked, seen, how), seen)
     finally:
         if session is not None:
             session.close()
@@ -184,14 +182,14 @@ def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int) -> Par
 
 
 def _truncated(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
-    """A table of the rows that are kept of each person of this partition, for every bucket of persons."""
+    """Of each person of this partition each different row, and how often it is there: a table for every bucket."""
     with _People(how) as people:
         seen = 0
         for words, names, rows in _encoded(batches, how):
             seen += rows
             if names is not None:
                 people.add({f"w{k}": w for k, w in enumerate(words)} | {"person": names})
-        found = people.kept(f"hash(person) % {how.buckets} AS bucket").sort_by("bucket")
+        found = people.told().sort_by("bucket")
     ends = np.searchsorted(np.asarray(found.column("bucket")), np.arange(how.buckets + 1))
     for bucket in range(how.buckets):
         some = found.slice(ends[bucket], ends[bucket + 1] - ends[bucket])
@@ -208,10 +206,9 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
             if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
                 raise ValueError
             people.add(table.drop_columns(["bucket"]))
-        found = people.kept("hash(person) % 1 AS bucket")
-        most = people.most(found)
-    if most > how.most:
-        raise ValueError
+        found = people.kept()
+        if people.most(found) > how.most:
+            raise ValueError
     words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
     for chunk, start in enumerate(range(0, max(1, words.shape[1]), _ROWS)):
         yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0)
@@ -225,7 +222,8 @@ class _People:
         self._how, self._session = how, Session(settings=_DATABASE)
         self._words = ", ".join(f"w{k}" for k in range(how.words))
         columns = ", ".join(f"w{k} BIGINT" for k in range(how.words))
-        self._session.connection.execute(f"CREATE TEMP TABLE people ({columns}, person VARCHAR)")
+        self._session.connection.execute(f"CREATE TEMP TABLE people ({columns}, person VARCHAR, n BIGINT DEFAULT 1)")
+        self._rows = f"SELECT {self._words}, person, CAST(sum(n) AS BIGINT) AS n FROM people GROUP BY ALL"
 
     def __enter__(self) -> _People:
         return self
@@ -234,19 +232,23 @@ class _People:
         self._session.close()
 
     def add(self, columns: Any) -> None:
-        """Records to choose from."""
+        """Records to choose from, each of them once or `n` times."""
         import pyarrow as pa  # noqa: PLC0415
 
         self._session.connection.register("came", pa.table(columns))
-        self._session.connection.execute(f"INSERT INTO people SELECT {self._words}, person FROM came")
+        self._session.connection.execute("INSERT INTO people BY NAME SELECT * FROM came")
 
-    def kept(self, more: str) -> Any:
-        """What is kept of each person: words, name, and what else is asked."""
+    def told(self) -> Any:
+        """All that is to be chosen from. What is kept hangs on how often a row is there, in all partitions."""
+        return _arrow(self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})")
+
+    def kept(self) -> Any:
+        """What is kept of each person: words and name."""
         places = self._how.places()
         cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
-        chosen = truncation(", ".join(f"a{i}" for i in range(len(places))), self._how.most)
-        query = f"SELECT {self._words}, person FROM (SELECT *, {cells} FROM people){chosen}"
-        return _arrow(self._session, f"SELECT *, {more} FROM ({query})")
+        names = ", ".join(f"a{i}" for i in range(len(places)))
+        chosen = truncation(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
+        return _arrow(self._session, f"SELECT {self._words}, person FROM ({chosen})")
 
     def most(self, found: Any) -> int:
         """Rows of the person who has most of them."""

@@ -186,7 +186,8 @@ def _grouped(opened: Opened, column: Column, kind: str, unit: PrivacyUnit, recor
     check_type(unit.person, None, who)
     raw = f"SELECT {column.sql} AS r, {who.sql} AS p FROM {opened.sql}"
     named = f"SELECT {_key(column, kind)} AS k, {who.name('p')} AS person FROM ({raw})"
-    kept = f"SELECT k FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL{truncation('k', unit.rows_per_person)}"
+    kept = f"SELECT *, count(*) AS n FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL GROUP BY ALL"
+    kept = truncation("k", kept, unit.rows_per_person)
     return f"SELECT k, count(*) AS n FROM ({kept}) GROUP BY k"
 
 

@@ -160,30 +160,33 @@ def encode(
     kept = ", ".join(f"a{i}" for i in range(len(grid.rules)))
     query = f"SELECT {', '.join(raw)} FROM {source}"
     query = f"SELECT {', '.join(cells)} FROM (SELECT {', '.join(fields)} FROM ({query}))"
-    query = f"SELECT {kept} FROM ({query})"
     dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(grid.rules) if a.drops]
     if person is not None:
         # nobody's rows: sharing one place among them would tie the persons behind them to each other
         dropping.append("person IS NOT NULL")
     if dropping:
-        query += f" WHERE {' AND '.join(dropping)}"
+        query = f"SELECT * FROM ({query}) WHERE {' AND '.join(dropping)}"
     if person is not None:
-        query += truncation(kept, rows_per_person)
-    return [*statements, (f"CREATE TEMP TABLE encoded AS {query}", ())]
+        query = truncation(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
+    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {kept} FROM ({query})", ())]
 
 
-def truncation(kept: str, rows_per_person: int) -> str:
-    """SQL that keeps at most so many rows of each value of `person`; `kept` are the columns that matter."""
+def truncation(kept: str, rows: str, rows_per_person: int) -> str:
+    """SQL that keeps at most so many rows of each value of `person`.
+
+    `kept` are the columns that matter. `rows` is SQL of them and of `person`, each different row once, with the
+    number `n` of times that it is there.
+    """
     # Sensitivity: encoding and dropping look at one row at a time, so a person's encoded rows are a
     # function of that person's rows. Of these at most c are kept, chosen by their cells and the person's
     # own name alone: other persons' rows play no part. Adding, removing or changing one person therefore
-    # adds, removes or changes at most c kept rows, and no others. Rows that tie in the order are identical.
+    # adds, removes or changes at most c kept rows, and no others.
     # Truncating before dropping would be as private but waste a person's places on rows that do not count.
-    # The digest only spreads the choice, so that no cell is favoured for coming first.
-    return (
-        f" QUALIFY row_number() OVER (PARTITION BY person ORDER BY md5(concat_ws('|', person, {kept})), {kept})"
-        f" <= {rows_per_person}"
-    )
+    # Each of n equal rows has a digest of its own, so that any c of a person's rows are as likely to be kept as any
+    # others; with one digest for all of them a rare cell would be kept as often as a common one.
+    order = f"md5(concat_ws('|', person, {kept}, nth)), {kept}, nth"
+    chosen = f"QUALIFY row_number() OVER (PARTITION BY person ORDER BY {order}) <= {rows_per_person}"
+    return f"SELECT * FROM (SELECT *, unnest(range(n)) AS nth FROM ({rows})) {chosen}"
 
 
 def prepared(rule: Rule, i: int) -> list[Statement]:
