@@ -75,8 +75,7 @@ class Measured:
         """Squared lengths of what rows (k, l) have outside of what is answered."""
         if self.rows is None:
             return ((joint @ self.beyond.T) ** 2).sum(axis=1)
-        with single_thread():
-            rest = joint - np.asarray(self.rows.apply_transpose((joint @ self._across).T)).T
+        rest = joint - np.asarray(self.rows.apply_transpose((joint @ self._across).T)).T
         return (rest**2).sum(axis=1)
 
 
@@ -186,12 +185,13 @@ class Group:
         for kinds in itertools.product(*(a.kinds for a in self.axes)):
             if kinds not in held:
                 off += reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, kinds, strict=True)])
-        for piece in short:
-            wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
-            joint = np.asarray(reduce(np.kron, wide, np.ones((1, 1))), dtype=np.float64)
-            share = piece.outside(joint) / np.maximum((joint**2).sum(axis=1), _TINY)
-            share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
-            off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])
+        with single_thread():  # once: it takes longer to enter than most pieces do
+            for piece in short:
+                wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
+                joint = np.asarray(reduce(np.kron, wide, np.ones((1, 1))), dtype=np.float64)
+                share = piece.outside(joint) / np.maximum((joint**2).sum(axis=1), _TINY)
+                share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
+                off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])
         return bool((off > SPAN * size).any())
 
     # -- the total ---------------------------------------------------------------------------------
