@@ -289,7 +289,7 @@ class Release(WorkloadRelease):
         integer: bool = False,
         earlier: Release | None = None,
         folder: str | os.PathLike[str] | None = None,
-        bounds: Mapping[str, Any] | None = None,
+        bounds: Mapping[Any, Any] | None = None,
         progress: Progress | None = None,
     ) -> Release:
         """The same release with answers that some table could have given; see sf.project for the bodies.
@@ -305,7 +305,8 @@ class Release(WorkloadRelease):
         projection that was killed goes on from there, and ends as one that was not. InvalidInput where it holds
         anything else.
         `bounds`, for body "spine", are floors and caps of the records that groups have, {"county": (least, most)},
-        each a number or one for every group: kept exactly, PlanError where no table is within them.
+        each a number or one for every group; of one set of cells besides, {("county", "gq == 'nursing'"): (0, most)}.
+        Kept exactly, PlanError where no table is within them.
         Answers, tables and questions are then those of the possible table, without standard errors; intervals
         stay valid, and `raw` is the release as it was.
         """
