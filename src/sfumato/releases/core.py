@@ -200,8 +200,10 @@ class Release(WorkloadRelease):
         """The marginal table over the named attributes or levels, in the order given.
 
         A table that was measured only inside a larger one is answered by summing; one that was not
-        measured is refused with NotAnswerable.
+        measured is refused with NotAnswerable. Without names it is the number of records; of a part only where that
+        asks for it.
         """
+        self._check_table(attributes)
         domain = self.plan.workload.domain
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         level = self.plan.level(confidence, simultaneous=simultaneous, count=block.rows)
@@ -361,4 +363,5 @@ class Release(WorkloadRelease):
         yield "", words.reading(self)
 
     def appended(self) -> Iterator[str]:
-        return iter(() if self.projection is None else before_and_after(self))
+        yield from () if self.projection is None else before_and_after(self)
+        yield from super().appended()
