@@ -5,19 +5,21 @@
 The tables and budgets of adaptive_regimes.py, epsilon .1. Where it is known that attributes are independent, all that a
 look tells of an attribute's shares u_i is its own table and, as pair (i, j) is u_i u_j', |u_j|^2 times the precision of
 each pair: the information is w_i + sum_j W_ij |u_j|^2, and no estimate without bias errs less than Gaussian noise of
-that precision. "floor": what such shares err on all pairs, over one-way tables with the whole budget, by the share of
-the budget that attributes get; nobody who must find out that attributes are independent does better. "mixture": what
-adaptive errs on a mixture with the same sizes, records and budget, so with the same share, over the best of raw,
-projected and denoised. The bars are 1.10 and 1.05.
+that precision. "floor": what such shares err on all pairs, and on all triples where these are asked (none is measured
+there), over one-way tables with the whole budget, by the share of the budget that attributes get; nobody who must find
+out that attributes are independent does better. "mixture": what adaptive errs on pairs of a mixture with these sizes,
+records and budget, so with the same share, over the best of raw, projected and denoised. The bars are 1.10 and 1.05.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 from unittest import mock
 
 import numpy as np
-from adaptive_regimes import Case, held_of
+from adaptive_regimes import Case, Floats, held_of
 
 from sfumato.estimate.simplex import onto_simplex
 from sfumato.mechanisms import dividing
@@ -26,10 +28,14 @@ from sfumato.releases.pooling import noisy_pairs, strategy_noise
 EPSILON, DRAWS, SHARES = "0.1", 400, (0.32, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
-def floors() -> list[float]:
+def products(shares: list[Floats], sets: list[tuple[int, ...]]) -> list[Floats]:
+    return [functools.reduce(np.multiply.outer, [shares[i] for i in axes]) for axes in sets]
+
+
+def floors(order: int) -> list[float]:
     held = held_of("independent")
     assert held is not None
-    case = Case(held, 2, EPSILON)
+    case = Case(held, order, EPSILON)
     noisy = noisy_pairs(case.released(case.adaptive, 0))
     sizes = noisy.stack.sizes.tolist()
     exact = [np.bincount(v, minlength=n) / case.n for v, n in zip(held.values(), sizes, strict=True)]
@@ -43,8 +49,8 @@ def floors() -> list[float]:
     for share in SHARES:
         a, b = share * sum(spent) / spent[0], (1 - share) * sum(spent) / spent[1]
         wanted.append(a * one + b * pair @ squares)
-    random = np.random.default_rng(83)
-    errors = np.zeros(len(wanted))
+    random, sets = np.random.default_rng(83), list(itertools.combinations(range(len(sizes)), order))
+    truth, errors = products(exact, sets), np.zeros(len(wanted))
     for _ in range(DRAWS):
         draws = [random.standard_normal(n) for n in sizes]
         for k, precision in enumerate(wanted):
@@ -52,12 +58,7 @@ def floors() -> list[float]:
                 onto_simplex(u + (z - z.mean()) / np.sqrt(w), 1.0)
                 for u, z, w in zip(exact, draws, precision.tolist(), strict=True)
             ]
-            errors[k] += np.mean(
-                [
-                    np.abs(np.outer(found[i], found[j]) - np.outer(exact[i], exact[j])).sum()
-                    for i, j in noisy.stack.places
-                ]
-            )
+            errors[k] += np.mean([np.abs(a - b).sum() for a, b in zip(products(found, sets), truth, strict=True)])
     return (errors[1:] / errors[0]).tolist()
 
 
@@ -72,8 +73,9 @@ def lost(share: float, draws: int) -> float:
 
 
 def main(draws: int) -> None:
-    for share, floor in zip(SHARES, floors(), strict=True):
-        print(f"attributes' share {share:.2f}: floor {floor:.3f}, mixture {lost(share, draws):.3f}", flush=True)
+    for share, pairs, triples in zip(SHARES, floors(2), floors(3), strict=True):
+        told = f"floor {pairs:.3f}, of triples {triples:.3f}"
+        print(f"attributes' share {share:.2f}: {told}; mixture {lost(share, draws):.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def test_a_release_of_pairs_is_denoised_later(run: Run) -> None:
 
 
 def test_two_looks_by_specs_and_commands(run: Run) -> None:
-    """Mutants: `after` read beside the shell in place of the spec; --earlier that reaches no projection."""
+    """Mutants: `after` read beside the shell in place of the spec; `after` left out of the mechanism, or allowed under
+    every one; --earlier that reaches no projection; a model let through to it."""
     pairs = SPEC.split('[[queries]]\nname = "old"')[0] + ADAPTIVE + "records = 500\n"
     Path("specs").mkdir()
     pairs = pairs.replace('"people.csv"', '"../people.csv"')
@@ -72,5 +73,9 @@ def test_two_looks_by_specs_and_commands(run: Run) -> None:
     refused(run("plan", "specs/bad.toml"), "line", "nowhere")
     Path("specs/bad.toml").write_text(pairs + 'after = "../out/model"\n', encoding="utf-8")
     refused(run("plan", "specs/bad.toml"), "line", "takes an earlier release")
+    Path("specs/bad.toml").write_text(
+        pairs.replace('"adaptive"', '"marginals"') + 'after = "../out/first"\n', encoding="utf-8"
+    )
+    refused(run("plan", "specs/bad.toml"), "line", "after")
     Path("specs/bad.toml").write_text(pairs + "after = 3\n", encoding="utf-8")
     refused(run("plan", "specs/bad.toml"), "after")

@@ -78,7 +78,7 @@ class Auto(Tables):
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         found = automatic(problem, progress)
-        return found._replace(refused=(*found.refused, *foreseen(problem)))
+        return found._replace(refused=(*found.refused, *foreseen(problem, found.plans)))
 
     def least(self, problem: Problem) -> Sequence[Plan]:
         marginal = all(i.is_marginal for i in problem.workload.items)

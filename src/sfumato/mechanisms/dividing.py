@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 
 from sfumato.designs.design import Candidate, Problem
 from sfumato.designs.marginals.incidence import Sets
-from sfumato.errors import PlanError
+from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms.earlier import Earlier
+from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
+from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
@@ -44,7 +47,10 @@ _L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
 # of the share that squares of unprojected triples say: cells below zero take more of their noise than of pairs'. With
 # all of it Adult, labsup and a tree err 4 to 9 % more at epsilon 10, with three fifths up to 6 %
 _SPARSE = 0.8
-_LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing
+_LEAST_TRIPLES = 0.02  # of the budget: with less they would say nothing cell by cell
+# all triples together tell how far to go from what entropy makes of pairs towards what a mixture does, once that share
+# is known to a quarter; what pairs lose by the budget for it is half as much as it, and no more than a fortieth
+_QUARTER, _MOST_TOLD = 16, 0.05
 # of what is left, for pairs that an earlier release saw nothing in: with none they would have no answers of their own
 _UNSEEN = 0.005
 # of what both together are to have, for sets of which an earlier release measured more: every set keeps an answer
@@ -129,10 +135,11 @@ def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[Fl
     return sets, squares
 
 
-def foreseen(problem: Problem) -> tuple[Candidate, ...]:
+def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, ...]:
     """What "auto" says of mechanism="adaptive", which it never takes as nothing is proved of it; none without pairs.
 
-    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised.
+    Pairs whose noise is e are expected to err e / (1 + e / D) once denoised; e is that of the best of the plans where
+    it measures pairs, else of tables that share the budget.
     """
     if problem.noise == "laplace" or problem.known or problem.objective != "tables":
         return ()
@@ -144,10 +151,10 @@ def foreseen(problem: Problem) -> tuple[Candidate, ...]:
         size, pairs = np.array(problem.workload.domain.shape, dtype=np.float64), np.argwhere(_asked(problem).pairs)
     except PlanError:
         return ()
-    cells = size[pairs].prod(axis=1)[(size[pairs] > 1).all(axis=1)]
-    if not len(cells):
+    pairs = pairs[(size[pairs] > 1).all(axis=1)]
+    if not len(pairs):
         return ()
-    noise = _counts(problem, cells)
+    noise = _unprojected(plans, pairs) or _counts(problem, size[pairs].prod(axis=1))
     fewer = 10 ** math.floor(math.log10(noise / (_PAIRS * _GAIN)) - 1)
     many = max(round(noise / (_PAIRS * _GAIN) / fewer), 1) * fewer
     note = (
@@ -159,6 +166,22 @@ def foreseen(problem: Problem) -> tuple[Candidate, ...]:
         note += f"; at {problem.records:,} these are expected at {each / (1 + each / _PAIRS):.2g} of the records, "
         note += f"{each:.2g} before"
     return (Candidate("adaptive", "", None, None, note),)
+
+
+def _unprojected(plans: Sequence[Plan], pairs: NDArray[np.intp]) -> float:
+    """The mean L1 error in records of these pairs by the plan that is taken; 0 where it tells none of them at once."""
+    if not plans:
+        return 0.0
+    best = min(plans, key=lambda plan: plan.objective_value)
+    domain = best.workload.domain
+    tables = Family(domain.names, tuple(Identity(n) for n in domain.shape), pairs.astype(np.int32))
+    try:
+        powers = best.strategy.family_powers(tables, 2)
+    except NotAnswerable:
+        return 0.0
+    if powers is None:
+        return 0.0
+    return _L1 * float((np.sqrt(powers * best.noise.variance) * tables.rows_each).mean())
 
 
 def _asked(problem: Problem) -> _Asked:
@@ -198,10 +221,12 @@ def _asked(problem: Problem) -> _Asked:
 
 
 def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: NDArray[np.intp]) -> float:
-    """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them.
+    """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them all.
 
     With share s the pairs inside err P / (1 - s)^(1/2), and what pairs do not imply, D, is told up to the noise E /
     s^(1/2): D^2 E^2 / (s D^2 + E^2). The sum of squares is least at s = E / (E + P) (1 - P E / D^2).
+    Where that is nothing, f free cells that vary by D against noise of mean E / s^(1/2), both taken as spread evenly,
+    still tell a multiple of what varies to within (f s)^(-1/2) E / (.8 D).
     """
     cells = size[asked.triples].prod(axis=1)
     if not len(cells) or float(cells.sum()) > _MOST_MEASURED:
@@ -209,7 +234,12 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
     noise, plain = _noise(problem, cells), _noise(problem, size[pairs].prod(axis=1))
     inside = _PAIRS * plain / (_PAIRS + plain) * math.sqrt(3 + asked.two / float(asked.weights.sum()))
     share = _SPARSE * noise / (noise + inside) * (1 - inside * noise / _TRIPLES**2)
-    return share if share > _LEAST_TRIPLES else 0.0
+    if share > _LEAST_TRIPLES:
+        return share
+    freedom = float((size[asked.triples] - 1).prod(axis=1).sum())
+    told = _QUARTER / freedom * (noise / (_L1 * _TRIPLES)) ** 2
+    part = float(asked.weights.sum()) / (float(asked.weights.sum()) + asked.two)
+    return told if told <= _MOST_TOLD * part else 0.0
 
 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:

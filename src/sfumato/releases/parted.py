@@ -67,7 +67,7 @@ class Kept:
             "release": _digest(release),
             "name": release.provenance.name,
             "total": total,
-            **({"bounds": fingerprint(dict(bounds))} if bounds else {}),
+            **({"bounds": fingerprint((dict(bounds.rows), bounds.inside))} if bounds.rows else {}),
             "integer": parts.whole,
             "level": parts.level,
             "runs": parts.runs,

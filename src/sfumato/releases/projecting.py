@@ -21,8 +21,9 @@ from sfumato.estimate.projection import Projection, joint_attributes, largest_ta
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import FloatArray
+from sfumato.releases.bounding import levels_asked
 from sfumato.releases.laddering import laddered
-from sfumato.releases.placing import levels_asked, placed
+from sfumato.releases.placing import placed
 from sfumato.releases.pooling import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
@@ -46,7 +47,7 @@ def project(
     integer: bool,
     earlier: Release | None = None,
     folder: str | os.PathLike[str] | None = None,
-    bounds: Mapping[str, Any] | None = None,
+    bounds: Mapping[Any, Any] | None = None,
 ) -> Release:
     """See `Release.project`."""
     if earlier is not None and body != "mixtures":

@@ -47,7 +47,7 @@ def chain(records: int = 5_000) -> NDArray[np.int64]:
 
 def planned(work: sf.Workload = TRIPLES, neighbours: str = "add-remove", **more: Any) -> sf.Plan:
     given: dict[str, Any] = {"records": 2_000, **more}
-    plan = plan_with(work, BUDGET, neighbours=neighbours, mechanism="adaptive", **given)
+    plan = plan_with(work, given.pop("budget", BUDGET), neighbours=neighbours, mechanism="adaptive", **given)
     assert isinstance(plan, sf.Plan)
     return plan
 
@@ -125,16 +125,16 @@ def test_with_many_records_the_split_is_that_of_unprojected_pairs() -> None:
 
 
 def test_auto_says_when_it_is_worth_asking_for() -> None:
+    """Mutant: the errors of tables that share the budget, which no plan takes."""
     given: dict[str, Any] = {"neighbours": "add-remove", "objective": "tables"}
     found = sf.plan(PAIRS, BUDGET, records=2_000, **given)
     lines = dict(zip(found.candidates["mechanism"], found.candidates["note"], strict=True))
-    noise = 0.8 * math.sqrt(6 / 0.04) * float(np.mean([30, 24, 18, 20, 15, 12]))
+    # what this plan, unprojected, errs
+    noise = 0.8 * float(found.standard_errors().sum()) / 6
     assert f"below some {round(noise / 0.034, -2):,.0f} records" in lines["adaptive"]
     each = noise / 2_000
-    assert (
-        f"at 2,000 these are expected at {each / (1 + each / 0.136):.2g} of the records, {each:.2g} before"
-        in (lines["adaptive"])
-    )
+    wanted = f"at 2,000 these are expected at {each / (1 + each / 0.136):.2g} of the records, {each:.2g} before"
+    assert wanted in lines["adaptive"]
     assert found.mechanism != "adaptive"
     others: list[tuple[sf.Workload, dict[str, Any]]] = [
         (sf.marginals(DOMAIN, order=1), {}),
@@ -171,6 +171,23 @@ def test_triples_are_measured_where_noise_leaves_something_of_them() -> None:
             assert triples["a", "b", "c"] / (2 * rho) == pytest.approx(share / 1.02, rel=1e-2)
     assert np.isfinite(planned(records=20_000).standard_errors()).all()
     assert np.isinf(planned(records=2_000).standard_errors()).any()
+
+
+def test_triples_get_little_where_all_together_tell_and_no_cell_does() -> None:
+    """Mutants: a share that does not grow with the noise; pairs that are asked for themselves pay as much."""
+    domain = sf.Domain({f"a{n}": sf.Integers(0, n - 1) for n in (2, 3, 4, 5, 6, 8, 10, 12)})
+    three, every = sf.marginals(domain, order=3), list(itertools.combinations(domain.shape, 3))
+    cells, free = (sum(math.prod(n - less for n in t) for t in every) for less in (0, 1))
+    for records, told in ((26_000, True), (20_000, False)):
+        plan = planned(three, budget=sf.zcdp("0.0166"), records=records)
+        spent = {s: math.prod(1 - 1 / domain[a].size for a in s) / v for s, v in residual_variances(plan).items()}
+        noise = 0.8 / math.sqrt(2 * 0.0166) * math.sqrt(56) * cells / 56 / records
+        share = 16 / free * (noise / (0.8 * 0.08)) ** 2
+        assert (share <= 0.05) == told
+        found = sum(v for s, v in spent.items() if len(s) == 3) / sum(spent.values())
+        assert found == pytest.approx(share / 1.02 if told else 0.0, rel=1e-2)
+    both = sf.stack(sf.marginals(domain, order=2).named("pairs"), three.named("triples"))
+    assert all(len(s) < 3 for s in residual_variances(planned(both, budget=sf.zcdp("0.0166"), records=26_000)))
 
 
 def test_errors_within_pairs_are_those_of_residuals_and_infinite_beyond() -> None:

@@ -181,6 +181,12 @@ def test_what_cannot_be_followed_or_pooled_is_refused() -> None:
         other.project("local", earlier=one)
     with pytest.raises(PlanError, match="the same release"):
         one.project("mixtures", earlier=one)
+    # a model, a folder: refused in words by every body, before anything is read off them
+    model = sf.plan(PAIRS, sf.zcdp(REST), neighbours="add-remove", mechanism="mwem", records=4_000)
+    looked = sf.release(model, sf.Histogram(x), ledger=None)
+    for given, body in itertools.product((looked, "out/first", one.plan), ("mixtures", "local", "auto")):
+        with pytest.raises(PlanError, match="earlier= takes another release of noisy tables"):
+            other.project(body, earlier=given)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="one declared snapshot"):
         other.project("mixtures", earlier=replace(one, provenance=replace(one.provenance, snapshot=None)))
     with pytest.raises(PlanError, match="different workloads"):

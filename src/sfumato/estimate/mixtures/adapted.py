@@ -198,7 +198,8 @@ def adapt(
         tables, agreeing = _agreed(noisy, parts, full)
     triples = None
     if beyond:
-        tables, triples = borne_out(sizes, tables, beyond, noisy.total)
+        believed = [m.mixture for m in models] if weights[2] > 0 else []
+        tables, triples = borne_out(sizes, tables, beyond, noisy.total, believed)
     kinds = ("independent", "forest", "mixture")
     return Adapted(
         tuple(int(n) for n in sizes),

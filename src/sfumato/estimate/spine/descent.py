@@ -11,7 +11,16 @@ import numpy as np
 from sfumato.estimate.spine.cells import Cells, IntArray, Sets
 from sfumato.estimate.spine.family import Form, Nearest, Simplices, nearest
 from sfumato.estimate.spine.told import Said, Told, completed
-from sfumato.estimate.spine.whole import Halves, chain, real_family, real_totals, whole_family, whole_parts
+from sfumato.estimate.spine.whole import (
+    Halves,
+    chain,
+    nearest_real,
+    parted_totals,
+    real_family,
+    real_parts,
+    whole_family,
+    whole_parts,
+)
 from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 
@@ -156,7 +165,7 @@ class Run:
             free = wanted if len(every) == self.cells.size else form.solver(0.0)(given)
             total = max(float(free.sum()), 0.0)
         if said.limits is not None:
-            total = float(np.clip(total, *said.limits[0]))
+            total = float(np.clip(total, *said.limits[0, :2]))
         count = float(round(total)) if self.whole else total
         out = np.zeros(self.cells.size)
         if count == 0:
@@ -165,12 +174,17 @@ class Run:
         start = np.maximum(wanted[:, every], 0.0)
         found = nearest(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
         self.note(found, len(every))
+        held = None if said.limits is None else said.limits[0]
+        halves = self._halves(every)
         if self.whole:
-            halves = Halves.of(self.cells, every, self.steps)
-            out[every] = self._whole(found.point[0], whole_parts(found.point[0], int(count), halves))
+            out[every] = self._whole(found.point[0], whole_parts(found.point[0], int(count), halves, held))
         else:
-            out[every] = np.where(found.point[0] > _LEAST, found.point[0], 0.0)
+            kept = found.point[0] if held is None else real_parts(found.point[0], halves.inside, held)
+            out[every] = np.where(kept > _LEAST, kept, 0.0)
         return out
+
+    def _halves(self, where: IntArray) -> Halves:
+        return Halves.of(self.cells, where, self.steps, self.told.inside)
 
     def children(self, level: int, parent: int, where: IntArray, counts: FloatArray, *, last: bool) -> FloatArray:
         """(n, where) the children of a node that is not empty."""
@@ -197,11 +211,10 @@ class Run:
             found = nearest(form, given, allowed, found.point, _TOLERANCE * size, step=_STEP)
         self.note(found, size)
         if self.whole:
-            halves = Halves.of(self.cells, where, self.steps)
             sums = np.rint(counts).astype(np.int64)
-            return self._whole(found.point, whole_family(found.point, sums, halves, said.limits))
+            return self._whole(found.point, whole_family(found.point, sums, self._halves(where), said.limits))
         if said.limits is not None:
-            kept = real_family(found.point, counts, Halves.of(self.cells, where, self.steps), said.limits)
+            kept = real_family(found.point, counts, self._halves(where), said.limits)
             return np.where(kept > _ROUNDING * counts.sum(), kept, 0.0)
         kept = np.where(found.point > _LEAST * counts, found.point, 0.0)
         return kept * (counts / kept.sum(axis=0))
@@ -222,7 +235,8 @@ class Run:
         allowed, start = Simplices(counts), np.maximum(wanted[:, where], 0.0)
         found = nearest(form, given, allowed, start, _TOLERANCE * start.size, step=_STEP)
         if totals is None and said.limits is not None:
-            held = real_totals(found.point.sum(axis=1), said.limits, float(counts.sum()))
+            inside = None if self.told.inside is None else self.told.inside[where]
+            held = parted_totals(found.point, counts, said.limits, inside, nearest_real)[0]
             if np.abs(held - found.point.sum(axis=1)).max() > _ROUNDING * counts.sum():
                 return self._look(said, where, counts, held)
         return form, given, allowed, found
