@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.estimate.projection import Projection
 from sfumato.estimate.spine.cells import Cells
+from sfumato.estimate.spine.descent import strength_of
 from sfumato.estimate.spine.family import Form, Simplices, nearest
 from sfumato.estimate.spine.placed import PlacedCounts
 from sfumato.estimate.spine.whole import Halves, chain, nearest_whole, whole_family, whole_parts
@@ -187,6 +189,34 @@ def test_whole_families_add_up_and_are_near(seed: int) -> None:
     parts = whole_parts(real[0], round(real[0].sum()), halves)
     assert parts.sum() == round(real[0].sum())
     assert parts.min() >= 0
+
+
+@pytest.mark.parametrize(("around", "bent"), [(20.0, 0.0), (math.inf, 0.0), (math.inf, 0.8)])
+def test_how_much_units_differ_is_what_they_were_drawn_by(around: float, bent: float) -> None:
+    """Units of 60 records each, Dirichlet around their group's composition, or multiplied cell by cell by gamma.
+
+    Mutants: the bend alone (it holds rare cells four times too near); records drawn one by one taken to vary by their
+    mean, whatever the share of their cell; the noise not taken off; the slope not held at 1.
+    """
+    rng = np.random.default_rng(5)
+    noise, units, size, cells = 4.0, 30, 60, 12
+    samples = []
+    for _ in range(200):
+        share = rng.dirichlet(np.r_[8.0, np.full(cells - 1, 0.7)])
+        own = rng.dirichlet(around * share + 1e-9, units) if math.isfinite(around) else np.tile(share, (units, 1))
+        counts = rng.multinomial(size, own).astype(float)
+        if bent:
+            counts = rng.poisson(size * own * rng.gamma(1 / bent, bent, own.shape)).astype(float)
+        mean = size * share
+        squares = ((counts + rng.normal(0, math.sqrt(noise), counts.shape) - mean) ** 2).mean(axis=0)
+        samples.append((mean, squares, noise))
+    slope, bend = strength_of(samples) or (0.0, 0.0)
+    if bent:
+        assert bend == pytest.approx(bent, rel=0.25)
+    else:
+        assert slope == pytest.approx(1 + (size - 1) / (around + 1), rel=0.1)
+        assert bend < 0.05
+    assert slope >= 1
 
 
 @pytest.mark.parametrize("mechanism", ["marginals", "gaussian"])
