@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python bench/places.py whole [--leaves 24700] [--seed 0] [--place DIR]
     OPENBLAS_NUM_THREADS=1 python bench/places.py beside [--trees 5] [--seed 0]
     OPENBLAS_NUM_THREADS=1 python bench/places.py before [--draws 25] [--seed 0]
-    OPENBLAS_NUM_THREADS=1 python bench/places.py bias [--draws 5] [--seed 0]
+    OPENBLAS_NUM_THREADS=1 python bench/places.py bias [--draws 25] [--seed 0]
 
 The generator: nation > state > county > tract > group > block, every node with as many children as its level says,
 times exp(.4 z); blocks of exp(1.1 z) people, three in ten empty; 8 x 2 x 2 x 63 = 2,016 cells (living arrangement,
