@@ -22,6 +22,7 @@ from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, Tab
 from sfumato.estimate.projection import Projection, Task, joint_attributes, possible_operator, read_task
 from sfumato.estimate.records import fit_records
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
 from sfumato.operators import Prefix
 from sfumato.operators.base import FloatArray
@@ -77,18 +78,19 @@ def project(
     >>> sf.project([2.0, 1.0, 6.0], cdf).answers
     array([1.5, 1.5, 6. ])
     """
-    task = read_task(answers, work, covariance, total, space, progress)
-    if body not in BODIES:
-        raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
-    chosen = _choose(task) if body == "auto" else body
-    if task.possible is not None and chosen in _UNAWARE:
-        raise InvalidInput(
-            f"body={chosen!r} does not know of cells that are declared impossible; take 'hull', 'cone' or 'exact', or "
-            "project a release by the ladder (body='auto')"
-        )
-    if task.residuals is not None and chosen not in ("local", "mixtures"):
-        raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
-    found = _SOLVERS[chosen](task)
+    with watched("projecting", progress) as told:
+        task = read_task(answers, work, covariance, total, space, told)
+        if body not in BODIES:
+            raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
+        chosen = _choose(task) if body == "auto" else body
+        if task.possible is not None and chosen in _UNAWARE:
+            raise InvalidInput(
+                f"body={chosen!r} does not know of cells that are declared impossible; take 'hull', 'cone' or 'exact', "
+                "or project a release by the ladder (body='auto')"
+            )
+        if task.residuals is not None and chosen not in ("local", "mixtures"):
+            raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
+        found = _SOLVERS[chosen](task)
     # how far models move answers is stated in the plain norm
     return found if covariance is None or chosen == "mixtures" else replace(found, norm="noise")
 
