@@ -230,7 +230,7 @@ def _mirrored(matrix: FloatArray) -> NDArray[np.int64] | None:
 
 
 def _unfolded(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
-    """The (n, n) matrix that is `even` on vectors (e_i + e_(n-1-i)) / sqrt 2 and the middle one, `odd` on differences."""
+    """The (n, n) matrix that is `even` on (e_i + e_(n-1-i)) / sqrt 2 and the middle cell, `odd` on the differences."""
     half = n // 2
     out = np.empty((n, n))
     out[:half, :half] = even[:half, :half] + odd
