@@ -216,7 +216,8 @@ def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> Res
     strategy = whole.plan.strategy
     tilted = isinstance(strategy, Residuals) and any(c is not None for c in strategy.contrasts)
     if not weighted or not isinstance(strategy, Residuals) or strategy.known or tilted:
-        each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) for q in work.blocks]
+        # of a table with one possible cell and a known total all is known, whatever it weighs
+        each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) or 1.0 for q in work.blocks]
         return np.repeat(each, [q.rows for q in work.blocks])
     domain = whole.plan.workload.domain
     return residual_noise([whole], [domain.axis(a) for a in joint_attributes(work)])
