@@ -49,6 +49,11 @@ class Zeros:
         """Ascending positions of the attributes of every group."""
         return [tuple(i for i, a in enumerate(self.names) if a in g.attributes) for g in self.tied]
 
+    def allowed(self) -> list[tuple[tuple[int, ...], NDArray[np.bool_]]]:
+        """Of every group its positions, and which of their joint cells can hold a record."""
+        found = ((axes, self.possible(axes)) for axes in self.ties())
+        return [(axes, mask) for axes, mask in found if mask is not None]
+
     def even(self, axes: Sequence[int]) -> FloatArray:
         """Shares of the cells over positions where every possible record over all names is as frequent as any other.
 

@@ -51,6 +51,7 @@ _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
 # degree of freedom of one-way tables where there is none
 _BELIEVED, _GAINED = 0.25, 0.5
 _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
+_REDRAWN = 20  # times that impossible records are drawn anew; what is left is moved at the end
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]
@@ -152,12 +153,19 @@ class Adapted:
 
     def records(self, count: int, seed: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Distinct records (r, d) and how many of each, `count` in all: drawn, then moved toward the tables."""
-        start = self.draw(min(count, FITTED), seed)
+        start, allowed = self.draw(min(count, FITTED), seed), [] if self.zeros is None else self.zeros.allowed()
+        for further in range(1, _REDRAWN + 1):
+            wrong = np.zeros(len(start), dtype=np.bool_)
+            for places, mask in allowed:
+                wrong |= ~mask[tuple(start[:, places].T)]
+            if not wrong.any():
+                break
+            start[wrong] = self.draw(int(wrong.sum()), seed + further)
         held: dict[tuple[int, ...], FloatArray] = {**self.pairs} if self.triples is None else {**self.triples}
         held |= {p: t for p, t in self.pairs.items() if not any(set(p) <= set(axes) for axes in held)}
         axes, tables = list(held), list(held.values())
         enough = _NEAR * self.noise * sum(t.size for t in tables) * (count / self.total) ** 2
-        return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough)
+        return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough, allowed=allowed)
 
 
 def adapt(
