@@ -196,7 +196,7 @@ class _Moves:
         growth[:, 1:] = np.asarray(across @ (stacked[:, 1:] - stacked[:, :1]), dtype=np.float64)
         growth += side.count - growth[each, now][:, None]
         for others, mask in self.held[attribute]:
-            growth[~mask[tuple(codes[:, others].T)]] = np.inf
+            growth[~np.broadcast_to(mask[tuple(codes[:, others].T)], growth.shape)] = np.inf
         best = growth.argmin(axis=1)
         gain = np.flatnonzero(growth[each, best] < -1e-9)
 

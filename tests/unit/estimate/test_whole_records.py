@@ -210,7 +210,7 @@ def test_no_record_moves_where_none_can_be(seed: int) -> None:
     """Though the tables want many there. Mutants: masks not looked at; their axes taken in another order."""
     sizes, rng = [4, 3, 5], np.random.default_rng(seed)
     mask = rng.random((5, 3, 4)) < 0.6
-    allowed = [((2, 1, 0), mask), ((0, 2), mask.any(axis=1).T)]
+    allowed = [((2, 1, 0), mask), ((0, 2), mask.any(axis=1).T), ((1,), np.array([True] * 3))]
     cells = np.argwhere(mask.transpose(2, 1, 0)).astype(np.int32)
     start = cells[rng.integers(0, len(cells), 400)]
     wanted = [rng.dirichlet(np.full(12, 0.3)).reshape(4, 3) * 400, rng.dirichlet(np.full(15, 0.3)).reshape(3, 5) * 400]
