@@ -311,12 +311,12 @@ def quantise(
     """
     kind = Contrasts if known_total else Matrix
     if basis is None:
-        return kind(Dense(_round_columns(coefficient * scale)), float(scale))
+        return kind(Dense(_round_columns(coefficient, scale)), float(scale))
     return kind(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
 
 
-def _round_columns(values: FloatArray) -> NDArray[np.int64]:
-    """Round to integers so that each column keeps its length: the longest column sets the price.
+def _round_columns(values: FloatArray, scale: float = 1.0) -> NDArray[np.int64]:
+    """Round values times a scale to integers so that each column keeps its length: the longest column sets the price.
 
     Plain rounding changes a squared length by about the size of an entry. Moving one entry of a column
     by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
@@ -326,7 +326,7 @@ def _round_columns(values: FloatArray) -> NDArray[np.int64]:
     last = n if signs is None else -(-n // 2)
     for start in range(0, last, _COLUMNS):
         chosen = slice(start, min(start + _COLUMNS, last))
-        out[:, chosen] = _rounded(values[:, chosen])
+        out[:, chosen] = _rounded(values[:, chosen] * scale)
     if signs is not None:
         out[:, last:] = signs[:, None] * out[:, : n - last][:, ::-1]
     return out
