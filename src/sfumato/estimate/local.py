@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate
 from sfumato.errors import InvalidInput
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.ladder.orthant import Orthant
 from sfumato.estimate.margins import Incidence, Layout, collect, lift
+from sfumato.estimate.orthant import Orthant
 from sfumato.estimate.zeros import Zeros, emptied
 from sfumato.operators.base import FloatArray
 
