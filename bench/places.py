@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python bench/places.py whole [--leaves 24700] [--seed 0] [--place DIR]
     OPENBLAS_NUM_THREADS=1 python bench/places.py beside [--trees 5] [--seed 0]
     OPENBLAS_NUM_THREADS=1 python bench/places.py before [--draws 25] [--seed 0]
-    OPENBLAS_NUM_THREADS=1 python bench/places.py bias [--draws 5] [--seed 0]
+    OPENBLAS_NUM_THREADS=1 python bench/places.py bias [--draws 25] [--seed 0]
 
 The generator: nation > state > county > tract > group > block, every node with as many children as its level says,
 times exp(.4 z); blocks of exp(1.1 z) people, three in ten empty; 8 x 2 x 2 x 63 = 2,016 cells (living arrangement,
@@ -297,8 +297,8 @@ def tree_of(seed: int, fans: Sequence[float]) -> tuple[list[LinearOperator], lis
 
 
 def beside(trees: int, seed: int) -> None:
-    sums: dict[str, Floats] = {}
-    units = np.zeros(6)
+    each: dict[str, list[Floats]] = {}
+    counted: list[list[int]] = []
     cpu: dict[str, float] = {}
     for s in range(seed, seed + trees):
         levels, _, truth = tree_of(s, (2, 2.5, 5, 4, 25))
@@ -333,17 +333,33 @@ def beside(trees: int, seed: int) -> None:
                 for i, (where, counts) in enumerate(zip(settled.cells, settled.counts, strict=True)):
                     dense[order[level][i], where] = counts
                 away[level] = [np.abs(margin(dense, t) - margin(exact, t)).sum() for t in TABLES]
-            sums[name] = sums.get(name, np.zeros((6, len(TABLES)))) + away
-        units += [len(t) for t in truth]
+            each.setdefault(name, []).append(away)
+        counted.append([len(t) for t in truth])
         print(f"  tree {s}: {[len(t) for t in truth]}, CPU-s so far {cpu}", flush=True)
-    print("mean L1 a unit: spine / one pass / several (ratio to the better)")
+    units = np.array(counted).sum(axis=0)
+    told_of = {name: np.array(found) for name, found in each.items()}
+    print("mean L1 a unit: spine / one pass / several (ratio to the better, and its standard error by the jackknife)")
     for level, name in enumerate(("nation", *LEVELS)):
         cells: list[str] = []
         for j in range(len(TABLES)):
-            ours, one, several = (sums[k][level, j] / units[level] for k in ("spine", "one pass", "several"))
-            ratio = ours / max(min(one, several), 1e-9)
-            cells.append(f"{ours:9.2f} / {one:9.2f} / {several:9.2f} ({ratio:.2f})")
+            by_tree = np.array([told_of[k][:, level, j] for k in ("spine", "one pass", "several")])
+            ours, one, several = by_tree.sum(axis=1) / units[level]
+            cells.append(f"{ours:9.2f} / {one:9.2f} / {several:9.2f} ({_ratio(by_tree)})")
         print(f"  {name:7} {int(units[level]):6,}  " + "   ".join(cells), flush=True)
+
+
+def _ratio(by_tree: Floats) -> str:
+    """Of ours over the better of both, all trees pooled. by_tree: (3, trees) summed errors."""
+
+    def ratio(sums: Floats) -> float:
+        return float(sums[0] / max(sums[1:].min(), 1e-9))
+
+    n = by_tree.shape[1]
+    if n == 1:
+        return f"{ratio(by_tree[:, 0]):.3f}"
+    left_out = np.array([ratio(np.delete(by_tree, i, axis=1).sum(axis=1)) for i in range(n)])
+    error = math.sqrt((n - 1) / n * float(((left_out - left_out.mean()) ** 2).sum()))
+    return f"{ratio(by_tree.sum(axis=1)):.3f} +- {error:.3f}"
 
 
 # ---- beside what was before ----

@@ -111,12 +111,16 @@ def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's o
 
 
 def shape(op: Any) -> tuple[int, int]:
+    if op.kind == "Compose" and op.right.kind == "Grouping":
+        return len(matrix(op.left)), len(op.right.codes)
     return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
 
 
 def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
     if op.kind in ALIKE:
         return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
+    if op.kind == "Compose" and op.right.kind == "Grouping":  # a cell has the column of its group, or of -1 none
+        return np.append(column(op.left, p), 0)[op.right.codes]
     a = abs(matrix(op))
     return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
 
@@ -138,7 +142,11 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
                 out.append(([name], composed(between, [sums])))
             elif sums.groups > 1:
                 joint, maps = [*joint, name], [*maps, sums]
-        yield [(joint, composed(piece.matrix, maps)), *out]
+        if piece.rows is not None and maps:  # of few of very many orbits, all of which are one partition
+            codes = reduce(lambda c, s: (c[:, None] * s.groups + s.codes).ravel(), maps, np.zeros(1, int))
+            maps = [Doc({"~class": "Grouping", "codes": codes, "groups": math.prod(m.groups for m in maps)})]
+        held = piece.matrix if piece.rows is None else piece.matrix @ matrix(piece.rows)
+        yield [(joint, composed(held, maps)), *out]
 
 
 def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
@@ -182,10 +190,8 @@ def spectral(s: Any) -> Any:  # products of bins of rows, one of every attribute
     for place in np.ndindex(s.multiples.shape):
         held = [(v, [0, *e], b) for v, e, b in zip(s.vectors, s.ends, place, strict=True)]
         rows = [(a, v[e[b] : e[b + 1]]) for a, (v, e, b) in zip(s.names, held, strict=True)]
-        yield (
-            s.multiples[place],
-            [([a], Doc({"~class": "Dense", "matrix": m})) for a, m in rows if len(m) > 1 or (m != 1).any()],
-        )
+        kept = [([a], Doc({"~class": "Dense", "matrix": m})) for a, m in rows if len(m) > 1 or (m != 1).any()]
+        yield s.multiples[place], kept
 
 
 def combined(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
@@ -333,10 +339,8 @@ def opposed(blocks: Any, ops: Any) -> int:
     """
     ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
     top = {f: int(max(column(op, 2))) for f, op in ops.items()}
-    low = {
-        f: {"Identity": 0, "Total": 1, "Residual": -min(op.n or 0, top[f])}.get(op.kind, -top[f])
-        for f, op in ops.items()
-    }
+    low = {f: -min(op.n or 0, top[f]) if op.kind == "Residual" else -top[f] for f, op in ops.items()}
+    low |= {f: int(op.kind == "Total") for f, op in ops.items() if op.kind in ALIKE[:2]}
     if len(ops) > 10:
         each = (
             m * m * math.prod(top[f] for f in fs) * max((Fraction(-low[f], top[f] or 1) for f in fs), default=0)
@@ -365,9 +369,8 @@ def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
     """
     if f.taps is not None:
         a, n = f.taps, int(f.runs.sum())
-        if a.dtype != np.int64 or f.runs.dtype != np.int64 or a.ndim != 2 or len(a) != len(f.runs) or not a.size:
-            raise ValueError("a stream's filter has other integers than a filter may have")
-        if f.runs.min() < 1 or n > 2**20 or max(a.max(), -int(a.min())) >= 2**25 or a.shape[1] > 2**12:
+        sound = a.dtype == f.runs.dtype == np.int64 and a.ndim == 2 and len(a) == len(f.runs) and a.size
+        if not sound or f.runs.min() < 1 or n > 2**20 or max(a.max(), -int(a.min())) >= 2**25 or a.shape[1] > 2**12:
             raise ValueError("a stream's filter has other integers than a filter may have")
         if times > 1 and a.shape[1] > apart:
             raise Cannot("several periods of one person that one sum of counts holds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +25,7 @@ from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release
+from sfumato.releases.bounding import declared_bounds
 from sfumato.workloads import (
     Workload,
     hierarchy,
@@ -63,7 +64,7 @@ class Spec:
     within groups, "replace-one within state". `mechanism` is a value, with the options that stand beside it;
     `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
     are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`. `periods` are those of
-    a stream, or None: the tables come once.
+    a stream, or None: the tables come once. `bounds` are floors and caps as `Release.project` takes them.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -91,6 +92,7 @@ class Spec:
     public: Mapping[tuple[str, ...], Any]
     margins: Mapping[str, float]
     periods: Periods | None = None
+    bounds: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
 
     @property
     def rounds(self) -> int | None:
@@ -117,7 +119,9 @@ def read_spec(path: str | PathLike[str]) -> Spec:
 
 def spec_of(root: Section, place: Path) -> Spec:
     """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
-    root.allow("data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "stream")
+    root.allow(
+        "data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "bounds", "stream"
+    )
     if blanks := root.blanks():
         listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
         raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])
@@ -132,11 +136,11 @@ def spec_of(root: Section, place: Path) -> Spec:
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
     workload, margins = _workload(root, domain)
-    over = declared(root, unit)
-    if over is not None and margins:
-        raise root.section("stream").refuse(
-            "margins are of tables that are released once; take them out of [[queries]]"
-        )
+    over, public = declared(root, unit), _public(root, domain)
+    bounds = declared_bounds(root, workload, public)
+    for what, given in (("margins", margins), ("bounds", bounds)):
+        if over is not None and given:
+            raise root.section("stream").refuse(f"{what} are of tables that are released once; take them out")
     return Spec(
         domain=domain,
         workload=workload,
@@ -150,9 +154,10 @@ def spec_of(root: Section, place: Path) -> Spec:
         objective=objective,
         records=records,
         path=place,
-        public=_public(root, domain),
+        public=public,
         margins=margins,
         periods=over,
+        bounds=bounds,
     )
 
 

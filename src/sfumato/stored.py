@@ -137,6 +137,7 @@ ELSEWHERE: dict[str, str] = {
     "Window": "sfumato.operators.ordered",
     "WindowFilter": "sfumato.privacy.filters",
     "Workload": "sfumato.workloads.core",
+    "Zeros": "sfumato.estimate.zeros",
 }
 
 

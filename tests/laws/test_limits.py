@@ -14,7 +14,7 @@ from sfumato.designs.spine.planning import designs
 from sfumato.errors import PlanError
 from sfumato.estimate.spine import parts
 from sfumato.estimate.spine.cells import Cells
-from sfumato.estimate.spine.limits import limits
+from sfumato.estimate.spine.limits import Bounds, limits
 from sfumato.estimate.spine.whole import Halves, chain, nearest_real, nearest_whole, whole_family
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -173,10 +173,13 @@ def test_sums_that_no_whole_numbers_have_are_told_at_once() -> None:
 
 def test_nothing_is_said_where_nothing_is_bounded() -> None:
     place = Place.of([np.array([0, 0, 1])], 3)
-    assert limits(place, (), None, {}) == ()
-    assert limits(place, (), 7.0, {}) == ()
-    (root, level) = limits(place, (), 7.0, {1: (np.array([2.0, 1.0]), np.array([9.0, np.inf]))})
+    assert limits(place, (), None, Bounds({})) is None
+    assert limits(place, (), 7.0, Bounds({})) is None
+    given = np.array([[2.0, 9.0, 0, np.inf, 0, np.inf], [1.0, np.inf, 0, np.inf, 0, np.inf]])
+    found = limits(place, (), 7.0, Bounds({1: given}))
+    assert found is not None
+    root, level = found.levels
     assert root is not None
     assert level is not None
-    assert root.tolist() == [[7.0, 7.0]]
-    assert level.tolist() == [[2.0, 9.0], [1.0, np.inf]]
+    assert root[:, :2].tolist() == [[7.0, 7.0]]
+    assert level[:, :2].tolist() == [[2.0, 9.0], [1.0, np.inf]]

@@ -143,6 +143,8 @@ def test_each_map_of_the_set_is_met() -> None:
         (dense, [[2**62, -(2**62), 1], [0, 1, 2]]),
         (toeplitz, [[3, 0, 0], [-2, 6, 0], [0, 0, 0]]),
         (ToeplitzMap(c, m, np.array([5, 2**40, 0])), [[15, 0, 0], [-10, 6 * 2**40, 0], [0, 0, 0]]),
+        # its columns are written out some at a time
+        (ToeplitzMap(c, np.array([1, 2, 4]), np.array([5, 1, 7])), [[15, 0, 0], [-10, 6, 0], [40, -4, 84]]),
         (merged, [[1, 0, 2**62, 2**62, -(2**62)], [2, 0, 0, 0, 1]]),
         (MultipleMap(dense, -(2**70)), [[-(2**132), 2**132, -(2**70)], [0, -(2**70), -(2**71)]]),
         (MultipleMap(DenseMap(np.zeros((1, 2), dtype=np.int64)), 2**80), [[0, 0]]),

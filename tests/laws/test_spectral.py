@@ -15,7 +15,7 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.design import Problem
 from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.designs.spectral import planning
-from sfumato.designs.spectral.search import Asked, Axis, Levels, descend, started
+from sfumato.designs.spectral.search import Asked, Axis, Levels, binned, descend, started
 from sfumato.designs.spectral.strategy import Spectral
 from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError
@@ -179,3 +179,43 @@ def test_a_plan_undercuts_tilted_residuals_of_ordered_attributes() -> None:
     plan = price_design(design, problem)
     assert 1.0 <= plan.objective_value * math.sqrt(len(work)) / least <= 1.02  # tilted residuals: 1.026
     assert planning.design(problem, 0.9 * least) is None
+
+
+def test_rounding_leaves_columns_nearly_as_long_as_they_were() -> None:
+    """Mutants: every entry rounded to the nearest; one rounded the other way twice."""
+    rng = np.random.default_rng(5)
+    for count, top in ((1, 100.0), (4, 30.0), (12, 200.0)):
+        rows = rng.normal(size=(count, 40)) * top
+        found, nearest = planning._rounded(rows), np.rint(rows)
+        assert np.abs(found - rows).max() <= 1.0
+        ours, plain = (np.abs((r**2 - rows**2).sum(axis=0)) for r in (found, nearest))
+        assert (ours <= plain).all()
+        assert ours.mean() <= plain.mean() * (1.0 if count == 1 else 0.5)
+    whole = np.array([[3.0, -2.0], [0.0, 5.0]])
+    np.testing.assert_array_equal(planning._rounded(whole), whole)
+
+
+def test_bins_are_as_many_on_all_axes_or_more_and_make_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: more bins without a look at the blocks; no more than as many on all axes."""
+    sizes = {"a": 24, "b": 6, "c": 12}
+    work = _work([{"a": Prefix(24), "b": Identity(6)}, {"a": Identity(24), "c": Prefix(12), "b": Prefix(6)}], sizes)
+    union = planning.Union(planning._applying(_problem(work)) or [], sizes)
+    asked = planning._asked(union, _problem(work).products or [])
+    found = planning._sorted(asked, started(asked, planning._bases(union)))
+
+    def off(bins: planning.Bins) -> tuple[float, int]:
+        merged, short = binned(found, bins)
+        return descend(asked, merged, bins, ()).error, np.count_nonzero(short)
+
+    gained = 0
+    for most in (60, 150, 500):
+        monkeypatch.setattr(planning, "_MOST_BLOCKS", most)
+        error, blocks = off(planning._bins(asked, found))
+        assert blocks <= most
+        alike = [
+            off(tuple(planning._parted(*x, n) for x in zip(asked.axes, found.bases, strict=True))) for n in range(1, 11)
+        ]
+        last = [e for e, count in alike if count <= most][-1]
+        assert error <= last
+        gained += error < last * 0.995
+    assert gained >= 2

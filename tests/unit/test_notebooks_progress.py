@@ -97,3 +97,17 @@ def test_text_is_text(drawn: list[str]) -> None:
     assert "within 50.0% of the proved bound" in drawn[0]
     assert "<i>" not in drawn[1]
     assert 'value="1" max="2"' in drawn[1]
+
+
+def test_the_projection_and_the_factorization_by_themselves_draw_one_too(drawn: list[str]) -> None:
+    """Mutant: a verb that is called without a release or a plan, and is silent."""
+    work = sf.marginals(sf.Domain({"a": 3, "b": 3, "c": 3}), upto=2)
+    sf.project(np.arange(len(work), dtype=float), work, body="hull", total=40)
+    assert "projecting: step " in drawn[0]
+    assert drawn[-1] == notebooks.EMPTY
+    for neighbours in ("add-remove", "replace-one"):
+        for objective in ("mean", "max"):
+            drawn.clear()
+            sf.factorization(np.tri(12) + np.eye(12), neighbours, objective=objective)
+            assert "factorizing: step " in drawn[0], (neighbours, objective)
+            assert drawn[-1] == notebooks.EMPTY

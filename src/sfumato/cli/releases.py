@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,9 @@ from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Mapping
+
+    from sfumato.domain import Domain
 
 __all__ = ["commands"]
 
@@ -194,6 +196,9 @@ def project(
         Path | None,
         typer.Option("--folder", metavar="DIR", help="Finished parts of a tree; a killed run goes on there."),
     ] = None,
+    bounds: Annotated[
+        Path | None, typer.Option(metavar="SPEC", help="Keep to the floors and caps that a spec has as [[bounds]].")
+    ] = None,
     earlier: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="With --body mixtures: an earlier release that this one's plan follows."),
@@ -220,7 +225,14 @@ def project(
                 f"{earlier} answers from a model, so there is nothing to pool; --earlier takes noisy tables"
             )
         done = release.project(
-            body, space=space, total=total, integer=integer, earlier=before, folder=kept, progress=progress
+            body,
+            space=space,
+            total=total,
+            integer=integer,
+            earlier=before,
+            folder=kept,
+            bounds=None if bounds is None else _bounds_of(bounds, release.plan.workload.domain),
+            progress=progress,
         )
         done.save(out)
         write_report(done, out / REPORT)
@@ -228,6 +240,18 @@ def project(
         print_json(done.facts() | {"folder": str(out)})
         return
     typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
+
+
+def _bounds_of(path: Path, released: Domain) -> Mapping[Any, Any]:
+    """Those of a spec, which declares what was released. Raises InvalidInput."""
+    from sfumato.specs import read_spec
+
+    spec = read_spec(path)
+    if not spec.bounds:
+        raise InvalidInput(f"{path} has no tables [[bounds]], each with a level and least or most")
+    if spec.domain != released:
+        raise InvalidInput(f"{path} declares other attributes than those of the release; name the spec it was made of")
+    return spec.bounds
 
 
 @commands.command()

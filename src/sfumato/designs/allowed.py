@@ -153,12 +153,7 @@ class Allowed(Strategy):
     @functools.cached_property
     def _known(self) -> tuple[FloatArray, list[FloatArray]]:
         """L with L Var(z) Lᵀ = I, (rank, zeros), and Cov(t, z) Lᵀ of the cells t of every table, (cells, rank)."""
-        parts = [[np.empty(0)] * len(self.cells) for _ in self.cells]
-        for i, (first, ours) in enumerate(self.cells):
-            for j, (_, theirs) in enumerate(self.cells[: i + 1]):
-                found = self._between(self._sources[i], first, j)
-                parts[i][j], parts[j][i] = found[:, theirs], found[ours].T
-        along = [np.concatenate(row, axis=1) for row in parts]
+        along = [self._along(source, block) for source, (block, _) in zip(self._sources, self.cells, strict=True)]
         variance = np.concatenate([a[cells] for a, (_, cells) in zip(along, self.cells, strict=True)])
         with single_thread():
             values, vectors = np.linalg.eigh((variance + variance.T) / 2)
@@ -166,11 +161,27 @@ class Allowed(Strategy):
         whitener = vectors[:, kept].T / np.sqrt(values[kept])[:, None]
         return whitener, [a @ whitener.T for a in along]
 
+    def _along(self, source: Strategy, query: Block) -> FloatArray:
+        """(rows, zeros) covariances of a query's answers with all impossible cells."""
+        return np.concatenate([self._between(source, query, i) for i in range(len(self.cells))], axis=1)
+
     def _between(self, source: Strategy, query: Block, table: int) -> FloatArray:
-        """Covariances with the cells of a table that is conditioned on; the noise of two pieces is independent."""
-        block, _ = self.cells[table]
-        same = source is self._sources[table]
-        return source.covariance(query, block) if same else np.zeros((query.rows, block.rows))
+        """Covariances with the impossible cells of a table; the noise of two pieces is independent."""
+        block, cells = self.cells[table]
+        if source is not self._sources[table]:
+            return np.zeros((query.rows, len(cells)))
+        plain = all(len(g) == 1 and isinstance(f, Identity) for g, f in zip(query.groups, query.factors, strict=True))
+        found = source.table_covariance(query, block) if plain else None
+        if found is None:
+            return source.covariance(query, block)[:, cells]
+        # of cells of tables only where they agree counts
+        at = np.zeros((query.rows, len(cells)), dtype=np.intp)
+        ours = dict(zip(query.attributes, np.unravel_index(np.arange(query.rows), self._sizes(query)), strict=True))
+        theirs = dict(zip(block.attributes, np.unravel_index(cells, self._sizes(block)), strict=True))
+        shared = [a for a in query.attributes if a in theirs]
+        for name, ways in zip(shared, found.shape, strict=True):
+            at = ways * at + (ours[name][:, None] != theirs[name])
+        return found.reshape(-1)[at]
 
     @functools.cached_property
     def _pulls(self) -> dict[str, FloatArray]:
@@ -197,8 +208,7 @@ class Allowed(Strategy):
                 kept = [a for a in block.attributes if a in query.attributes]
                 turned = table.sum(axis=drop).transpose([*(kept.index(a) for a in query.attributes), len(kept)])
                 return np.asarray(query.operator.matvec(turned.reshape(-1, turned.shape[-1])), dtype=np.float64)
-        parts = [self._between(source, query, i)[:, cells] for i, (_, cells) in enumerate(self.cells)]
-        return np.concatenate(parts, axis=1) @ whitener.T
+        return self._along(source, query) @ whitener.T
 
     def _sizes(self, block: Block) -> list[int]:
         return [self.shape[self.names.index(a)] for a in block.attributes]

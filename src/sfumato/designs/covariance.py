@@ -13,6 +13,7 @@ agreement counts, and two tables have 2^(number of common attributes) covariance
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-__all__ = ["Part", "agreements", "between", "by_agreement", "check_size", "combine", "form", "residual_covariance"]
+__all__ = [
+    "Part",
+    "agreements",
+    "between",
+    "by_agreement",
+    "check_size",
+    "combine",
+    "form",
+    "residual_agreement",
+    "residual_covariance",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,22 @@ def agreements(first: Block, second: Block) -> tuple[int, ...]:
     """For every attribute that two tables have in common: whether cells may differ (2) or not (1)."""
     pairs = zip(first.attributes, first.factors, strict=True)
     return tuple(min(2, f.shape[1]) for name, f in pairs if name in second.attributes)
+
+
+def residual_agreement(residuals: Residuals, first: Block, second: Block) -> FloatArray:
+    """Residuals.table_covariance, of attributes without tilts: sum_S u_S, each attribute that both tables hold times
+    [same] - 1/n in S and 1/n^2 outside, each other one times 1/n."""
+    sizes = dict(zip(residuals.names, residuals.shape, strict=True))
+    common = [n for n in first.attributes if n in second.attributes]
+    held = [residuals.names.index(n) for n in common]
+    out = np.array([residuals.set_variance(s) for s in _subsets(held)]).reshape((2,) * len(held))
+    for name in common:
+        n = sizes[name]
+        ways = np.array([[n**-2, n**-2], [1 - 1 / n, -1 / n]])[:, : min(2, n)]
+        # the first axis goes last, so that after all of them the order is as before
+        out = np.tensordot(out, ways, axes=(0, 0))
+    rest = math.prod(sizes[n] for n in (*first.attributes, *second.attributes) if n not in common)
+    return out / rest
 
 
 def by_agreement(strategy: Strategy, first: Block, second: Block) -> FloatArray:

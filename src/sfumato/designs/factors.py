@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -153,8 +154,7 @@ class Matrix(Factor):
                 f"dense least squares over {self.operator.shape[1]:,} cells is above the limit of {MAX_DENSE_CELLS:,}"
             )
         if isinstance(self.operator, (Compose, Dense)):
-            dense = np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor
-            return dense.T @ dense
+            return _gram_of(np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor)
         return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
 
     @property
@@ -210,7 +210,58 @@ class Contrasts(Matrix):
         return self.covariance.sum(axis=1)
 
 
+def _gram_of(matrix: FloatArray) -> FloatArray:
+    """AᵀA, of a large A in half the cells where these may be reversed, and then equal to its reverse to the bit."""
+    n = matrix.shape[1]
+    signs = _mirrored(matrix) if n > _SOLVED else None
+    if signs is None:
+        return matrix.T @ matrix
+    inside = np.array(matrix[:, : -(-n // 2)])
+    inside[:, n // 2 :] *= math.sqrt(0.5)  # the middle cell, where there is one
+    halves = [part.T @ part for part in (inside[signs > 0], inside[signs < 0][:, : n // 2])]
+    return _unfolded(2 * halves[0], 2 * halves[1], n)
+
+
+def _mirrored(matrix: FloatArray) -> NDArray[np.int64] | None:
+    """The sign by which each row changes when the cells are reversed; None where one changes otherwise."""
+    back = matrix[:, ::-1]
+    even = (matrix == back).all(axis=1)
+    return np.where(even, 1, -1) if (even | (matrix == -back).all(axis=1)).all() else None
+
+
+def _unfolded(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
+    """The (n, n) matrix that is `even` on (e_i + e_(n-1-i)) / sqrt 2 and the middle cell, `odd` on the differences."""
+    half = n // 2
+    out = np.empty((n, n))
+    out[:half, :half] = even[:half, :half] + odd
+    out[:half, n - half :] = (even[:half, :half] - odd)[:, ::-1]
+    out[:half] /= 2
+    if n % 2:
+        out[:half, half] = even[:half, half] * math.sqrt(0.5)
+        out[half, : half + 1] = np.append(out[:half, half], even[half, half])
+        out[half, half + 1 :] = out[half, :half][::-1]
+    out[n - half :] = out[:half, ::-1][::-1]
+    return out
+
+
 def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """(gram^+, projector onto its range or None where that is everything), in halves where it equals its reverse."""
+    n = len(gram)
+    if n <= _SOLVED or not np.array_equal(gram, gram[::-1, ::-1]):
+        return _inverted(gram)
+    outer, half = -(-n // 2), n // 2
+    even = gram[:outer, :outer] + gram[:outer, half:][:, ::-1]
+    even[half:] *= math.sqrt(0.5)
+    even[:, half:] *= math.sqrt(0.5)
+    odd = gram[:half, :half] - gram[:half, n - half :][:, ::-1]
+    (first, one), (second, two) = _inverted(even), _inverted(odd)
+    if one is None and two is None:
+        return _unfolded(first, second, n), None
+    onto = [np.eye(len(g)) if p is None else p for g, p in ((even, one), (odd, two))]
+    return _unfolded(first, second, n), _unfolded(onto[0], onto[1], n)
+
+
+def _inverted(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
     from scipy.linalg.lapack import dpotri  # noqa: PLC0415
 
@@ -260,20 +311,24 @@ def quantise(
     """
     kind = Contrasts if known_total else Matrix
     if basis is None:
-        return kind(Dense(_round_columns(coefficient * scale)), float(scale))
+        return kind(Dense(_round_columns(coefficient, scale)), float(scale))
     return kind(Compose(Dense(np.rint(coefficient * scale).astype(np.int64)), basis), float(scale))
 
 
-def _round_columns(values: FloatArray) -> NDArray[np.int64]:
-    """Round to integers so that each column keeps its length: the longest column sets the price.
+def _round_columns(values: FloatArray, scale: float = 1.0) -> NDArray[np.int64]:
+    """Round values times a scale to integers so that each column keeps its length: the longest column sets the price.
 
     Plain rounding changes a squared length by about the size of an entry. Moving one entry of a column
     by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
     """
-    out = np.empty(values.shape, dtype=np.int64)
-    for start in range(0, values.shape[1], _COLUMNS):
-        chosen = slice(start, start + _COLUMNS)
-        out[:, chosen] = _rounded(values[:, chosen])
+    out, n = np.empty(values.shape, dtype=np.int64), values.shape[1]
+    signs = _mirrored(values) if n > _SOLVED else None
+    last = n if signs is None else -(-n // 2)
+    for start in range(0, last, _COLUMNS):
+        chosen = slice(start, min(start + _COLUMNS, last))
+        out[:, chosen] = _rounded(values[:, chosen] * scale)
+    if signs is not None:
+        out[:, last:] = signs[:, None] * out[:, : n - last][:, ::-1]
     return out
 
 

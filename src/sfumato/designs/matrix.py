@@ -43,6 +43,7 @@ __all__ = ["designs", "laplace_note"]
 MAX_DENSE = 2_048
 # likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (ordered.md)
 MAX_DENSE_ORDERED = 4_096
+_TOLERANCE, _TOLERANCE_OF_MANY = 1e-7, 1e-6  # gaps at which a search ends; of many cells a step more takes seconds
 MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
@@ -250,7 +251,8 @@ def _factor(
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
     else:
-        best = optimize(gram, matrix=matrix, ordered=ordered, progress=progress)
+        tolerance = _TOLERANCE if cells <= MAX_DENSE else _TOLERANCE_OF_MANY
+        best = optimize(gram, matrix=matrix, ordered=ordered, tolerance=tolerance, progress=progress)
         # the largest variance is at least their mean
         strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
         # of what it is not the optimum of, no more is known

@@ -174,7 +174,7 @@ class Categories(Attribute):
             key = read_code(code)
             if key in values:
                 raise DomainError(f"category {key!r} is declared twice (1, '1' and 1.0 are one code)")
-            values[key] = check_text(read_code(label), "category label")
+            values[key] = key if label is key else check_text(read_code(label), "category label")
         if len(set(values.values())) != len(values):
             raise DomainError("two categories have the same label; labels must be distinct")
         if OTHER in values.values():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, cast
@@ -86,7 +88,7 @@ class Hierarchy(Attribute):
         groupings: list[Level] = []
         for depth, name in enumerate(levels[:-1]):
             place = {code: i for i, code in enumerate(labelled[depth])}
-            groups = np.array([place[row[depth]] for row in rows], dtype=np.int64)
+            groups = np.fromiter(map(place.__getitem__, map(operator.itemgetter(depth), rows)), np.int64, len(rows))
             groupings.append(Level.of(name, attributes[depth], groups))
         kept = tuple((n, tuple(names[n].items())) for n in levels if n in names)
         for key, value in (("source", tuple(rows)), ("levels", levels), ("code_labels", kept)):
@@ -217,6 +219,22 @@ def _flatten(tree: Mapping[Any, Any], levels: Row) -> tuple[list[Row], dict[str,
     return rows, {levels[-1]: labels} if labels else {}
 
 
+class _Once(dict[str, str]):
+    """Texts that are looked at and held once: codes of groups stand in many rows."""
+
+    def __init__(self, what: Callable[[], str]) -> None:
+        super().__init__()
+        self._what = what
+
+    def __missing__(self, text: str) -> str:
+        return self.setdefault(check_text(text, self._what()), text)
+
+
+def _picked(places: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
+    """Some cells of a row."""
+    return operator.itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
+
+
 def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[Row], dict[str, dict[str, str]]]:
     """Levels, rows and labels of a file whose first line names its columns."""
     try:
@@ -234,14 +252,17 @@ def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[
         found: dict[str, dict[str, str]] = {n: {} for n in levels if f"{n}{_LABEL}" in header}
         places = [header.index(n) for n in levels]
         named_at = {n: (header.index(n), header.index(f"{n}{_LABEL}")) for n in found}
-        for row in itertools.islice((r for r in lines if r), _MAX_ROWS + 1):
+        chosen, known = _picked(places), _Once(lambda: f"line {lines.line_num}: a code")
+        for row in itertools.islice(filter(None, lines), _MAX_ROWS + 1):
             if len(row) != len(header):
                 raise DomainError(f"line {lines.line_num} has {len(row)} columns, the first line {len(header)}")
-            rows.append(tuple(check_text(row[i], f"line {lines.line_num}: a code") for i in places))
-            for name, (code, label) in named_at.items():
-                text = check_text(row[label], f"line {lines.line_num}: a label")
-                if found[name].setdefault(row[code], text) != text:
-                    raise DomainError(f"line {lines.line_num}: {name} {row[code]!r} has two labels")
+            rows.append(tuple(map(known.__getitem__, chosen(row))))
+            for name, (at, label) in named_at.items():
+                text = row[label]
+                if found[name].get(row[at]) != text:
+                    check_text(text, f"line {lines.line_num}: a label")
+                if found[name].setdefault(row[at], text) != text:
+                    raise DomainError(f"line {lines.line_num}: {name} {row[at]!r} has two labels")
     except csv.Error as error:
         raise DomainError(f"the file of a hierarchy is not CSV: {error}") from error
     return levels, rows, found
@@ -268,15 +289,17 @@ def _labels(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> l
         raise DomainError(f"labels are given for {strange[0]!r}, which is no level; there are {', '.join(levels)}")
     out: list[dict[str, str]] = []
     above: dict[str, str] = {}
+    codes = [""] * len(rows)
     for depth, level in enumerate(levels):
-        parents: dict[str, str] = {}
-        for row in rows:
-            parent = row[depth - 1] if depth else ""
-            if parents.setdefault(row[depth], parent) != parent:
-                raise DomainError(
-                    f"{level} {row[depth]!r} lies in two groups, {parents[row[depth]]!r} and {parent!r}; give codes "
-                    "that are unique in their level, such as FIPS codes, and what people read as labels"
-                )
+        codes, given = list(map(operator.itemgetter(depth), rows)), codes
+        parents: dict[str, str] = dict(zip(codes, given, strict=True))
+        if list(map(parents.__getitem__, codes)) != given:
+            first: dict[str, str] = {}
+            code, parent = next(p for p in zip(codes, given, strict=True) if first.setdefault(*p) != p[1])
+            raise DomainError(
+                f"{level} {code!r} lies in two groups, {first[code]!r} and {parent!r}; give codes that are unique in "
+                "their level, such as FIPS codes, and what people read as labels"
+            )
         if depth == len(levels) - 1 and len(parents) != len(rows):
             raise DomainError(f"a {level} is declared twice; every finest code stands in one row")
         check_distinct(parents, f"the codes of {level!r},")
@@ -284,11 +307,11 @@ def _labels(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> l
         unknown = next((c for c in own if c not in parents), None)
         if unknown is not None:
             raise DomainError(f"a label is given for {unknown!r}, which is no {level}")
-        plain = {code: own.get(code, code) for code in parents}
-        seen: dict[str, int] = {}
-        for label in plain.values():
-            seen[label] = seen.get(label, 0) + 1
-        above = {c: f"{above[parents[c]]} > {t}" if depth and seen[t] > 1 else t for c, t in plain.items()}
+        plain: dict[str, str] = {code: own.get(code, code) for code in parents}
+        if depth and len(set(plain.values())) < len(plain):
+            seen = Counter(plain.values())
+            plain = {c: f"{above[parents[c]]} > {t}" if seen[t] > 1 else t for c, t in plain.items()}
+        above = plain
         out.append(above)
     return out
 

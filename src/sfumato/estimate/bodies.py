@@ -22,6 +22,8 @@ from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, Tab
 from sfumato.estimate.projection import Projection, Task, joint_attributes, possible_operator, read_task
 from sfumato.estimate.records import fit_records
 from sfumato.estimate.simplex import onto_simplex
+from sfumato.estimate.zeros import Zeros
+from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
 from sfumato.operators import Prefix
 from sfumato.operators.base import FloatArray
@@ -35,7 +37,7 @@ _HULL_CELLS = 2**20  # 8 MB a vector; "auto" takes the hull up to here, by name 
 _HULL_WORK = 2**22  # cells times tables: what one step of the search reads and writes
 _HULL_TABLES = 200  # each is gone through once more in every step, at Python's cost
 _MAX_CELLS = 2**24  # 128 MB a vector of cells, of which a search holds a handful
-_UNAWARE = ("local", "mixtures", "sdp", "sdp+local")  # refused where cells are declared impossible
+_UNAWARE = ("sdp", "sdp+local")  # refused where cells are declared impossible
 _ALIKE = 1e-9  # relative: variances that differ by rounding alone are one
 _STARTED = 2_000  # records that a search begins with
 _ROUNDS = 25  # of a search: more fit the noise rather than the table
@@ -77,18 +79,19 @@ def project(
     >>> sf.project([2.0, 1.0, 6.0], cdf).answers
     array([1.5, 1.5, 6. ])
     """
-    task = read_task(answers, work, covariance, total, space, progress)
-    if body not in BODIES:
-        raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
-    chosen = _choose(task) if body == "auto" else body
-    if task.possible is not None and chosen in _UNAWARE:
-        raise InvalidInput(
-            f"body={chosen!r} does not know of cells that are declared impossible; take 'hull', 'cone' or 'exact', or "
-            "project a release by the ladder (body='auto')"
-        )
-    if task.residuals is not None and chosen not in ("local", "mixtures"):
-        raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
-    found = _SOLVERS[chosen](task)
+    with watched("projecting", progress) as told:
+        task = read_task(answers, work, covariance, total, space, told)
+        if body not in BODIES:
+            raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
+        chosen = _choose(task) if body == "auto" else body
+        if task.possible is not None and chosen in _UNAWARE:
+            raise InvalidInput(
+                f"body={chosen!r} is about moments, which do not know of cells that are declared impossible; take "
+                "'local', 'hull', 'cone' or 'exact'"
+            )
+        if task.residuals is not None and chosen not in ("local", "mixtures"):
+            raise InvalidInput(f"the noise of residuals weights body='local' and 'mixtures' alone, not {chosen!r}")
+        found = _SOLVERS[chosen](task)
     # how far models move answers is stated in the plain norm
     return found if covariance is None or chosen == "mixtures" else replace(found, norm="noise")
 
@@ -275,7 +278,9 @@ def _local(task: Task) -> Projection:
         spread = np.array([task.covariance[a] for a, _ in places])
     values = [task.answers[a:b].reshape(s) for (a, b), s in zip(places, shapes, strict=True)]
     sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
-    done = local(sizes, sets, values, spread, task.total, progress=task.progress)
+    done = local(
+        sizes, sets, values, spread, task.total, progress=task.progress, zeros=Zeros.of(task.work.domain, names)
+    )
     held = TableCounts(tuple(q.attributes for q in queries), tuple(done.tables))
     fitted = np.concatenate([t.reshape(-1) for t in done.tables])
     whole = len(queries) == 1
@@ -297,7 +302,8 @@ def _mixtures(task: Task) -> Projection:
     ]
     sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
     step = None if told is None else functools.partial(_counted, told, itertools.count(1))
-    done = adapt(task.work.domain.sizes(names), sets, values, task.residuals, task.total, progress=step)
+    zeros = Zeros.of(task.work.domain, names)
+    done = adapt(task.work.domain.sizes(names), sets, values, task.residuals, task.total, progress=step, zeros=zeros)
     held = AdaptedTables(names, done)
     fitted = np.concatenate([held.table(q.attributes).reshape(-1) for q in queries])
     moved = float(np.linalg.norm(fitted - task.answers))

@@ -23,13 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate
 from sfumato.errors import InvalidInput
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.margins import Incidence, Layout
+from sfumato.estimate.margins import Incidence, Layout, collect, lift
+from sfumato.estimate.orthant import Orthant
+from sfumato.estimate.zeros import Zeros, emptied
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Given", "LocalSolution", "Problem", "ResidualNoise", "Step", "lift", "local"]
+__all__ = ["Given", "LocalSolution", "Problem", "ResidualNoise", "Step", "local"]
 
 _MEMORY = 8  # a small system to solve at each step; Anderson's acceleration is used with some 5 to 10
 _CHECK = 8  # a proof costs about a step: an eighth more
+_CHECK_ZEROS = 32  # where cells are held at 0 a proof costs some tens of steps
 _MOST = 5000  # what ends here says its gap
 # the square of some 50 roundings of a double: a squared distance below that of the target is rounding
 _ROUNDING = 1e-28
@@ -73,6 +76,7 @@ def local(
     *,
     tolerance: float = 1e-2,
     progress: Callable[[int, float], None] | None = None,
+    zeros: Zeros | None = None,
 ) -> LocalSolution:
     """The tables that agree on all common attributes and have no negative cell, nearest to `values`.
 
@@ -80,15 +84,21 @@ def local(
     by them. variances: one per table, of the noise of its cells (one number for all), or `ResidualNoise`, which
     makes the norm that of the residuals. total: what every table sums to; None leaves it free. tolerance: stop
     where the certified distance is at most this share of the distance moved; after 5,000 iterations the gap is
-    stated as it is. Raises InvalidInput for tables that do not fit their sizes, and for variances not positive.
+    stated as it is. zeros: what no record can be in, by the same positions; tables are 0 there. Raises InvalidInput for
+    tables that do not fit their sizes, and for variances not positive.
 
     Formal guarantee: for every consistent nonnegative truth (with that total) the exact projection is no farther
     from it in the norm than `values` are; the result is within sqrt(gap) of the exact projection.
     """
     given = Given.read(sizes, sets, values, total)
     problem = _problem(given, variances, total)
+    if zeros is not None:
+        problem.empty(given, zeros)
     r, gap, iterations = _solve(problem, tolerance, progress)
     fitted = given.tables(r)
+    if zeros is not None:
+        masks = [zeros.possible(s) for s in sets]
+        fitted = [x if m is None else np.where(m, x, 0.0) for x, m in zip(fitted, masks, strict=True)]
     if isinstance(variances, ResidualNoise):
         moved = problem.length(r - problem.target)
     else:
@@ -171,22 +181,6 @@ def _down(inc: Incidence, cells: FloatArray, weights: FloatArray) -> FloatArray:
     return out
 
 
-def lift(inc: Incidence, r: FloatArray) -> FloatArray:
-    """The tables with components r, flat."""
-    out = r[inc.own]
-    inc.spread(r[inc.index] * inc.rest, out)
-    return out
-
-
-def collect(closure: Layout, inc: Incidence, tables: FloatArray) -> FloatArray:
-    """The transpose of `lift`, centred."""
-    out = np.zeros(closure.size)
-    out[inc.own] = tables
-    out[: inc.low] += inc.gather(inc.shares(tables) * inc.rest)
-    closure.centre(out)
-    return out
-
-
 class Problem:
     """minimise sum p |r - target|^2 over components r whose largest tables are nonnegative."""
 
@@ -205,6 +199,8 @@ class Problem:
             self.free[0], self.target[0] = 0.0, total
         # the tables' own precision is the natural weight of the splitting
         self.own = precision[self.inc.own]
+        self.body = Orthant(None)
+        self.even: FloatArray | None = None  # components of a table that is positive wherever a record can be
         self.each = np.empty(self.layout.count)
         for rows, starts, numbers in zip(self.layout.sets, self.layout.starts, self.layout.numbers, strict=True):
             if len(rows):
@@ -217,6 +213,29 @@ class Problem:
     def collect(self, tables: FloatArray) -> FloatArray:
         """The components of tables."""
         return collect(self.closure, self.inc, tables)
+
+    def empty(self, given: Given, zeros: Zeros) -> None:
+        """Hold the cells at 0 that no record can be in."""
+        flat, self.even = np.ones(self.layout.size, dtype=bool), np.empty(self.closure.size)
+        for layout, wanted in ((self.layout, False), (self.closure, True)):
+            for rows, starts in zip(layout.sets, layout.starts, strict=True):
+                for row, start in zip(rows.tolist(), starts.tolist(), strict=True):
+                    axes = [int(given.rank[i]) for i in row]
+                    if wanted:
+                        table = zeros.even(axes)
+                        self.even[start : start + table.size] = table.reshape(-1)
+                    elif (mask := zeros.possible(axes)) is not None:
+                        flat[start : start + mask.size] = mask.reshape(-1)
+        self.closure.centre(self.even)
+        self.body = Orthant(flat)
+
+    def emptied(self, r: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(the nearest components whose tables are 0 where they have to be, these tables)"""
+        tables = lift(self.inc, r)
+        if self.body.possible is None:
+            return r, tables
+        r = emptied(self.closure, self.inc, r, ~self.body.possible, self.free / self.precision)
+        return r, np.where(self.body.possible, lift(self.inc, r), 0.0)
 
 
 class Step:
@@ -306,18 +325,20 @@ def _solve(
 ) -> tuple[FloatArray, float, int]:
     """(components, gap, iterations)"""
     start = lift(problem.inc, problem.target)
-    if not len(start) or float(start.min()) >= 0:
+    body = problem.body
+    if np.array_equal(body.nearest(start), start):
         return problem.target, 0.0, 0
     step = Step(problem, 1.0)
     rounding = _ROUNDING * problem.length(problem.target) ** 2
     faster = Anderson(len(start), _MEMORY)
     root = np.sqrt(problem.own)
+    check = _CHECK if problem.even is None else _CHECK_ZEROS
     v = start
     best: tuple[float, FloatArray] = (math.inf, problem.target)
     for iteration in range(1, _MOST + 1):
-        q = step(np.abs(v))
+        q = step(body.reflected(v))
         last = iteration == _MOST
-        if last or iteration % _CHECK == 0:
+        if last or iteration % check == 0:
             gap, x = _certify(problem, step, v)
             if gap < best[0]:
                 best = gap, x
@@ -325,15 +346,15 @@ def _solve(
                 progress(iteration, best[0])
             if last or best[0] <= (tolerance * problem.length(best[1] - problem.target)) ** 2 + rounding:
                 return best[1], best[0] * (1 + 1e-9) + rounding, iteration
-        v = faster.next(root * v, root * (q - np.maximum(v, 0.0))) / root
+        v = faster.next(root * v, root * (q - body.nearest(v))) / root
     raise AssertionError
 
 
 def _certify(problem: Problem, step: Step, v: FloatArray) -> tuple[float, FloatArray]:
     """(bound on the squared distance, feasible components)"""
-    multipliers = step.weight * np.maximum(-v, 0.0)
+    multipliers = step.weight * problem.body.multipliers(v)
     pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
-    r = step.components(np.abs(v))
+    r = step.components(problem.body.reflected(v))
     best: tuple[float, FloatArray] = (math.inf, r)
     for x, tables in _feasible(problem, r):
         a, b = problem.length(x - pulled), max(float(multipliers @ tables), 0.0)
@@ -345,13 +366,16 @@ def _certify(problem: Problem, step: Step, v: FloatArray) -> tuple[float, FloatA
 
 def _feasible(problem: Problem, r: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
     """Components near r of nonnegative tables, with these: mixtures with positive tables that agree."""
-    inc, tables = problem.inc, lift(problem.inc, r)
+    inc = problem.inc
+    r, tables = problem.emptied(r)
     total = max(float(r[0]), 0.0) if problem.total is None else problem.total
     zero = np.zeros(len(r)), np.zeros(len(tables))
     if total == 0:
         return [zero]
     even = np.zeros(len(r))
     even[0] = total
+    if problem.even is not None:
+        even = total * problem.even
     out: list[tuple[FloatArray, FloatArray]] = [zero] if problem.total is None else []
     for e in (even,):
         flat = lift(inc, e)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.designs.marginals.incidence import Sets, distinct, locate, patterns
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Incidence", "Layout"]
+__all__ = ["Incidence", "Layout", "collect", "lift"]
 
 Columns = tuple[int, ...]
 
@@ -177,6 +177,22 @@ class Incidence:
                 above, names = held[s.held]
                 shape = (group.count, *(group.shape[a] if a in s.columns else 1 for a in names))
                 above += below.reshape(shape)
+
+
+def lift(inc: Incidence, r: FloatArray) -> FloatArray:
+    """The tables with components r, flat."""
+    out = r[inc.own]
+    inc.spread(r[inc.index] * inc.rest, out)
+    return out
+
+
+def collect(closure: Layout, inc: Incidence, tables: FloatArray) -> FloatArray:
+    """The transpose of `lift`, centred."""
+    out = np.zeros(closure.size)
+    out[inc.own] = tables
+    out[: inc.low] += inc.gather(inc.shares(tables) * inc.rest)
+    closure.centre(out)
+    return out
 
 
 def _members(layout: Layout) -> list[tuple[_Group, Sets, NDArray[np.int64]]]:

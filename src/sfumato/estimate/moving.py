@@ -19,9 +19,11 @@ from sfumato.estimate.spanning import spanning_records
 from sfumato.operators import Identity
 from sfumato.operators.base import FloatArray
 
-__all__ = ["FITTED", "whole_records"]
+__all__ = ["FITTED", "Allowed", "whole_records"]
 
 Codes = NDArray[np.int32]
+Allowed = tuple[tuple[int, ...], NDArray[np.bool_]]
+"""Positions of some attributes, and which of their joint cells a record can be in, shaped by them."""
 
 FITTED = 2**16
 """Records that are moved; more are copies of these."""
@@ -43,6 +45,7 @@ def whole_records(
     start: Codes | None = None,
     seed: int = 0,
     enough: float | None = None,
+    allowed: Sequence[Allowed] = (),
 ) -> tuple[Codes, NDArray[np.int64]]:
     """Distinct records (r, d) and how many there are of each, `count` in all, with tables near the given ones.
 
@@ -51,14 +54,15 @@ def whole_records(
     over all records gains little: a local optimum without a certificate. start: `count` records to change, by
     default drawn along a tree of pairs. Above 65,536 records, copies of so many, as many of each as brings their tables
     nearest. enough: go on, for up to a hundred
-    sweeps, until the sum of squares is that or hardly a record moves; for tables that have little noise left.
+    sweeps, until the sum of squares is that or hardly a record moves; for tables that have little noise left. allowed:
+    no record moves where one of these masks is false.
     The seed makes public randomness: the same input gives the same records.
     """
     codes = spanning_records(sizes, axes, tables, min(count, FITTED), seed) if start is None else start
     fitted = len(codes)
     if fitted == 0:
         return codes, np.empty(0, dtype=np.int64)
-    moves = _Moves(sizes, axes, tables, codes, np.random.default_rng(seed))
+    moves = _Moves(sizes, axes, tables, codes, np.random.default_rng(seed), allowed)
     moves.run(None if enough is None else enough * (fitted / max(count, 1)) ** 2)
     codes, counts = np.unique(moves.codes, axis=0, return_counts=True)
     if fitted == count:
@@ -132,6 +136,7 @@ class _Moves:
         tables: Sequence[FloatArray],
         codes: Codes,
         random: np.random.Generator,
+        allowed: Sequence[Allowed] = (),
     ) -> None:
         # parts of records that are alike would all see the same gaps
         self.codes, self.random = codes[random.permutation(len(codes))], random
@@ -141,6 +146,11 @@ class _Moves:
             share = wanted / total if total > 0 else np.full(wanted.shape, 1 / wanted.size)
             self.away.append(_counted(codes, a, wanted.shape) - len(codes) * share)
         self.sides = [_Side(i, n, axes, self.away) for i, n in enumerate(sizes)]
+        # per attribute the masks that hold it, its cells last
+        self.held = [
+            [([j for j in a if j != i], np.moveaxis(m, a.index(i), -1)) for a, m in allowed if i in a]
+            for i in range(len(sizes))
+        ]
 
     def run(self, enough: float | None = None) -> None:
         """Sweep over all attributes until little is gained; or until squares are enough, or hardly a record moves."""
@@ -185,6 +195,8 @@ class _Moves:
         growth = np.zeros((len(codes), side.cells))
         growth[:, 1:] = np.asarray(across @ (stacked[:, 1:] - stacked[:, :1]), dtype=np.float64)
         growth += side.count - growth[each, now][:, None]
+        for others, mask in self.held[attribute]:
+            growth[~np.broadcast_to(mask[tuple(codes[:, others].T)], growth.shape)] = np.inf
         best = growth.argmin(axis=1)
         gain = np.flatnonzero(growth[each, best] < -1e-9)
 

@@ -21,7 +21,8 @@ def check_text(text: object, what: str, limit: int = _MAX_NAME_BYTES) -> str:
         raise DomainError(f"{what} must be a non-empty text, not {shorten(text)}")
     if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
         raise DomainError(f"{what} {text[:40]!r}… is longer than {limit} bytes")
-    for char in text:
+    # what ASCII prints can be seen
+    for char in "" if text.isascii() and text.isprintable() else text:
         if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK:
             raise DomainError(f"{what} {text!r} holds the invisible character U+{ord(char):04X}; remove it")
     return text

@@ -49,12 +49,12 @@ class Map(Linear):
         """The matrix, int64. Raises WorkloadError for more than 2^25 entries, and where 2^63 may be reached."""
         if self.shape[0] * self.shape[1] > DENSE_LIMIT or self.max_abs >= INT64:
             raise WorkloadError(f"the entries of {self!r} are too many to be written out, or too large")
-        out, width = np.zeros(self.shape, dtype=np.int64), self.shape[1]
-        step = max(1, _UNITS // width)
-        for start in range(0, width, step):
-            part = out[:, start : start + step]
-            part[:] = self.apply(np.eye(width, part.shape[1], -start, dtype=np.int64))
-        return out
+        width, step = self.shape[1], max(1, _UNITS // self.shape[1])
+        return np.concatenate([self.some_columns(a, min(step, width - a)) for a in range(0, width, step)], axis=1)
+
+    def some_columns(self, start: int, count: int) -> Numbers:
+        """(rows, count) of the matrix, of entries that fit int64."""
+        return self.apply(np.eye(self.shape[1], count, -start, dtype=np.int64))
 
     def gram(self) -> Numbers:
         """(columns, columns) inner products of columns: int64 where all fit, else Python integers."""

@@ -281,6 +281,11 @@ class ToeplitzMap(Map):
         own = vectors if self.column_multiples is None else vectors * self.column_multiples[:, None]
         return np.ascontiguousarray((causal_exact(self.coefficients, own.T) * self.multiples).T)
 
+    def some_columns(self, start: int, count: int) -> Numbers:
+        back = np.arange(len(self.multiples))[:, None] - np.arange(start, start + count)
+        own = np.where(back < 0, 0, self.coefficients[back]) * self.multiples[:, None]
+        return own if self.column_multiples is None else own * self.column_multiples[start : start + count]
+
     def column_sums(self, power: int) -> Numbers:
         # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones; the columns'
         # own multiples are of Python's integers

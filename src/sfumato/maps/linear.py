@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import reduce
@@ -124,8 +123,7 @@ def absolute_sums(matrix: NDArray[np.int64], power: int) -> Numbers:
     magnitude = np.abs(matrix)
     if int(magnitude.max(initial=0)) ** power * matrix.shape[0] < INT64:
         return (np.einsum("ij,ij->j", matrix, matrix) if power == 2 else magnitude.sum(axis=0)).astype(object)
-    limbs = [(magnitude >> (16 * i)) & 0xFFFF for i in range(4)]
+    limbs = [(16 * i, (magnitude >> (16 * i)) & 0xFFFF) for i in range(int(magnitude.max()).bit_length() // 16 + 1)]
     if power == 1:
-        return sum_objects((16 * i, a.sum(axis=0)) for i, a in enumerate(limbs))
-    pairs = itertools.product(enumerate(limbs), repeat=2)
-    return sum_objects((16 * (i + j), (a * b).sum(axis=0)) for (i, a), (j, b) in pairs)
+        return sum_objects((shift, a.sum(axis=0)) for shift, a in limbs)
+    return sum_objects((i + j, np.einsum("ij,ij->j", a, b)) for i, a in limbs for j, b in limbs)

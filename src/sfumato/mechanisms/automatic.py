@@ -25,6 +25,7 @@ from sfumato.plans.plan import Plan, price_design
 
 __all__ = ["Auto", "automatic"]
 
+_LONG = 2**22  # queries of one table: a second for every mechanism that is priced
 _HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
@@ -39,7 +40,10 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
         every.sort(key=lambda value: value.name != first)
         return tried(part, every, None if first else progress, auto=True, enough=bool(first))
 
-    found = find(problem, first)
+    # pricing what is worse goes through all queries, too
+    work = problem.workload
+    long = work.tables == 1 and len(work) > _LONG and not all(i.is_marginal for i in work.items)
+    found = find(problem, first or ("factorization" if long else ""))
     if not first:
         found = refined(problem, found, progress)
     apart = parted(problem, found.plans, find)

@@ -54,7 +54,6 @@ class Adaptive(Tables):
     after: Release | None = None
 
     name: ClassVar[str] = "adaptive"
-    honours: ClassVar[bool] = False
     remark: ClassVar[str] = "all errors here are before denoising"
     unscaled: ClassVar[str] = (
         "margins are those of unbiased answers, which mechanism='marginals' has least; plan with it"

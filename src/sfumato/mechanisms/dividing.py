@@ -143,8 +143,6 @@ def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, .
     """
     if problem.noise == "laplace" or problem.known or problem.objective != "tables":
         return ()
-    if problem.workload.domain.impossible:  # which it does not know of
-        return ()
     if not any(i.is_marginal and i.rows for i in problem.workload.items):
         return ()
     try:

@@ -13,6 +13,7 @@ from sfumato.designs.marginals.residuals import Residuals
 from sfumato.designs.merged.planning import spanned_design
 from sfumato.designs.spectral import planning as spectral
 from sfumato.designs.unions.orbit_bound import orbit_bound
+from sfumato.designs.unions.planning import few_rows
 from sfumato.errors import SfumatoError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.tables import Designed, Tried
@@ -51,12 +52,14 @@ class Factorization(Designed):
 def refined(problem: Problem, found: Tried, progress: Progress | None) -> Tried:
     """With what takes seconds more, where the plans that were found stand off their bound.
 
-    That is the optimum over rows that span all queries; where there are too many of these, or it does not come near
-    the bound, products of basis vectors with noise levels of their own; and a better bound.
+    That is the optimum over rows that span all queries; where there are too many of these, over the sums that
+    symmetries leave of them; where neither comes near the bound, products of basis vectors with noise levels of their
+    own; and a better bound.
     """
     if problem.unit_lattice:
         return found
     found = _with(problem, found, lambda: spanned_design(problem, progress))
+    found = _with(problem, found, lambda: few_rows(problem, progress))
     if _tilts(found):
         best = _least(found)
         found = _with(problem, found, lambda: spectral.design(problem, best))

@@ -42,6 +42,9 @@ _MOST_BITS = 30  # of counts in one cell and period unless `most` says so: a tho
 _LEAST_BITS = 10  # where even a thousand records find no room the integers are too coarse to be of use
 _ROOM = 64  # standard deviations of noise above which no value is thought of
 _MOST_MEMORY = 2**28  # bytes of past counts: as much as a million cells of the widest buffers, two files of them
+# square of the least deviation, a quarter of a step: below it rounded noise is 0 but once in twenty draws, and soon its
+# variance is 0 in doubles, of which no plan can be made
+_LEAST_SQUARED = Fraction(1, 16)
 _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
 _UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
 
@@ -257,8 +260,15 @@ def _filtered(used: IntegerFilter) -> float:
 
 def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:
     """The least noise that the price pays for, up to a 2^-10."""
+    squared = terms.squared_shift(sizes, unit)
+    if isinstance(price, GaussianEvent) and squared < _LEAST_SQUARED * price.mu_squared:
+        most = math.isqrt(math.floor(squared / _LEAST_SQUARED))
+        raise PlanError(
+            "this budget leaves a stream no noise, so it would protect nobody; give a smaller one, at most "
+            f"sf.gdp({most}), or publish the counts as they are where nobody needs protection"
+        )
     try:
-        found = noise_of(price, terms.squared_shift(sizes, unit))
+        found = noise_of(price, squared)
         assert isinstance(found, RoundedGaussian)
         return RoundedGaussian(Fraction(math.ceil(found.sigma * _FINE), _FINE))
     except InvalidInput as error:

@@ -243,7 +243,8 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
 def _knowing(problem: Problem, made: Plan) -> Plan:
     """The plan with answers that know of impossible cells; the same where there are none."""
     work = problem.workload
-    if not work.domain.impossible or made.strategy.records is not None:
+    # what is measured to be denoised is conditioned on zeros with its noise, by the denoiser
+    if not work.domain.impossible or made.strategy.records is not None or made.body == "mixtures":
         return made
     queries = [q.block for q in work.blocks]
     found = replace(made, strategy=knowing(made.strategy, work.domain, largest_tables(work), queries), bound=None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, StackMap
+from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, SparseMap, StackMap
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import Identity
 from sfumato.operators.explicit import Dense
@@ -240,6 +240,9 @@ class Scaled(LinearOperator):
     def lowered(self) -> Map:
         if not isinstance(self.factor, int):
             return LinearOperator.lowered(self)
+        if self.factor == 0:  # whatever the operator's entries are
+            none = np.zeros(0, dtype=np.int64)
+            return SparseMap(none, none, np.zeros(self.shape[0] + 1, dtype=np.int64), self.shape[1])
         return MultipleMap(self.operator.lowered(), self.factor)
 
 

@@ -25,11 +25,14 @@ def cells(frame: Frame, names: Sequence[str]) -> Any:
     """Bars of a table over one or two attributes, with their intervals."""
     altair = _altair()
     first, *second = names
-    base = _based(altair, frame).encode(x=altair.X(field=first, type="nominal", sort=None, title=first))
+    # in words: layers that share a scale sort what is left to the order of the rows
+    order = {name: list(dict.fromkeys(frame[name])) for name in names}
+    base = _based(altair, frame).encode(x=altair.X(field=first, type="nominal", sort=order[first], title=first))
     if second:
         name = second[0]
         base = base.encode(
-            color=altair.Color(field=name, type="nominal"), xOffset=altair.XOffset(field=name, type="nominal")
+            color=altair.Color(field=name, type="nominal", sort=order[name]),
+            xOffset=altair.XOffset(field=name, type="nominal", sort=order[name]),
         )
     bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
     return bars + _rule(altair, base)

@@ -17,6 +17,8 @@ from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.rows import Queries
 from sfumato.designs.dense.swap import swap_optimum
 from sfumato.errors import PlanError
+from sfumato.ground.notebooks import watched
+from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 from sfumato.privacy.unit import Neighbours
@@ -70,6 +72,7 @@ def factorization(
     objective: str = "mean",
     approximate: float | None = None,
     approximate_norm: str | None = None,
+    progress: Progress | None = None,
 ) -> Factorization:
     """The factorization of F (k, m) of least mean squared error, or of least largest error, certified.
 
@@ -79,7 +82,8 @@ def factorization(
     same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
     With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
     entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column", the default); errors exclude
-    that bias.
+    that bias. `progress` hears the step and the gap; in a notebook, without one, a line below the cell does (of
+    `approximate`, whose search does not count its steps, there is none).
     Raises PlanError for what is not offered and WorkloadError for what is no matrix.
 
     >>> sf.factorization(np.tri(4))
@@ -100,9 +104,15 @@ def factorization(
     dense = np.asarray(operator.dense(), dtype=np.float64)
     if approximate is not None:
         return _approximate(dense, approximate, "column" if approximate_norm is None else approximate_norm)
+    with watched("factorizing", progress) as told:
+        return _exact(dense, relation, objective, told)
+
+
+def _exact(dense: FloatArray, relation: Neighbours, objective: str, progress: Progress | None) -> Factorization:
+    """R M = F, under either relation."""
     if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
-        return _swapped(dense, objective)
-    found = optimize(matrix=dense) if objective == "mean" else _largest(dense)
+        return _swapped(dense, objective, progress)
+    found = optimize(matrix=dense, progress=progress) if objective == "mean" else _largest(dense, progress)
     strategy = found.strategy
     with single_thread():
         reconstruction = dense @ np.linalg.pinv(strategy)
@@ -128,16 +138,20 @@ def factorization(
     )
 
 
-def _largest(dense: FloatArray) -> Largest:
+def _largest(dense: FloatArray, progress: Progress | None) -> Largest:
     """The optimum of the largest error; where queries are many, by what they look like together."""
-    found = optimize_largest_rows(Queries.of(dense)) if len(dense) > 4 * dense.shape[1] else None
-    return optimize_largest(dense) if found is None else found
+    many = len(dense) > 4 * dense.shape[1]
+    found = optimize_largest_rows(Queries.of(dense), progress=progress) if many else None
+    return optimize_largest(dense, progress=progress) if found is None else found
 
 
-def _swapped(dense: FloatArray, objective: str) -> Factorization:
+def _swapped(dense: FloatArray, objective: str, progress: Progress | None) -> Factorization:
     """The optimum under replace-one; its columns sum to zero, so the offset is minus the mean of each row."""
     tolerance = 1e-6 if dense.shape[1] <= QUICK else 1e-4
-    found = swap_optimum(matrix=dense, tolerance=tolerance) if objective == "mean" else swap_largest(dense)
+    if objective == "mean":
+        found = swap_optimum(matrix=dense, tolerance=tolerance, progress=progress)
+    else:
+        found = swap_largest(dense, progress=progress)
     offset = -dense.mean(axis=1)
     shifted = dense + offset[:, None]
     with single_thread():

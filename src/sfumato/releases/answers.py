@@ -50,6 +50,8 @@ class Answer(_Numbers):
     >>> round(young.standard_error, 6), young.low < young.value < young.high
     (1.414214, True)
     >>> everybody = ages.ask("age <= 3")
+    >>> print(everybody - everybody)
+    0 records, 95 % interval 0 to 0, standard error 0
     >>> round((everybody - young).standard_error, 6)     # two cells are left, each with an error of 1
     1.414214
     >>> share = young / everybody
@@ -59,6 +61,9 @@ class Answer(_Numbers):
 
     form: Linear | None = None
     confidence: float = 0.95
+    """What the interval holds with; 1 where its ends are only what is possible at all."""
+    unit: str = "records"
+    """What the value counts; empty for a share or ratio of counts."""
 
     @classmethod
     def of(cls, form: Linear | Ratio, confidence: float) -> Answer:
@@ -66,12 +71,24 @@ class Answer(_Numbers):
         found = cls(*form.numbers(confidence))
         found.form = form if isinstance(form, Linear) else None
         found.confidence = confidence
+        found.unit = "records" if isinstance(form, Linear) else form.unit
         return found
 
     def known(self, form: Linear, confidence: float) -> Answer:
         """The same numbers, with what they answer."""
         self.form, self.confidence = form, confidence
         return self
+
+    def __str__(self) -> str:
+        """The value with its unit, its interval and its standard error, to two figures of that error."""
+        error = self.standard_error
+        scale = (self.high - self.low) / 4 if error is None else error
+        value, low, high = (_shown(x, scale) for x in (self.value, self.low, self.high))
+        text = f"{value} {self.unit}".rstrip()
+        if self.confidence == 1:
+            return f"{text}, of {low} to {high} that are possible at all; its error is not known"
+        told = "" if error is None else f", standard error {_shown(error, error)}"
+        return f"{text}, {100 * self.confidence:.6g} % interval {low} to {high}{told}"
 
     def linear(self) -> Linear:
         """What it answers, as a sum. Raises PlanError where that is not known."""
@@ -113,6 +130,14 @@ class Answer(_Numbers):
             form = Ratio(self.linear(), other.linear())
             return Answer.of(form, _same(self.confidence, other.confidence))
         return self * (1 / other) if isinstance(other, (int, float)) and other else NotImplemented
+
+
+def _shown(value: float, error: float) -> str:
+    """A number with as many decimals as show two figures of its error."""
+    if not (math.isfinite(value) and 0 < error < math.inf):
+        return f"{value:,.10g}"
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), 9)
+    return f"{value:,.{decimals}f}"
 
 
 def _same(one: float, other: float) -> float:
@@ -165,10 +190,11 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A linear answer divided by another."""
+    """A linear answer divided by another; of a mean `unit` says of what."""
 
     top: Linear
     bottom: Linear
+    unit: str = ""
 
     def numbers(self, level: float) -> tuple[float, float | None, float, float]:
         """(value, standard error, low, high). Raises NotAnswerable where the denominator may be 0."""

@@ -200,8 +200,10 @@ class Release(WorkloadRelease):
         """The marginal table over the named attributes or levels, in the order given.
 
         A table that was measured only inside a larger one is answered by summing; one that was not
-        measured is refused with NotAnswerable.
+        measured is refused with NotAnswerable. Without names it is the number of records; of a part only where that
+        asks for it.
         """
+        self._check_table(attributes)
         domain = self.plan.workload.domain
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         level = self.plan.level(confidence, simultaneous=simultaneous, count=block.rows)
@@ -289,7 +291,7 @@ class Release(WorkloadRelease):
         integer: bool = False,
         earlier: Release | None = None,
         folder: str | os.PathLike[str] | None = None,
-        bounds: Mapping[str, Any] | None = None,
+        bounds: Mapping[Any, Any] | None = None,
         progress: Progress | None = None,
     ) -> Release:
         """The same release with answers that some table could have given; see sf.project for the bodies.
@@ -305,7 +307,8 @@ class Release(WorkloadRelease):
         projection that was killed goes on from there, and ends as one that was not. InvalidInput where it holds
         anything else.
         `bounds`, for body "spine", are floors and caps of the records that groups have, {"county": (least, most)},
-        each a number or one for every group: kept exactly, PlanError where no table is within them.
+        each a number or one for every group; of one set of cells besides, {("county", "gq == 'nursing'"): (0, most)}.
+        Kept exactly, PlanError where no table is within them.
         Answers, tables and questions are then those of the possible table, without standard errors; intervals
         stay valid, and `raw` is the release as it was.
         """
@@ -360,4 +363,5 @@ class Release(WorkloadRelease):
         yield "", words.reading(self)
 
     def appended(self) -> Iterator[str]:
-        return iter(() if self.projection is None else before_and_after(self))
+        yield from () if self.projection is None else before_and_after(self)
+        yield from super().appended()

@@ -112,6 +112,7 @@ class ModelRelease(WorkloadRelease):
 
         Raises NotAnswerable for attributes that the model does not hold.
         """
+        self._check_table(attributes)
         domain = self.plan.workload.domain
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         values = self.model.answer(block).reshape(sizes)
@@ -133,7 +134,9 @@ class ModelRelease(WorkloadRelease):
             answers = np.concatenate([self.model.answer(q.block) for q in work.blocks])
             return answered({"label": work.labels()}, answer=answers)
         block = work.blocks[0].block
-        return Answer(float(self.model.answer(block)[0]), None, *self._reach(block))
+        found = Answer(float(self.model.answer(block)[0]), None, *self._reach(block))
+        found.confidence = 1.0  # its ends are what is possible at all
+        return found
 
     def _reach(self, block: Block) -> tuple[float, float]:
         return reach(block.operator, self.total)

@@ -42,7 +42,7 @@ __all__ = ["Kept", "alone", "gathered"]
 
 _MANIFEST, _ABOVE = "manifest.json", "above.npz"
 _LOOKED = 2**8  # of the values of every block: another release's noise differs in nearly all, so few would do
-_STATED = 1  # how the folder is laid out
+_STATED = 2  # how the folder is laid out
 
 
 class Kept:
@@ -67,7 +67,7 @@ class Kept:
             "release": _digest(release),
             "name": release.provenance.name,
             "total": total,
-            **({"bounds": fingerprint(dict(bounds))} if bounds else {}),
+            **({"bounds": fingerprint((dict(bounds.rows), bounds.inside))} if bounds.rows else {}),
             "integer": parts.whole,
             "level": parts.level,
             "runs": parts.runs,

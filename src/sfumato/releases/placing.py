@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ import numpy as np
 
 from sfumato.designs.allowed import Allowed
 from sfumato.designs.known import KnownGroups
-from sfumato.designs.spine.asked import level_tables, place_of, read_levels
+from sfumato.designs.spine.asked import read_levels
 from sfumato.designs.spine.places import Place
 from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.projection import Projection
-from sfumato.estimate.spine.cells import Cells, IntArray, Sets
+from sfumato.estimate.spine.cells import Cells, Sets
 from sfumato.estimate.spine.limits import Bounds, limits
 from sfumato.estimate.spine.parts import Part, Parts
 from sfumato.estimate.spine.placed import PlacedCounts
@@ -28,6 +27,7 @@ from sfumato.estimate.spine.told import Readings, Said, Told, parted
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
+from sfumato.releases.bounding import MAX_CELLS, Levels, levels_asked, read_bounds
 from sfumato.releases.parted import Kept, gathered
 from sfumato.releases.synthetic import settled
 from sfumato.workloads import Workload
@@ -35,50 +35,12 @@ from sfumato.workloads import Workload
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["levels_asked", "placed"]
+__all__ = ["placed"]
 
 
-_MAX_CELLS = 2**16  # of a table within a unit: a family of thirty children is then 16 MB, and its columns as many
-_MAX_SETS = 2**10  # of attributes beside the place: each costs a pass over a family's cells
 _MAX_LISTED = 10_000_000  # answers held beside the counts, as many as a release writes; beyond, they are read off these
 _MAX_HELD = 2**26  # numbers of unprojected tables at the finest level that are held at once: 512 MB
 _LEAST = 1e-6  # of a level's largest variance: what has less is as good as known, and rounding cannot tell
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Levels:
-    """place: the attribute that is asked at levels; levels: their operators; axes: the others, as positions; sets:
-    those that are asked of these, as axes of their table; possible: the cells of the table over all of these that
-    can hold a record, None where all can."""
-
-    place: int
-    levels: tuple[LinearOperator, ...]
-    axes: tuple[int, ...]
-    sets: tuple[Sets, ...]
-    possible: IntArray | None
-
-
-def levels_asked(work: Workload) -> Levels | None:
-    """What a workload of tables at the levels of one attribute asks; None for any other, and where it is too large."""
-    place = place_of(work)
-    if place is None:
-        return None
-    try:
-        levels, asked = level_tables(work, place)
-    except PlanError:
-        return None
-    domain = work.domain
-    axes = tuple(sorted({i for _, s in asked for i in s}))
-    sizes = [domain.shape[i] for i in axes]
-    if not levels or 2 ** len(axes) > _MAX_SETS or math.prod(sizes) > _MAX_CELLS:
-        return None
-    if any(domain.names[place] in tied.attributes for tied in domain.tied):
-        # what cannot be in one unit and can in another may leave a family no way to add up
-        return None
-    mask = domain.possible([domain.names[i] for i in axes])
-    possible = None if mask is None else np.flatnonzero(np.broadcast_to(mask, sizes))
-    sets = tuple(dict.fromkeys(tuple(axes.index(i) for i in s) for _, s in asked))
-    return Levels(place, levels, axes, sets, possible)
 
 
 def placed(
@@ -88,11 +50,12 @@ def placed(
     *,
     integer: bool,
     folder: str | os.PathLike[str] | None = None,
-    bounds: Mapping[str, Any] | None = None,
+    bounds: Mapping[Any, Any] | None = None,
 ) -> Projection:
     """The projection of a release down its tree.
 
-    bounds: of the totals of groups, by level; folder: for its parts, where a killed one goes on.
+    bounds: of the records of groups, by level, or by level and condition; folder: for its parts, where a killed one
+    goes on.
 
     Raises PlanError where no levels were asked, InvalidInput for a folder of anything else.
     """
@@ -101,11 +64,11 @@ def placed(
     if found is None:
         raise PlanError(
             "body='spine' is for tables of cells at the levels of one attribute, factors={...: 'levels'} in "
-            f"sf.marginals, of at most {_MAX_CELLS:,} cells within a unit, none impossible by place; take body='auto'"
+            f"sf.marginals, of at most {MAX_CELLS:,} cells within a unit, none impossible by place; take body='auto'"
         )
     known = [k for k in whole.plan.strategy.known if isinstance(k, KnownGroups)]
     total = float(known[0].counts.sum()) if known else total
-    kept_to = _bounds(work, found, bounds or {}, integer=integer)
+    kept_to = read_bounds(work, found, bounds or {}, integer=integer)
     parts = Parts(_given(whole, found, total, kept_to), found.sets, total, whole=integer, possible=found.possible)
     kept = None
     if folder is not None:
@@ -131,32 +94,6 @@ def placed(
     )
 
 
-def _bounds(work: Workload, found: Levels, bounds: Mapping[str, Any], *, integer: bool) -> Bounds:
-    """Floors and caps by the number of the level. Raises PlanError for what is none."""
-    domain, place = work.domain, work.domain.names[found.place]
-    out: dict[int, tuple[FloatArray, FloatArray]] = {}
-    codes = read_levels(found.levels)
-    for name, given in bounds.items():
-        own = domain.grouping(name)
-        groups = np.arange(domain.shape[found.place]) if own is None else own.groups
-        at = [i for i, c in enumerate(codes, 1) if np.array_equal(c, groups)] if domain.owner(name) == place else []
-        if not at:
-            raise PlanError(f"bounds are of totals at the levels of {place} that were asked, not of {name!r}")
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise PlanError(
-                f"bounds of {name} are a pair, the least and the most records: a number or one for each group"
-            )
-        count = found.levels[at[0] - 1].shape[0]
-        low, high = (np.asarray(v, dtype=np.float64) for v in given)
-        if not all(v.shape in ((), (count,)) for v in (low, high)) or np.isnan(low).any() or np.isnan(high).any():
-            raise PlanError(f"bounds of {name} are one number, or {count:,}: one for each group")
-        low, high = (np.broadcast_to(v, (count,)) for v in (np.maximum(low, 0.0), high))
-        if integer:
-            low, high = np.ceil(low), np.floor(high)
-        out[at[0]] = low, high
-    return out
-
-
 def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -> Readings | Told:
     strategy = whole.plan.strategy
     # cells that cannot be are left out at the root, and so everywhere
@@ -165,8 +102,9 @@ def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -
         if total is None and () not in strategy.precisions:
             raise NotAnswerable("nothing was measured that says how many records there are; give total=")
         # a level of public totals may lie between those that were asked
-        own = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.items()}
-        within = limits(strategy.places, strategy.totals, total, own)
+        rows = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.rows.items()}
+        own = Bounds(rows, bounds.inside)
+        within = limits(strategy.places, strategy.totals, total, own, found.possible)
         return Readings(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes, within)
     return _Answered(whole, found, total, bounds)
 
@@ -207,7 +145,8 @@ class _Answered:
                 f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
             )
         self._whole, self._found = whole, found
-        self._limits = limits(self.places, (), total, bounds)
+        within = limits(self.places, (), total, bounds, found.possible)
+        self._limits, self.inside = () if within is None else within.levels, bounds.inside
         self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
 
     @property

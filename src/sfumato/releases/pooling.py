@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.designs.allowed import Allowed
 from sfumato.designs.marginals.incidence import Sets, patterns
 from sfumato.designs.marginals.residuals import Residuals
+from sfumato.designs.strategy import Strategy
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.estimate.local import ResidualNoise
 from sfumato.estimate.mixtures.stacked import Noisy, read_noisy
@@ -37,7 +39,7 @@ Axes = tuple[int, ...]
 
 def residuals_of(release: Release) -> Residuals:
     """The strategy of a release of marginal tables by residuals, under Gaussian noise. Raises NotAnswerable."""
-    strategy = release.plan.strategy
+    strategy = _strategy(release)
     plain = isinstance(strategy, Residuals) and not strategy.known and all(lift is None for lift in strategy.lifts)
     if not isinstance(strategy, Residuals) or not plain or isinstance(release.measurement.noise, DiscreteLaplace):
         raise NotAnswerable(
@@ -100,8 +102,19 @@ def strategy_noise(strategy: Residuals, variance: float, places: Sequence[int]) 
     return ResidualNoise(tuple(s[k] for s, _, k in kept), tuple(variance / d[k] ** 2 for _, d, k in kept))
 
 
-def _residuals(release: Release) -> Residuals:
+def _strategy(release: Release) -> Strategy:
+    """What was measured, before it knew of zeros: they are taken in again, for two releases at once."""
     strategy = release.plan.strategy
+    return strategy.measured if isinstance(strategy, Allowed) else strategy
+
+
+def _component(release: Release, axes: Axes) -> FloatArray:
+    estimate = release.estimate[0] if isinstance(release.plan.strategy, Allowed) else release.estimate
+    return residuals_of(release).component(estimate, axes)
+
+
+def _residuals(release: Release) -> Residuals:
+    strategy = _strategy(release)
     assert isinstance(strategy, Residuals)
     return strategy
 
@@ -125,9 +138,9 @@ def _residual(releases: Sequence[Release], axes: Axes) -> FloatArray:
         variance = strategy.set_variance(axes) * release.measurement.noise.variance
         if variance > 0:
             weights.append(1 / variance)
-            parts.append(strategy.component(release.estimate, axes))
+            parts.append(_component(release, axes))
     if not parts:
-        return residuals_of(releases[0]).component(releases[0].estimate, axes)
+        return _component(releases[0], axes)
     return np.average(parts, axis=0, weights=weights)
 
 

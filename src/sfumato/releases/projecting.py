@@ -21,8 +21,9 @@ from sfumato.estimate.projection import Projection, joint_attributes, largest_ta
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Combination, Dense, Family
 from sfumato.operators.base import FloatArray
+from sfumato.releases.bounding import levels_asked
 from sfumato.releases.laddering import laddered
-from sfumato.releases.placing import levels_asked, placed
+from sfumato.releases.placing import placed
 from sfumato.releases.pooling import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
@@ -46,7 +47,7 @@ def project(
     integer: bool,
     earlier: Release | None = None,
     folder: str | os.PathLike[str] | None = None,
-    bounds: Mapping[str, Any] | None = None,
+    bounds: Mapping[Any, Any] | None = None,
 ) -> Release:
     """See `Release.project`."""
     if earlier is not None and body != "mixtures":
@@ -215,7 +216,8 @@ def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> Res
     strategy = whole.plan.strategy
     tilted = isinstance(strategy, Residuals) and any(c is not None for c in strategy.contrasts)
     if not weighted or not isinstance(strategy, Residuals) or strategy.known or tilted:
-        each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) for q in work.blocks]
+        # of a table with one possible cell and a known total all is known, whatever it weighs
+        each = [float(whole.variances(q.block).mean()) / (1 if q.attributes else cells) or 1.0 for q in work.blocks]
         return np.repeat(each, [q.rows for q in work.blocks])
     domain = whole.plan.workload.domain
     return residual_noise([whole], [domain.axis(a) for a in joint_attributes(work)])

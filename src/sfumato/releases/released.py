@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.errors import NotAnswerable
 from sfumato.ground.codec import fingerprint
 from sfumato.ground.documents import write_document
-from sfumato.ground.frames import safe_text
+from sfumato.ground.frames import Frame, safe_text
 from sfumato.ground.telling import Told
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
 __all__ = ["Released", "WorkloadRelease"]
+
+_READ = 20  # answers of a part that are printed with it: what a frame prints without leaving any out
 
 
 class Released(Told):
@@ -108,6 +110,19 @@ class WorkloadRelease(Released):
                 if names is not None and item.unit == RECORDS:
                     yield names
 
+    def _check_table(self, attributes: tuple[str, ...]) -> None:
+        """Refuse a table of no attributes of a part that asked for none: its total would be taken for its answers."""
+        if attributes or self.part is None:
+            return
+        asked = list(self._asked_tables())
+        if () not in asked:
+            near = next(iter(asked), None)
+            instead = f"; name attributes, as in table({', '.join(map(repr, near))})" if near else ""
+            raise NotAnswerable(
+                f"the part {self.part!r} has no number of records of its own{instead}; frame() has its answers, and "
+                "table() of the whole release the number of records"
+            )
+
     @abstractmethod
     def ask(self, question: str | Workload, *how: Any, **options: Any) -> Any:
         """Answer a further predicate, or a workload."""
@@ -167,6 +182,19 @@ class WorkloadRelease(Released):
         return {"part": named, "label": safe_labels(self.labels()), "answer": self.answers}
 
     # -- words ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def frame(self) -> Frame:
+        """One row per query."""
+
+    def appended(self) -> Iterator[str]:
+        """The answers themselves, of a part that is short."""
+        if self.part is None:
+            return
+        if len(self.workload) <= _READ:
+            yield from ("", str(self.frame()))
+        else:
+            yield f"  {len(self.workload):,} answers: frame() has them, table(...) those of a table"
 
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""

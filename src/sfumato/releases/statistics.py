@@ -15,8 +15,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, of_any_sum
 from sfumato.plans.predictions import biases
-from sfumato.releases.answers import SIZE_ERRORS, fieller
+from sfumato.releases.answers import SIZE_ERRORS, Answer, fieller
+from sfumato.releases.conditioned import mean_where
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
 __all__ = ["SIZE_ERRORS", "cdf", "mean", "quantiles", "share"]
+
+
+_ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
+_FALLS = "noise makes it fall somewhere"
+_INSTEAD = "; that of release.project() never does"
 
 
 def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
@@ -208,7 +214,11 @@ def share(release: Release, attribute: str, within: str | Sequence[str] = (), co
 
 
 def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-    """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells."""
+    """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells.
+
+    Where the release is projected onto tables they never fall. Each of the others is the ratio of unbiased answers, so
+    that noise may have one fall below the one before; then `note` says so.
+    """
     level, names = check_confidence(confidence), by_names(by)
     domain = release.plan.workload.domain
     domain.columns((attribute, *names))
@@ -219,20 +229,55 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
         )
     n = len(declared.declared_labels)
     rows, ones = _declared_rows(declared, np.tri(n)), _declared_rows(declared, np.ones((n, n)))
-    found = _ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    sizes, numbers = _ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    found = _may_fall(release, sizes, numbers[0]), numbers
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
     return _frame(release, names, {heading(attribute): label * groups}, found)
 
 
+def _may_fall(release: Release, sizes: _Sizes, shares: FloatArray) -> _Sizes:
+    """The same, with a word for each group whose shares fall somewhere."""
+    word = _FALLS + ("" if release.projection is not None else _INSTEAD)
+    falls: NDArray[np.bool_] = np.any(np.diff(shares, axis=0) < -_ROUNDING, axis=0)
+    return replace(sizes, notes=[word if f else n for f, n in zip(falls.tolist(), sizes.notes, strict=True)])
+
+
+@overload
 def mean(
     release: Release,
     attribute: str,
     by: str | Sequence[str] = (),
     values: Sequence[float] | None = None,
     confidence: float = 0.95,
-) -> Frame:
-    """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`."""
+    *,
+    where: None = None,
+) -> Frame: ...
+@overload
+def mean(
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    *,
+    where: str,
+) -> Answer: ...
+def mean(
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    *,
+    where: str | None = None,
+) -> Frame | Answer:
+    """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`.
+
+    With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
+    error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
+    condition, for a group of fewer than 5 standard errors.
+    """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
         declared, row = _numeric(release, attribute)
@@ -242,6 +287,10 @@ def mean(
             raise PlanError(f"values must be one finite number per declared cell of {attribute}")
     top = _declared_rows(declared, row[None, :])
     bottom = _declared_rows(declared, np.ones((1, len(row))))
+    if where is not None:
+        if names:
+            raise PlanError("a mean is asked within the cells of by=, or of one condition where=, not of both")
+        return mean_where(release, attribute, (top[0], bottom[0]), where, level)
     found = _ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
     return _frame(release, names, {}, found, name=f"mean {attribute}")
 

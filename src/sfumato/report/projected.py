@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -174,7 +174,7 @@ def _constraints(release: Release, raw: FloatArray, noise: float) -> Iterator[tu
 
 def _totals(release: Release) -> tuple[float, float] | None:
     try:
-        before, after = (float(r.table().values) for r in (release.raw, release))
+        before, after = (float(replace(r, part=None).table().values) for r in (release.raw, release))
     except NotAnswerable:
         return None
     return before, after

@@ -32,7 +32,14 @@ def _names(desk: Desk, payments: paying.Payments, given: Json) -> Any:
 
 def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     del payments
-    desk.change(given.get("version"), given.get("changes"))
+    about, conditions = given.get("about", ""), given.get("conditions", [])
+    if (
+        not isinstance(about, str)
+        or not isinstance(conditions, list)
+        or not all(isinstance(c, str) for c in conditions)
+    ):
+        raise InvalidInput("a change is about a place, with a list of conditions")
+    desk.change(given.get("version"), given.get("changes"), about, conditions)
     return state(desk)
 
 

@@ -6,13 +6,14 @@ goes to the spec file at once, and only if the file is still as that page saw it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 import tomllib
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
 from sfumato.studio import drafts, talking
+from sfumato.studio.plainly import check
 from sfumato.wall.rows.headers import column_names
 from sfumato.wall.streams.stored import is_stream
 
@@ -36,6 +38,7 @@ __all__ = ["AnyPlan", "Desk", "Places", "Told", "checked_name"]
 
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
+_IN_RECORDS = (".json", ".ndjson", ".jsonl")
 _NAME = 64  # characters of a release's name, which is a folder's name too
 # a place in quotes, blanks and all; or one without
 _ODD = re.compile(
@@ -106,13 +109,18 @@ class Desk:
         except (OSError, UnicodeDecodeError):
             raise InvalidInput("the spec file is gone, or is no text; put it back, or start again") from None
 
-    def change(self, version: object, changes: object) -> str:
-        """The file with changes made to the state that `version` names, written. Raises NameTaken for another."""
+    def change(self, version: object, changes: object, about: str = "", conditions: Sequence[str] = ()) -> str:
+        """The file with changes made to the state that `version` names, written. Raises NameTaken for another.
+
+        Where the change is `about` one place, it is refused, and the file stays, if that place would be wrong then.
+        """
         with self._lock:
             text = self.text
             if version != drafts.version_of(text):
                 raise NameTaken("the spec was changed meanwhile, in another window or an editor; load this page again")
             written = drafts.change(text, changes)
+            if about:
+                check(written, self.places.spec, about, conditions)
             if written != text:
                 drafts.store(self.places.spec, written)
             return written
@@ -145,6 +153,25 @@ class Desk:
                 "no table can be opened there; the terminal's sfumato init says why. Nothing of it was read"
             ) from None
         return self.header
+
+    def absent(self, spec: Spec | None = None) -> tuple[str, ...]:
+        """Columns that are declared, or say whose a row is, and that the names which were read do not hold.
+
+        Of a spec, of its table's names read anew, where these do not hang on rows: JSON has them in its records.
+        """
+        header = self.header
+        if spec is not None:
+            header = None
+            if spec.source is not None and Path(spec.source).suffix.lower() not in _IN_RECORDS:
+                with contextlib.suppress(SfumatoError, OSError):  # what cannot be opened is told by the payment
+                    header = column_names(spec.source)
+            wanted = (*spec.domain.names, spec.person)
+        else:
+            tables = tomllib.loads(self.text)
+            parts = [tables.get(k) for k in ("schema", "privacy")]
+            schema, privacy = (p if isinstance(p, dict) else {} for p in parts)
+            wanted = (*schema, privacy.get("person"))
+        return tuple(n for n in wanted if isinstance(n, str) and n and header is not None and n not in header)
 
     # -- plans ---------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from sfumato.errors import InvalidInput, SpecError
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.specs import Spec, spec_of
+from sfumato.studio.plainly import absent, field_word
 from sfumato.workloads.reading import parse_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
@@ -211,10 +212,12 @@ def _of_column(text: str, name: str, folder: str) -> tuple[tuple[str, Any], ...]
     try:
         root = parse_toml(text)
         if blanks := root.blanks():
-            return (("blank", ", ".join(where.rpartition(".")[2] for where, _ in blanks)),)
+            return (("blank", ", ".join(field_word(where.rpartition(".")[2]) for where, _ in blanks)),)
         domain = read_schema(root, Path(folder))
     except InvalidInput as error:
         said = re.sub(r"^line \d+: ", "", str(error)).removeprefix(f"schema.{name}").lstrip(".: ")
+        if word := absent(said):
+            return (("blank", word),)
         return (("error", said),)
     attribute = domain[name]
     labels = [safe_text(t) for t in attribute.labels[: _SHOWN_LABELS - 1]]

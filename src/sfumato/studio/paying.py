@@ -80,6 +80,9 @@ class Payments:
             raise InvalidInput("say on the first page where the table is")
         if self.desk.ledger() is None:
             raise InvalidInput("there is no ledger yet; make one above")
+        if not isinstance(plan, StreamPlan) and (absent := self.desk.absent(spec)):
+            more = "; it says whose a row is" if spec.person in absent else ""
+            raise InvalidInput(f"the table has no column called {', '.join(map(repr, absent))}{more}")
         own, other = self._places(plan, called)
         if other.exists():
             raise NameTaken(f"{called} is the name of {'a session' if own.parent != other.parent else 'another'} here")

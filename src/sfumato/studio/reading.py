@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidInput, NotAnswerable
+from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.ground.frames import Frame, safe_text
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.cautions import caution_lines
@@ -31,6 +31,8 @@ __all__ = ["asked", "calculated", "maps", "measured", "overview", "placed", "pro
 _ROWS = 400  # of a table on a page; the downloads have all
 _DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
 _DRAWN_PAIR, _GROUPS = 72, 8  # as in the report
+_CHOSEN = 3  # attributes of a table that the page has fields for
+_TRIED = 24  # numbers, each a millisecond or so, before the first is found whose distribution follows
 _TITLE = 48  # characters below a picture on a phone
 _OFFERED = 500  # labels, while one types
 _PROJECTED = 4_000_000  # answers; above, a projection takes minutes, which a page does not wait for
@@ -56,6 +58,7 @@ def overview(stored: Any, name: str) -> Json:
     attributes = [
         {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
         | {"labels": list(domain[n].declared_labels[:_OFFERED]) if domain[n].intervals is None else []}
+        | {"other": domain[n].has_other}
         for n in (*domain.names, *domain.levels)
     ]
     found = [_single(s) for s in single]
@@ -73,10 +76,28 @@ def overview(stored: Any, name: str) -> Json:
         "singles": found,
         "omitted": omitted,
         "attributes": attributes,
+        "first": _first(release),
         "operations": OPERATIONS,
         "projected": release.projection is not None,
         "projectable": len(release.workload) <= _PROJECTED and release.projection is None,
     }
+
+
+def _first(release: Release) -> Json:
+    """What is shown before anybody chose: a table that was asked for, and a number whose distribution is known."""
+    asked = (t.attributes for t in families(release.plan, release.part))
+    table = next((names for names in asked if 0 < len(names) <= _CHOSEN), ())
+    domain = release.plan.workload.domain
+    numbers = [n for n in domain.names if domain[n].intervals is not None]
+    return {"table": list(table), "of": next((n for n in numbers[:_TRIED] if _has_distribution(release, n)), None)}
+
+
+def _has_distribution(release: Release, name: str) -> bool:
+    try:
+        release.cdf(name)
+    except SfumatoError:
+        return False
+    return True
 
 
 def _note(stored: Any) -> str:

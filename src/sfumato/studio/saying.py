@@ -12,6 +12,7 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.report.sections import cells_text
 from sfumato.studio import drafts
 from sfumato.studio.desk import Desk
+from sfumato.studio.plainly import still_to_do
 from sfumato.terminal import csv_text
 
 __all__ = ["ledger_csv", "state"]
@@ -35,7 +36,9 @@ def state(desk: Desk) -> dict[str, Any]:
         "spec": drafts.in_page(text),
         "columns": columns,
         "header": None if desk.header is None else list(desk.header),
+        "absent": list(desk.absent()),
         "problem": None,
+        "todo": None,
         "at": None,
     }
     try:
@@ -44,6 +47,7 @@ def state(desk: Desk) -> dict[str, Any]:
         said = desk.said(error)
         place = _QUERY.match(said)
         found["problem"] = said if place is None else said[place.end() :]
+        found["todo"] = desk.placeless(still_to_do(text, said)) if place is None else None
         found["at"] = None if place is None else int(place[1]) - 1
         return found
     domain = spec.domain
@@ -53,8 +57,13 @@ def state(desk: Desk) -> dict[str, Any]:
     found["attributes"] = [
         {"name": n, "size": a.size, "ordered": a.intervals is not None}
         | {"labels": [safe_text(t) for t in a.declared_labels[:_LABELS]] if a.intervals is None else []}
+        | {"other": a.has_other}
         | {"levels": [*(level.name for level in a.groupings), *([a.cell_level] if a.cell_level else [])]}
         for n, a in domain.attributes.items()
+    ]
+    found["groups"] = [
+        {"name": n, "labels": [safe_text(t) for t in domain[n].declared_labels[:_LABELS]], "other": domain[n].has_other}
+        for n in domain.levels
     ]
     return found
 

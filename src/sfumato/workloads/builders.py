@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -240,6 +240,11 @@ def as_operator(matrix: Any) -> LinearOperator:
         return matrix
     if hasattr(matrix, "tocsr"):
         return Sparse.of(matrix)
+    given = cast("list[Any]", matrix) if isinstance(matrix, (list, tuple)) else [matrix]
+    if any(isinstance(g, (str, Mapping)) for g in given):
+        raise WorkloadError(
+            "queries are rows of numbers; conditions in words are asked by sf.predicates(domain, [...])"
+        )
     array = real_array(matrix, "the queries")
     return Dense(array[None, :] if array.ndim == 1 else array)
 

@@ -20,6 +20,9 @@ __all__ = ["Section", "find_fault", "parse_toml", "read_toml"]
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
 _MAX_EXPONENT = 324  # of any double
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[ \u00a0\u202f,'_\u2019]\d{3})+(?:\.\d+)?", re.ASCII)
+# few digits and a short exponent: what is longer is no slip, and would be long to write out
+_PLAIN = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _AT_LINE = re.compile(r"at line (\d+), ")
 # tomllib takes time quadratic in the number of a dotted key's parts
 _LONG_KEY = re.compile(
@@ -279,9 +282,23 @@ class Section:
 
     def _number(self, value: object, *keys: str | int) -> int | float:
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-            raise self.refuse(f"must be a number, not {_show(value)}", *keys)
+            raise self.refuse(f"must be a number, not {_show(value)}{_instead(value)}", *keys)
         with self.guard(*keys):
             return read_number(float(value) if isinstance(value, Decimal) else value, "a number")
+
+
+def _instead(value: object) -> str:
+    """How a number that was written for people, or as a text, is written here."""
+    text = value.strip() if isinstance(value, str) else ""
+    plain = (
+        re.sub(r"[ \u00a0\u202f,'_\u2019](?=\d{3}(?!\d))", "", text)
+        if _GROUPED.fullmatch(text)
+        else text.replace(",", ".")
+    )
+    if not _PLAIN.fullmatch(plain):
+        return ""
+    found = Decimal(plain)
+    return f"; write {int(found) if found == found.to_integral_value() else found}"
 
 
 def _show(value: object) -> str:

@@ -203,3 +203,27 @@ def test_any_tables(data: st.DataObject) -> None:
     assert (codes >= 0).all()
     assert (codes < np.array(sizes)).all()
     assert len(np.unique(codes, axis=0)) == len(codes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_record_moves_where_none_can_be(seed: int) -> None:
+    """Though the tables want many there. Mutants: masks not looked at; their axes taken in another order."""
+    sizes, rng = [4, 3, 5], np.random.default_rng(seed)
+    mask = rng.random((5, 3, 4)) < 0.6
+    allowed = [((2, 1, 0), mask), ((0, 2), mask.any(axis=1).T), ((1,), np.array([True] * 3))]
+    cells = np.argwhere(mask.transpose(2, 1, 0)).astype(np.int32)
+    start = cells[rng.integers(0, len(cells), 400)]
+    wanted = [rng.dirichlet(np.full(12, 0.3)).reshape(4, 3) * 400, rng.dirichlet(np.full(15, 0.3)).reshape(3, 5) * 400]
+    codes, counts = whole_records(sizes, [(0, 1), (1, 2)], wanted, 400, start=start, seed=seed, allowed=allowed)
+    assert counts.sum() == 400
+    assert mask[codes[:, 2], codes[:, 1], codes[:, 0]].all()
+    free, _ = whole_records(sizes, [(0, 1), (1, 2)], wanted, 400, start=start, seed=seed)
+    assert not mask[free[:, 2], free[:, 1], free[:, 0]].all()
+
+    def away(codes: np.ndarray, counts: np.ndarray) -> float:
+        return sum(
+            float(((table_of(codes, a, sizes, counts) - w) ** 2).sum())
+            for a, w in zip([(0, 1), (1, 2)], wanted, strict=True)
+        )
+
+    assert away(codes, counts) < away(start, np.ones(400))

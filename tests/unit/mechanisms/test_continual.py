@@ -131,3 +131,15 @@ def test_more_budget_errs_less_and_more_periods_more() -> None:
     assert np.isclose(planned(budget=sf.gdp(2)).rmse, planned().rmse / 2, rtol=1e-3)
     assert planned(periods=240).rmse > planned().rmse
     assert np.isclose(planned(budget=sf.zcdp("0.5")).rmse, planned().rmse, rtol=1e-6)
+
+
+def test_a_budget_that_leaves_no_noise_is_refused_with_the_largest_that_does() -> None:
+    """And that one plans, with some error. Mutant: a refusal that speaks of sigma, or asks for a larger budget."""
+    for mu in (2**22, 10**9):
+        with pytest.raises(PlanError, match="give a smaller one") as said:
+            planned(budget=sf.gdp(mu))
+    assert "sigma" not in str(said.value)
+    most = int(str(said.value).partition("sf.gdp(")[2].partition(")")[0])
+    assert planned(budget=sf.gdp(most)).rmse > 0
+    with pytest.raises(PlanError, match="give a larger budget"):
+        planned(budget=sf.gdp("1e-200"))

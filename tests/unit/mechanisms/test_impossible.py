@@ -189,7 +189,7 @@ def test_public_tables_may_not_contradict_them() -> None:
     assert not plan.standard_errors()[plan.workload.part_rows if False else slice(0, 0)].any()
 
 
-@pytest.mark.parametrize("mechanism", ["adaptive", "approximate"])
+@pytest.mark.parametrize("mechanism", ["approximate"])
 def test_mechanisms_that_do_not_know_of_them_refuse(mechanism: str) -> None:
     with pytest.raises(PlanError, match="does not know of cells that are declared impossible"):
         sf.plan(sf.marginals(people(), order=2), sf.gdp(1), neighbours="add-remove", mechanism=mechanism, records=1000)

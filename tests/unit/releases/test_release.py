@@ -109,6 +109,50 @@ def test_tables_have_pictures(sharp: sf.Release, monkeypatch: pytest.MonkeyPatch
         sharp.table("age").plot()
 
 
+def test_a_picture_of_two_attributes_keeps_the_order_of_the_domain() -> None:
+    """Mutant: the second attribute without an order, which Vega sorts by the alphabet."""
+    labels = {"size": ["small", "medium", "large"], "ok": ["yes", "no"]}
+    domain = sf.Domain({name: sf.Categories(values) for name, values in labels.items()})
+    made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+    release = sf.release(made, sf.Histogram(np.full((3, 2), 9)), ledger=None)
+    for first, second in (("size", "ok"), ("ok", "size")):
+        for layer in release.table(first, second).plot().to_dict()["layer"]:
+            drawn = layer["encoding"]
+            assert drawn["x"]["sort"] == labels[first]
+            assert drawn["xOffset"]["sort"] == labels[second]
+            assert "sort" not in drawn["color"] or drawn["color"]["sort"] == labels[second]
+        assert release.table(first, second).plot().to_dict()["layer"][0]["encoding"]["color"]["sort"] == labels[second]
+
+
+def test_a_part_shows_its_answers_and_no_total_in_their_place(sharp: sf.Release) -> None:
+    domain = sharp.plan.workload.domain
+    named = sf.predicates(domain, ["age >= 5", "sex == 'm'"])
+    work = sf.stack(tables=sf.marginals(domain, upto=1), pairs=sf.marginals(domain, order=2), named=named)
+    made = sf.plan(work, sf.gdp(100), neighbours="add-remove")
+    release = sf.release(made, sf.Histogram(COUNTS), ledger=None)
+    printed = str(release["named"])
+    for row in release["named"].frame().rows():
+        assert row["label"] in printed
+        assert f"{row['answer']:,.4g}" in printed
+    assert "sex == 'm'" not in str(release)
+    assert "frame() has them" in str(release["pairs"])
+    assert float(release["tables"].table().values) == pytest.approx(COUNTS.sum(), abs=1)
+    for part in ("named", "pairs"):
+        with pytest.raises(sf.NotAnswerable, match="no number of records of its own"):
+            release[part].table()
+    with pytest.raises(sf.NotAnswerable, match=r"as in table\('age', 'sex'\)"):
+        release["pairs"].table()
+
+
+def test_an_answer_reads_as_a_sentence(sharp: sf.Release) -> None:
+    """Value, unit, interval, standard error, each to two figures of the error; a share has no unit."""
+    answer = sf.Answer(1234.567, 0.5, 1233.587, 1235.547)
+    assert str(answer) == "1,234.57 records, 95 % interval 1,233.59 to 1,235.55, standard error 0.50"
+    assert f"{sf.Answer(1234.567, None, 1200.0, 1300.0)}" == "1,235 records, 95 % interval 1,200 to 1,300"
+    assert "\n" not in str(sharp.ask("age >= 5"))
+    assert "records" not in str(sharp.ask("age >= 5") / sharp.ask("age >= 0"))
+
+
 # ---- statistics ------------------------------------------------------------------------------------------
 
 

@@ -155,3 +155,40 @@ def test_shares_are_possible_and_their_intervals_no_points() -> None:
             beyond += not 0 <= unmoved <= 1
         assert max(release.cdf("x")["share"]) <= 1
     assert beyond > 20
+
+
+def test_a_distribution_that_falls_says_so_and_a_projected_one_never_does() -> None:
+    """Cells of nobody: noise alone has cumulative shares fall. Mutant: no note, or a note where nothing falls."""
+    counts = np.zeros(60, dtype=int)
+    counts[0] = 400
+    release = made(sf.marginals(sf.Domain({"x": sf.Integers(0, 59)}), upto=1), counts, sf.gdp("0.5"))
+    frame = release.cdf("x")
+    assert (np.diff(frame["share"]) < 0).any()
+    assert all("release.project()" in note for note in frame["note"])
+    projected = release.project().cdf("x")
+    assert (np.diff(projected["share"]) >= -1e-12).all()
+    assert set(projected["note"]) == {""}
+    counts[:] = 100_000
+    rises = made(sf.marginals(sf.Domain({"x": sf.Integers(0, 59)}), upto=1), counts, sf.gdp(1))
+    assert set(rises.cdf("x")["note"]) == {""}
+
+
+def test_the_mean_of_a_condition_is_an_answer(noisy: sf.Release) -> None:
+    """It is the mean of that group, with its standard error and interval; what is no mean is refused in words."""
+    (row,) = [r for r in noisy.mean("pay", by="place").rows() if r["place"] == "many"]
+    found = noisy.mean("pay", where="place == 'many'")
+    assert isinstance(found, sf.Answer)
+    assert tuple(found) == pytest.approx([row[c] for c in ("mean pay", "standard_error", "low", "high")], rel=1e-9)
+    assert str(found).startswith(f"{found.value:.4f} (mean pay), 95 % interval ")
+    part = noisy.mean("pay", where="place == 'many' and pay < 20")  # a condition on what is averaged
+    low, high = noisy.ask("place == 'many' and pay < 10"), noisy.ask("place == 'many' and 10 <= pay < 20")
+    assert part.value == pytest.approx((5 * low.value + 15 * high.value) / (low.value + high.value))
+    either = noisy.mean("pay", where="place == 'many' and pay < 20 or place == 'few' and pay >= 20")  # no product
+    assert 5 < either.value < 15
+    projected = noisy.project().mean("pay", where="place == 'many'")
+    assert projected.standard_error is None
+    assert projected.low <= projected.value <= projected.high
+    with pytest.raises(sf.NotAnswerable, match="too near 0"):
+        noisy.mean("pay", where="place == 'none'")
+    with pytest.raises(sf.errors.PlanError, match="not of both"):
+        noisy.mean("pay", by="place", where="place == 'many'")  # type: ignore[call-overload]

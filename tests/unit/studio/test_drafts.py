@@ -98,7 +98,7 @@ def test_columns_say_what_they_are() -> None:
     tables["schema"]["age"]["max"] = 3
     assert "reversed" in of_column(tables, "age", Path())["error"]
     tables["schema"]["age"]["max"] = ""
-    assert of_column(tables, "age", Path()) == {"blank": "max"}
+    assert of_column(tables, "age", Path()) == {"blank": "its greatest value"}
 
 
 def test_schemas_of_other_tools() -> None:

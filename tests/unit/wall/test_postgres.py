@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
@@ -62,6 +62,7 @@ KINDS: list[Attribute] = [
     Integers(-3, 9, 3, outside="clamp", missing="drop"),
     Bins([-10, 0, 0.1, 1, 7.5, 2**60], **OTHER),
     Booleans(**OTHER),
+    Hierarchy({"1": ["a", "01", "1.5"], "2": ["7", "2001-02-03"]}, ["state", "block"], outside="drop", missing="other"),
 ]
 
 

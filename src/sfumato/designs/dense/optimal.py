@@ -107,7 +107,9 @@ def _joined(found: list[tuple[IntArray, Optimum]], columns: Columns, scale: floa
     upper = float(np.sqrt(sum(part.upper_bound**2 for _, part in found)))
     if not found:
         return Optimum(np.zeros((0, m)), np.full(m, 1 / m), 0.0, 0.0, 0)
-    strategy = np.zeros((sum(len(part.strategy) for _, part in found), m))
+    plain = len(found) == 1 and len(columns.cells) == m and bool((columns.sign == 1).all())
+    # a copy of many cells costs as much as a step
+    strategy = found[0][1].strategy if plain else np.zeros((sum(len(part.strategy) for _, part in found), m))
     dual, row = np.zeros(m), 0
     copies = np.bincount(columns.kind[columns.kind >= 0])
     number = np.empty(len(columns.cells), dtype=np.intp)
@@ -117,7 +119,8 @@ def _joined(found: list[tuple[IntArray, Optimum]], columns: Columns, scale: floa
         here = np.flatnonzero(columns.kind >= 0)
         here = here[number[columns.kind[here]] >= 0]
         inside = number[columns.kind[here]]
-        strategy[row : row + len(part.strategy), here] = part.strategy[:, inside] * columns.sign[here]
+        if not plain:
+            strategy[row : row + len(part.strategy), here] = part.strategy[:, inside] * columns.sign[here]
         dual[here] = (part.lower_bound / lower) ** 2 * (part.dual / copies[cells])[inside]
         row += len(part.strategy)
     strategy /= np.sqrt(np.einsum("ij,ij->j", strategy, strategy).max()) * (1 + 4 * np.finfo(np.float64).eps)

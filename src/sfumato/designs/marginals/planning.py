@@ -73,7 +73,7 @@ def _of_tables(problem: Problem) -> list[Design]:
     ones and may end up cheaper, so they are priced too.
     """
     found = [_allocated(problem)]
-    if not found[0].listed:
+    if not found[0].priced:
         found.append(_allocated(problem, replaced=False))
     replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and _power(problem) == 2
     bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)

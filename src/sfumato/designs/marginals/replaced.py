@@ -14,6 +14,7 @@ alone.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -29,7 +30,8 @@ __all__ = ["Replaced", "least_replaced"]
 Changes = NDArray[np.int64]
 """Rows of how many attributes of every kind change."""
 
-_MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms; designs/pricing is exact up to four times as many
+_MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms, each round
+_MOST_PRICED = 2**28  # likewise by designs/pricing, once for a price
 _ADDED = 16  # changes a round: fewer take more rounds, and most of so many are of use
 _CLIMBS = 6  # from the changes of most weight, and some from halves of all kinds: more found none that was dearer
 _SWEEPS = 20  # over all kinds in one climb; each gains, and two or three are the rule
@@ -61,9 +63,18 @@ class Replaced:
         self._means.append(np.ones((1, top + 1)))  # where a multiset has no more kinds
 
     @property
+    def _count(self) -> int:
+        return math.prod((self._members + 1).tolist())
+
+    @property
     def listed(self) -> bool:
         """Whether all changes are gone through for the dearest."""
-        return math.prod((self._members + 1).tolist()) <= _MOST_LISTED
+        return self._count <= _MOST_LISTED
+
+    @property
+    def priced(self) -> bool:
+        """Whether designs/pricing goes through all of them, so that the price is no bound."""
+        return self._count <= _MOST_PRICED
 
     def costs(self, changes: Changes) -> FloatArray:
         """(count, residuals) for `changes` (count, kinds)."""
@@ -93,10 +104,13 @@ class Replaced:
             costs += self.costs(one)[0]
         return found
 
-    def dearest(self, precision: FloatArray, near: Changes) -> tuple[Changes, FloatArray]:
-        """(changes, their costs), the dearest first, where residuals have 1 / s^2; `near` are some to start from."""
+    def dearest(self, precision: FloatArray, near: Changes, *, every: bool = False) -> tuple[Changes, FloatArray]:
+        """(changes, their costs), the dearest first, where residuals have 1 / s^2; `near` are some to start from.
+
+        With `every` all are gone through where they are not too many for a price either.
+        """
         amounts = self._unit * precision
-        if self.listed:
+        if self.listed or (every and self.priced):
             return self._all(amounts)
         kinds = np.arange(len(self._members))
         halves = [np.where(kinds >> bit & 1, self._members, 0) for bit in range(len(kinds).bit_length())]
@@ -107,21 +121,32 @@ class Replaced:
         return found[order], costs[order]
 
     def _all(self, amounts: FloatArray) -> tuple[Changes, FloatArray]:
-        """Of all changes those that cost most."""
-        tables = self._means[:-1]
+        """Of all changes those that cost most; those of the last kinds together, _MOST_LISTED at most."""
+        tables, states = self._means[:-1], (self._members + 1).tolist()
         shape = [min(t.shape) for t in tables]
         counts = np.zeros((len(amounts), len(shape) + 1), dtype=np.int64)
         np.put_along_axis(counts, self._kinds, self._times, axis=1)
         places = np.ravel_multi_index(tuple(counts[:, :-1].T), shape)
-        table: FloatArray = np.bincount(places, amounts, math.prod(shape)).astype(np.float64)
-        rest = math.prod(shape)
-        for size, means in zip(shape, tables, strict=True):
-            rest //= size
-            table = np.asarray(means[:, :size] @ table.reshape(-1, size, rest), dtype=np.float64).reshape(-1)
-        costs = np.asarray(float(amounts.sum()) - table, dtype=np.float64)
-        chosen = np.argsort(-costs)[:_ADDED]
-        changes = np.stack(np.unravel_index(chosen, tuple(self._members + 1)), axis=1)
-        return changes.astype(np.int64), costs[chosen]
+        whole: FloatArray = np.bincount(places, amounts, math.prod(shape)).astype(np.float64)
+        cut = next((k for k in range(len(states)) if math.prod(states[k:]) <= _MOST_LISTED), len(states))
+        changes, costs = np.empty((0, len(states)), dtype=np.int64), np.empty(0)
+        for head in itertools.product(*map(range, states[:cut])):
+            table, rest = whole, math.prod(shape)
+            for i, (size, means) in enumerate(zip(shape, tables, strict=True)):
+                rest //= size
+                rows = means[head[i], :size][None] if i < cut else means[:, :size]
+                table = np.asarray(rows @ table.reshape(-1, size, rest), dtype=np.float64).reshape(-1)
+            chosen = np.argpartition(table, min(_ADDED, len(table)) - 1)[:_ADDED]
+            tail = (
+                np.stack(np.unravel_index(chosen, states[cut:]), axis=1)
+                if cut < len(states)
+                else chosen[:, None][:, :0]
+            )
+            found = np.concatenate([np.tile(np.array(head, dtype=np.int64), (len(chosen), 1)), tail], axis=1)
+            changes, costs = np.concatenate([changes, found]), np.append(costs, float(amounts.sum()) - table[chosen])
+            order = np.argsort(-costs, kind="stable")[:_ADDED]
+            changes, costs = changes[order], costs[order]
+        return changes, costs
 
     @functools.cached_property
     def _places(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -163,26 +188,40 @@ def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, toleran
     changes = replaced.start()
     matrix = np.concatenate([extra, replaced.costs(changes)])
     weights: FloatArray | None = None
-    lower, best, within = 0.0, Found(np.ones(0), 0.0, math.inf, np.ones(0)), tolerance
+    none = Found(np.ones(0), 0.0, math.inf, np.ones(0))
+    lower, best, within, every = 0.0, none, tolerance, False
     for _ in range(_MOST_ROUNDS):
         found = least_largest(queries, Rows(matrix), 2, within, weights)
         near = changes[np.argsort(-found.changes[len(extra) :])]
-        dearest, costs = replaced.dearest(precisions(found.squares, 2), near)
-        over = max(1.0, float(costs[0]))
+        precision = precisions(found.squares, 2)
+        known = {tuple(t) for t in changes.tolist()}
         lower = max(lower, found.lower)
+        dearest, costs = replaced.dearest(precision, near, every=every)
+        if not every and within == tolerance and not _fresh(dearest, costs, known).any():
+            # something dearer may be left than what was climbed to, here and before
+            every, best = True, none
+            dearest, costs = replaced.dearest(precision, near, every=True)
+        over = max(1.0, float(costs[0]))
         if found.upper * over < best.upper:
             best = Found(found.squares * over, lower, found.upper * over, found.changes)
-        known = {tuple(t) for t in changes.tolist()}
-        fresh = dearest[[c > 1 and tuple(t) not in known for t, c in zip(dearest.tolist(), costs, strict=True)]]
+        fresh = dearest[_fresh(dearest, costs, known)]
         done = within == tolerance and not len(fresh)
-        if done or best.upper <= lower * (1 + tolerance) or matrix.size > _MOST_NUMBERS:
+        near_enough = every and best.upper <= lower * (1 + tolerance)
+        if done or near_enough or matrix.size > _MOST_NUMBERS:
             break
-        within = max(tolerance, _SHARE * (over - 1)) if len(fresh) else tolerance
+        within = (
+            max(tolerance, _SHARE * (over - 1)) if len(fresh) and best.upper > lower * (1 + tolerance) else tolerance
+        )
         changes = np.concatenate([changes, fresh])
         matrix = np.concatenate([matrix, replaced.costs(fresh)])
         weights = np.append(found.changes, np.full(len(fresh), 1 / len(matrix)))
         weights /= weights.sum()
     return Found(best.squares, lower, best.upper, best.changes)
+
+
+def _fresh(dearest: Changes, costs: FloatArray, known: set[tuple[int, ...]]) -> NDArray[np.bool_]:
+    """Which cost too much and are not among those that are known."""
+    return np.array([c > 1 and tuple(t) not in known for t, c in zip(dearest.tolist(), costs, strict=True)], dtype=bool)
 
 
 def _runs(sets: Sequence[Sets], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.components import Lift, along, component, component_powers, unit_powers
-from sfumato.designs.covariance import by_agreement, check_size, residual_covariance
+from sfumato.designs.covariance import check_size, residual_agreement, residual_covariance
 from sfumato.designs.known import Known
 from sfumato.designs.marginals import telescope
 from sfumato.designs.marginals.incidence import locate, patterns
@@ -171,7 +171,7 @@ class Residuals(Strategy):
     def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
         tilted = {a for a, lift in zip(self.names, self.lifts, strict=True) if lift is not None}
         alike = tilted.isdisjoint(first.attributes + second.attributes)
-        return by_agreement(self, first, second) if alike else None
+        return residual_agreement(self, first, second) if alike else None
 
     def _is_plain(self, family: Family) -> bool:
         """Whether the blocks of a family are marginal tables, of attributes that have no tilt."""

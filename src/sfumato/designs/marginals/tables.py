@@ -39,15 +39,15 @@ class Allocation:
     sets: per order from 0 the residuals, (count, order) ascending positions in lexicographic order. precision:
     per order 1 / s_S. value: square root of what was minimised, weighted squared error or largest weighted
     variance. bound: no allocation of the same residuals has a smaller value, and no unbiased answers from Gaussian
-    noise; equal to it for the mean where records are added or removed. listed: whether all changes of a record were
-    gone through; where not, the price may be more than 1.
+    noise; equal to it for the mean where records are added or removed. priced: whether all changes of a record can be
+    gone through for a price; where not, that is a bound.
     """
 
     sets: tuple[Sets, ...]
     precision: tuple[FloatArray, ...]
     value: float
     bound: float
-    listed: bool = True
+    priced: bool = True
 
 
 class Lattice:
@@ -132,14 +132,14 @@ def allocate(
     for part, found, asked, w in zip(lattice.split(weight), lattice.sets, families, weights, strict=True):
         part[locate(found, sorted_kinds(asked, labels), len(sizes))] = w
     orbits = _Orbits(lattice, n, np.bincount(labels), _counted(which, lattice), noisy, weight)
-    best, listed = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
+    best, priced = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
     squares = zip(lattice.split(best.squares), which, unknown, strict=True)
     return Allocation(
         tuple(s[u] for s, u in zip(residuals, unknown, strict=True)),
         tuple(part[i[u]] ** -0.5 for part, i, u in squares),
         math.sqrt(best.upper),
         math.sqrt(best.lower),
-        listed,
+        priced,
     )
 
 
@@ -184,7 +184,7 @@ class _Orbits:
     def solved(
         self, objective: Literal["mean", "max"], power: int, *, replaced: bool, free_total: bool
     ) -> tuple[Found, bool]:
-        """(the best noise, whether all changes of a record were gone through)."""
+        """(the best noise, whether all changes of a record can be gone through for a price)."""
         cells, errors = _Cells(self), self._errors()
         removed = self.noisy * self.lattice.products((3 - power) * (self.n - 1) / self.n)
         many = cells.count > _MANY
@@ -194,7 +194,7 @@ class _Orbits:
             # where the number of records is private, one may also vanish
             extra = removed[None][:0] if free_total else removed[None]
             least = _REPLACED if objective == "mean" else _REPLACED_LARGEST
-            return least_replaced(queries, changes, extra, _COARSE if many else least), changes.listed
+            return least_replaced(queries, changes, extra, _COARSE if many else least), changes.priced
         if objective == "mean":
             squares = least_sum(errors, removed, power)
             value = float(errors @ squares)

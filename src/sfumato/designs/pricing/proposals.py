@@ -19,6 +19,7 @@ from sfumato.privacy.sums import Clique, Sum
 __all__ = ["of_changes", "proposals"]
 
 _MAX_PATTERNS = 2**22  # numbers of changed attributes that are looked at: half a second
+_MOST_PATTERNS = 2**28  # where nothing quicker proves as much: some two seconds
 _FEW_CELLS = 400  # of which the wall looks at all pairs with Python's integers
 _ROUNDS = 20  # of telling attributes apart: classes that need more are not small
 _WORK = 28  # bits of the work of cliques: a quarter of a thousand million additions
@@ -55,21 +56,28 @@ def of_changes(total: Sum) -> Iterator[Certificate]:
     used = np.array(total.scope(), dtype=np.intp)
     if not len(used):
         return
-    for classes in (_classes(total, used), np.arange(len(used))):
+    alike = _classes(total, used)
+    for classes in (alike, np.arange(len(used))):
         if classes is not None and _patterns(classes) <= _MAX_PATTERNS:
-            # what no product holds is a class of its own
-            every = np.full(len(total.states), int(classes.max()) + 1)
-            every[used] = classes
-            yield Certificate("classes", tuple(every.tolist()))
+            yield _permuted(total, used, classes)
     cliques = _cliques(total)
     if cliques is not None:
         yield Certificate("cliques", cliques=cliques)
+    if alike is not None and _MAX_PATTERNS < _patterns(alike) <= _MOST_PATTERNS:
+        yield _permuted(total, used, alike)
     fitted = fit(total)
     if fitted is not None:
         yield Certificate("products", products=fitted)
 
 
 # ---- attributes that may be permuted ---------------------------------------------------------------------
+
+
+def _permuted(total: Sum, used: Variables, classes: Variables) -> Certificate:
+    # what no product holds is a class of its own
+    every = np.full(len(total.states), int(classes.max()) + 1)
+    every[used] = classes
+    return Certificate("classes", tuple(every.tolist()))
 
 
 def _patterns(classes: Variables) -> int:
@@ -100,7 +108,7 @@ def _classes(total: Sum, used: Variables) -> Variables | None:
         before, found = found, int(classes.max()) + 1
         if found == before:
             return classes
-        if _patterns(classes) > _MAX_PATTERNS:
+        if _patterns(classes) > _MOST_PATTERNS:
             return None
     return None
 

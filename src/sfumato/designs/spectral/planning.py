@@ -33,9 +33,9 @@ _MOST_BLOCKS = 500  # products of bins, each measured as a block
 _MOST_BINS = 10  # of an axis: levels are smooth, and more gain nothing
 _WORTH = 0.98  # of the error to be undercut: what the levels alone must come down to, at least, for the bases to move
 _FIRST = ((30.0, 60),)  # powers of the costs and steps: with every product of vectors its own level
-_LAST = ((30.0, 150), (100.0, 250), (400.0, 300), (1_000.0, 300))  # with levels by bin
+_LAST = ((30.0, 150), (100.0, 250), (400.0, 300), (1_000.0, 150), (3_000.0, 150))  # with levels by bin
 _CROWDED = 0.5  # power of the share of vectors that come before: a bin of the first, longest ones holds fewer
-_LEVEL_BITS = 5  # of the least multiple: rounded by a 64th at the worst
+_LEVEL_BITS = 4  # of the least multiple: rounded by a 32nd at the worst
 _ROOM = 2.0**33  # the largest entry before scaling: leaves room for half a billion records
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 13, 5  # of a vector: one factor alone, and of several that share the room
 
@@ -151,19 +151,40 @@ def _sorted(asked: Asked, found: Levels) -> Levels:
 
 
 def _bins(asked: Asked, found: Levels) -> Bins:
-    """As many bins of neighbours on all axes as make few blocks; the ones have one of their own."""
-    for most in range(_MOST_BINS, 0, -1):
-        bins: list[NDArray[np.intp]] = []
-        for axis, base in zip(asked.axes, found.bases, strict=True):
-            first, count = int(axis.whole), base.shape[1]
-            # finer where vectors are longest: there levels change most from one to the next
-            place = (np.arange(count - first) / max(count - first, 1)) ** _CROWDED * min(most, max(count - first, 1))
-            own = np.unique(place.astype(np.intp), return_inverse=True)[1].reshape(-1)
-            bins.append(np.concatenate([np.zeros(first, dtype=np.intp), own + first]))
-        _, short = binned(found, tuple(bins))
-        if np.count_nonzero(short) <= _MOST_BLOCKS:
-            return tuple(bins)
-    raise PlanError("the products vary together in too many sets of attributes to be measured apart")
+    """Bins of neighbours that make few blocks: as many on all axes, then more where that helps most."""
+
+    def few(counts: Sequence[int]) -> Bins | None:
+        bins = tuple(_parted(*each) for each in zip(asked.axes, found.bases, counts, strict=True))
+        return bins if np.count_nonzero(binned(found, bins)[1]) <= _MOST_BLOCKS else None
+
+    def off(counts: Sequence[int]) -> float:
+        bins = few(counts)
+        return math.inf if bins is None else descend(asked, binned(found, bins)[0], bins, ()).error
+
+    axes = range(len(asked.axes))
+    alike = ([most] * len(axes) for most in range(_MOST_BINS, 0, -1))
+    counts = next((c for c in alike if few(c) is not None), None)
+    if counts is None:
+        raise PlanError("the products vary together in too many sets of attributes to be measured apart")
+    reached = off(counts)
+    while True:
+        more = [[n + (i == j) for j, n in enumerate(counts)] for i in axes]
+        errors = [off(c) for c in more]
+        if min(errors) >= reached:
+            break
+        reached, counts = min(errors), more[int(np.argmin(errors))]
+    bins = few(counts)
+    assert bins is not None
+    return bins
+
+
+def _parted(axis: Axis, base: FloatArray, most: int) -> NDArray[np.intp]:
+    """The bin of every vector; the ones have one of their own."""
+    first, count = int(axis.whole), base.shape[1]
+    # finer where vectors are longest: there levels change most from one to the next
+    place = (np.arange(count - first) / max(count - first, 1)) ** _CROWDED * min(most, max(count - first, 1))
+    own = np.unique(place.astype(np.intp), return_inverse=True)[1].reshape(-1)
+    return np.concatenate([np.zeros(first, dtype=np.intp), own + first])
 
 
 def _designed(names: tuple[str, ...], asked: Asked, found: Levels, bins: Bins) -> Design:
@@ -171,16 +192,18 @@ def _designed(names: tuple[str, ...], asked: Asked, found: Levels, bins: Bins) -
     measured = levels > 0.0
     ordered = [sum(k >= 0 and not a.plain for k, a in zip(ks, asked.axes, strict=True)) for _, ks in asked.products]
     most = max(_MOST_FACTOR_BITS - 2 * (max(ordered) - 1), _LEAST_FACTOR_BITS)
-    bits = most + 1
+    bits = [0 if a.plain else most for a in asked.axes]
     while True:
-        bits -= 1
-        parts = [_whole(a, b, own, bits) for a, b, own in zip(asked.axes, found.bases, bins, strict=True)]
+        parts = [_whole(a, b, own, n) for a, b, own, n in zip(asked.axes, found.bases, bins, bits, strict=True)]
         tops = [np.array([p.max() for p in np.split(np.abs(r).max(axis=1), e[:-1])]) for r, e, _ in parts]
         multiples = np.sqrt(levels) / reduce(np.multiply.outer, [scales for _, _, scales in parts])
         fine = 2.0**_LEVEL_BITS / float(multiples[measured].min())
         largest = fine * float((multiples * reduce(np.multiply.outer, tops)).max())
-        if largest <= _ROOM or bits <= _LEAST_FACTOR_BITS:
+        if largest <= _ROOM or max(bits) <= _LEAST_FACTOR_BITS:
             break
+        # of the longest bases first, where what rounding does to one vector others make up for
+        longest = max(range(len(bits)), key=lambda i: (bits[i], len(bins[i])))
+        bits[longest] -= 1
 
     def build(s: float) -> Spectral:
         whole = np.where(measured, np.maximum(1, np.rint(s * multiples)), 0).astype(np.int64)
@@ -205,5 +228,27 @@ def _whole(
     tops = np.array([float(np.abs(base[:, bins == b]).max()) for b in range(count)])
     scales = 2.0**bits / tops
     scales[: int(axis.whole)] = 1.0
-    rows = np.rint(base.T * scales[bins][:, None]).astype(np.int64)
-    return rows, tuple(np.cumsum(np.bincount(bins)).tolist()), scales
+    rows = [_rounded(base[:, bins == b].T * scales[b]) for b in range(count)]
+    return np.concatenate(rows), tuple(np.cumsum(np.bincount(bins)).tolist()), scales
+
+
+def _rounded(rows: FloatArray) -> NDArray[np.int64]:
+    """Whole numbers (k, n) next to these, with columns of nearly the same lengths.
+
+    Those are what the cells cost: the price is the largest, so that it would rise with what rounding adds to each.
+    """
+    whole, every = np.rint(rows), np.arange(rows.shape[1])
+    other = np.where(rows >= whole, 1.0, -1.0)
+    left = (rows**2 - whole**2).sum(axis=0)
+    for _ in range(len(rows)):
+        change = 2 * other * whole + 1
+        chosen = np.abs(left - np.where(other == 0.0, np.inf, change)).argmin(axis=0)
+        gained = change[chosen, every]
+        better = (np.abs(left - gained) < np.abs(left)) & (other[chosen, every] != 0.0)
+        if not better.any():
+            break
+        place = chosen[better], every[better]
+        left[better] -= gained[better]
+        whole[place] += other[place]
+        other[place] = 0.0  # each is rounded the other way once at most
+    return whole.astype(np.int64)

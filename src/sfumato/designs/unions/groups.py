@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sfumato.designs.unions.axes import Axis
 from sfumato.errors import NotAnswerable
 from sfumato.ground.codec import storable
-from sfumato.operators import Compose, Dense, Kronecker, LinearOperator
+from sfumato.ground.later import later
+from sfumato.operators import Compose, Dense, Grouping, Kronecker, LinearOperator, Sparse
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
@@ -31,21 +32,51 @@ class Measured:
     """The integers of one choice of kinds: `matrix` (l, l), invertible, of the sums over joint orbits.
 
     Where the workload does not span all these sums, `beyond` (q, l) is an orthonormal basis of what it leaves: there
-    the matrix is barely more than zero, and no query is answered from it.
+    the matrix is barely more than zero, and no query is answered from it. Where few of very many are asked, `rows`
+    (r, l) are whole numbers that span them, the matrix is (r, r), and matrix @ rows is measured: rounding leaves their
+    span as it is.
     """
 
     kinds: tuple[int, ...]
     matrix: NDArray[np.int64]
     beyond: FloatArray
+    rows: Sparse | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+
+    @functools.cached_property
+    def measured(self) -> NDArray[np.int64]:
+        """(l, l) or (r, l), of the sums over joint orbits."""
+        if self.rows is None:
+            return self.matrix
+        return np.ascontiguousarray(self.rows.apply_transpose(self.matrix.T).T)
 
     @functools.cached_property
     def inverse(self) -> FloatArray:
-        """That of the integers themselves, so that rounding biases nothing."""
+        """That of the integers themselves, so that rounding biases nothing; (l, r) the pseudo-inverse with `rows`."""
         try:
             with single_thread():
-                return np.asarray(np.linalg.inv(self.matrix.astype(np.float64)), dtype=np.float64)
+                inverse = np.asarray(np.linalg.inv(self.matrix.astype(np.float64)), dtype=np.float64)
+                return inverse if self.rows is None else self._across @ inverse
         except np.linalg.LinAlgError:
             raise NotAnswerable("the integers are too coarse to be read back; they need a finer lattice") from None
+
+    @functools.cached_property
+    def _across(self) -> FloatArray:
+        """(l, r) the pseudo-inverse of `rows`."""
+        assert self.rows is not None
+        dense = np.asarray(self.rows.dense(), dtype=np.float64)
+        return np.asarray(np.linalg.solve(dense @ dense.T, dense).T, dtype=np.float64)
+
+    @property
+    def short(self) -> bool:
+        """Whether some sums over joint orbits are not answered."""
+        return len(self.beyond) > 0 or (self.rows is not None and self.rows.shape[0] < self.rows.shape[1])
+
+    def outside(self, joint: FloatArray) -> FloatArray:
+        """Squared lengths of what rows (k, l) have outside of what is answered."""
+        if self.rows is None:
+            return ((joint @ self.beyond.T) ** 2).sum(axis=1)
+        rest = joint - np.asarray(self.rows.apply_transpose((joint @ self._across).T)).T
+        return (rest**2).sum(axis=1)
 
 
 @storable
@@ -78,12 +109,23 @@ class Group:
         for some in order:
             maps = [self.axes[i].measured(piece.kinds[i]) for i in some]
             if not maps:
-                factors.append(Dense(piece.matrix))
+                factors.append(Dense(piece.measured))
             elif piece.kinds[some[0]] >= 0:
                 factors.append(maps[0])
+            elif piece.rows is not None:
+                factors.append(Compose(Dense(piece.measured), self._sums(some)))
             else:
                 factors.append(Compose(Dense(piece.matrix), maps[0] if len(maps) == 1 else Kronecker(tuple(maps))))
         return [tuple(self.names[i] for i in some) for some in order], factors
+
+    def _sums(self, some: Sequence[int]) -> Grouping:
+        """All joint orbits of some axes at once: a product of partitions would be written out, matrix and all."""
+        codes, count = np.zeros(1, dtype=np.int64), 1
+        for i in some:
+            axis = self.axes[i]
+            codes = (codes[:, None] * len(axis.sizes) + axis.orbits[axis.cells]).reshape(-1)
+            count *= len(axis.sizes)
+        return Grouping(codes, count)
 
     def rows(self, piece: Measured) -> int:
         """How many values are measured."""
@@ -133,7 +175,7 @@ class Group:
 
     def missing(self, rows: Sequence[FloatArray]) -> bool:
         """Whether some product of rows reaches what is not measured, or what the workload does not span."""
-        short = [p for p in self.pieces if len(p.beyond)]
+        short = [p for p in self.pieces if p.short]
         if not short and len(self.pieces) == math.prod(len(a.kinds) for a in self.axes):
             return False
         parts = [a.parts(r) for a, r in zip(self.axes, rows, strict=True)]
@@ -143,12 +185,13 @@ class Group:
         for kinds in itertools.product(*(a.kinds for a in self.axes)):
             if kinds not in held:
                 off += reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, kinds, strict=True)])
-        for piece in short:
-            wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
-            joint = reduce(np.kron, wide)
-            share = ((joint @ piece.beyond.T) ** 2).sum(axis=1) / np.maximum((joint**2).sum(axis=1), _TINY)
-            share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
-            off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])
+        with single_thread():  # once: it takes longer to enter than most pieces do
+            for piece in short:
+                wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
+                joint = np.asarray(reduce(np.kron, wide, np.ones((1, 1))), dtype=np.float64)
+                share = piece.outside(joint) / np.maximum((joint**2).sum(axis=1), _TINY)
+                share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
+                off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])
         return bool((off > SPAN * size).any())
 
     # -- the total ---------------------------------------------------------------------------------

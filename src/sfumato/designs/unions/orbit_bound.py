@@ -38,7 +38,7 @@ from sfumato.operators import LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["orbit_bound"]
+__all__ = ["orbit_bound", "shares"]
 
 _MOST_SIDE = 400  # cells of an attribute that is looked through for symmetries
 _MOST_ORBITS = 50_000  # joint ones, of which every row has one number
@@ -110,12 +110,13 @@ def orbit_bound(products: Sequence[Product], sizes: Mapping[str, int], *, replac
         return _climbed_pairs(axes, kinds, _groups(counts)) if replaced else _climbed(axes, kinds)
 
 
-def _kinds(
+def shares(
     axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
-) -> tuple[list[_Kind], FloatArray]:
-    """All kinds, those of one row each together, and (rows, orbits) the products of one row. Raises PlanError."""
-    from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
+) -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """By kind, what products have there: a weight by their numbers on the axes of all orbits, -1 on the others.
 
+    Raises PlanError where there are too many kinds.
+    """
     scales: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
     for own, weight in zip(numbers, weights, strict=True):
         # a factor has no part in contrasts on which its number is zero
@@ -133,6 +134,16 @@ def _kinds(
             parts[wide] = parts.get(wide, 0.0) + scale
     if len(scales) > _MOST_KINDS:
         raise PlanError("symmetries leave too many kinds")
+    return scales
+
+
+def _kinds(
+    axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
+) -> tuple[list[_Kind], FloatArray]:
+    """All kinds, those of one row each together, and (rows, orbits) the products of one row. Raises PlanError."""
+    from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
+
+    scales = shares(axes, numbers, weights)
     roots = [[_root(m) for m in r.means] for r in axes]
     every = np.arange(math.prod(len(r.axis.sizes) for r in axes)).reshape([len(r.axis.sizes) for r in axes])
     if _too_many(roots, scales.values()):  # told before any is built

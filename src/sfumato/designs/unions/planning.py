@@ -12,12 +12,14 @@ from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import quantise
 from sfumato.designs.unions.axes import Axis
 from sfumato.designs.unions.groups import Group, Measured
-from sfumato.designs.unions.reduced import Piece, SmallUnion, solve_union
+from sfumato.designs.unions.reduced import Piece, SmallUnion, Solver, solve_union
+from sfumato.designs.unions.rowwise import solve_rows
 from sfumato.designs.unions.strategy import Orbits
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
+from sfumato.privacy.unit import Neighbours
 
-__all__ = ["design"]
+__all__ = ["design", "few_rows"]
 
 MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
 _BITS = 18  # of the largest number of a piece, where there is room
@@ -33,6 +35,19 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
 
     Under replace-one the same strategy, with the known total used and its own exact price, and a bound of its own.
     """
+    return _designed(problem, solve_union, progress)
+
+
+def few_rows(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The same to some thousandths for unions of too many joint orbits but few rows of queries: tables beside counts.
+
+    Of a record more or less alone: where one is replaced, what it would cost is bounded too loosely.
+    """
+    apart = problem.unit.neighbours is Neighbours.ADD_REMOVE
+    return _designed(problem, solve_rows, progress) if apart else None
+
+
+def _designed(problem: Problem, solver: Solver, progress: Progress | None) -> Design | None:
     # of marginal tables alone residuals are the optimum
     if problem.noise == "laplace" or problem.largest or all(i.is_marginal for i in problem.workload.items):
         return None
@@ -43,7 +58,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     if len(names) < 2 or math.prod(problem.sizes[a] for a in names) > MAX_CELLS:
         return None
     try:
-        found = solve_union(products, problem.sizes, progress=progress)
+        found = solver(products, problem.sizes, progress=progress)
     except PlanError:
         return None
     public = problem.unit.total_is_public
@@ -80,10 +95,11 @@ def _group(union: SmallUnion, scale: float) -> Group:
 
 def _rounded(axes: Sequence[Axis], piece: Piece, scale: float) -> Measured:
     real = piece.matrix * (scale / _length(axes, piece))
-    rounded = quantise(real, None, 1.0).measured.dense()
+    # columns of combinations of rows are none of what is measured
+    rounded = np.rint(real).astype(np.int64) if piece.rows else quantise(real, None, 1.0).measured.dense()
     if len(rounded) == 1:
         rounded = np.maximum(rounded, 1) if real[0, 0] > 0 else np.minimum(rounded, -1)
-    return Measured(piece.kinds, rounded, piece.beyond)
+    return Measured(piece.kinds, rounded, piece.beyond, piece.rows)
 
 
 def _length(axes: Sequence[Axis], piece: Piece) -> float:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,11 @@ from sfumato.designs.dense.dual import Solution, cold_start, solve
 from sfumato.designs.unions.axes import Axis, Reduced, reduce_axis
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
-from sfumato.operators import LinearOperator, Total
+from sfumato.operators import LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Piece", "Product", "SmallUnion", "number", "solve_union"]
+__all__ = ["Piece", "Product", "SmallUnion", "Solver", "number", "solve_union"]
 
 Product = tuple[float, Mapping[str, LinearOperator]]
 """A weight of squared errors, and a factor per attribute; others are summed out."""
@@ -50,12 +51,14 @@ _FILL = 2e-7  # price of what only makes blocks invertible, over all of them
 class Piece:
     """What is measured on one choice of kinds: `matrix` (l, l) of the sums over joint orbits, beside unit contrasts.
 
-    `beyond` (q, l) has orthonormal rows: what the workload asks nothing about.
+    `beyond` (q, l) has orthonormal rows: what the workload asks nothing about. Where `rows` (r, l) are given, whole
+    numbers that span what it asks, the matrix is (r, r), of these.
     """
 
     kinds: tuple[int, ...]
     matrix: FloatArray
     beyond: FloatArray
+    rows: Sparse | None = None
 
     @property
     def of_orbits(self) -> bool:
@@ -83,6 +86,14 @@ class SmallUnion:
     def numbers(self) -> bool:
         """Whether every piece is a number."""
         return all(len(p.matrix) == 1 for p in self.pieces)
+
+
+class Solver(Protocol):
+    """A search for the optimum, as one small problem per group of attributes. Raises PlanError."""
+
+    def __call__(
+        self, products: Sequence[Product], sizes: Mapping[str, int], *, progress: Progress | None
+    ) -> tuple[SmallUnion, ...]: ...
 
 
 def solve_union(

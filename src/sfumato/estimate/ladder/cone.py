@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.ladder.orthant import Orthant
 from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.told import Axes
+from sfumato.estimate.orthant import Orthant
 from sfumato.operators.base import FloatArray
 
 __all__ = ["JointCells", "joint_cells"]

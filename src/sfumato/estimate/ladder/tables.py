@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from sfumato.designs.marginals.incidence import locate
 from sfumato.estimate.elliptope.anderson import Anderson
-from sfumato.estimate.ladder.orthant import Orthant
 from sfumato.estimate.ladder.raking import Sums, independent, rake
 from sfumato.estimate.ladder.told import Axes, Possible, below, every_cell
-from sfumato.estimate.local import Given, Problem, Step, lift
-from sfumato.estimate.margins import Layout
+from sfumato.estimate.local import Given, Problem, Step
+from sfumato.estimate.margins import Layout, lift
+from sfumato.estimate.orthant import Orthant
 from sfumato.operators.base import FloatArray
 
 __all__ = ["AgreeingTables", "agreeing_tables"]

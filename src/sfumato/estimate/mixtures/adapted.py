@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.active import minimise_quadratic
-from sfumato.estimate.local import ResidualNoise, local
+from sfumato.estimate.local import ResidualNoise
+from sfumato.estimate.mixtures.agreeing import consistent, products, stacked
+from sfumato.estimate.mixtures.conditioned import conditioned
 from sfumato.estimate.mixtures.entropy import most_even
 from sfumato.estimate.mixtures.fitting import Mixture, fit_mixture
 from sfumato.estimate.mixtures.forest import Forest, fit_forest
@@ -28,6 +30,7 @@ from sfumato.estimate.mixtures.stacked import Components, Noisy, Stack, read_noi
 from sfumato.estimate.mixtures.thinning import SHARE, Halves, halves
 from sfumato.estimate.mixtures.triples import borne_out, read_triples
 from sfumato.estimate.moving import FITTED, whole_records
+from sfumato.estimate.zeros import Zeros
 from sfumato.ground.codec import storable
 from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
@@ -48,6 +51,7 @@ _PENALTIES = (50.0, 100.0, 200.0, 400.0, 800.0)
 # degree of freedom of one-way tables where there is none
 _BELIEVED, _GAINED = 0.25, 0.5
 _GROWTH = 1 + SHARE**2  # of the variance in a fitted half
+_REDRAWN = 20  # times that impossible records are drawn anew; what is left is moved at the end
 _NEAR = 1e-3  # of the noise's squares: nearer need records not be to the tables
 
 Stages = Callable[[str, float], None]
@@ -76,6 +80,7 @@ class Adapted:
     penalty: that holds the mixture back. restored: the mean share of the rest that was added back. noise: the mean
     variance of a measured pair's cells, before. agreeing: the share of the noisy tables, made to agree, in the pairs.
     triples: tables over three attributes that were measured, by ascending positions, in counts; they agree with pairs.
+    zeros: what no record can be in, where all tables are 0.
     """
 
     sizes: tuple[int, ...]
@@ -89,6 +94,7 @@ class Adapted:
     models: tuple[FittedModel, ...]
     agreeing: float = later(0.0)
     triples: Mapping[tuple[int, int, int], FloatArray] | None = later(None)
+    zeros: Zeros | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @property
     def chosen(self) -> str:
@@ -126,7 +132,12 @@ class Adapted:
         for p, q in itertools.combinations(range(len(order)), 2):
             if not any(p in axes and q in axes for axes in held):
                 held[p, q] = self.pairs[order[p], order[q]]
-        return most_even([self.sizes[a] for a in order], held)
+        possible = None if self.zeros is None else self.zeros.possible(order)
+        if possible is None:
+            return most_even([self.sizes[a] for a in order], held)
+        found = most_even([self.sizes[a] for a in order], held, possible.astype(np.float64))
+        # pairs that no table of these cells has leave a part of the records nowhere
+        return found * (self.total / float(found.sum())) if found.any() else found
 
     def draw(self, count: int, seed: int = 0) -> NDArray[np.int32]:
         """(count, d) records drawn from the blend; the seed makes public randomness."""
@@ -142,12 +153,19 @@ class Adapted:
 
     def records(self, count: int, seed: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Distinct records (r, d) and how many of each, `count` in all: drawn, then moved toward the tables."""
-        start = self.draw(min(count, FITTED), seed)
+        start, allowed = self.draw(min(count, FITTED), seed), [] if self.zeros is None else self.zeros.allowed()
+        for further in range(1, _REDRAWN + 1):
+            wrong = np.zeros(len(start), dtype=np.bool_)
+            for places, mask in allowed:
+                wrong |= ~mask[tuple(start[:, places].T)]
+            if not wrong.any():
+                break
+            start[wrong] = self.draw(int(wrong.sum()), seed + further)
         held: dict[tuple[int, ...], FloatArray] = {**self.pairs} if self.triples is None else {**self.triples}
         held |= {p: t for p, t in self.pairs.items() if not any(set(p) <= set(axes) for axes in held)}
         axes, tables = list(held), list(held.values())
         enough = _NEAR * self.noise * sum(t.size for t in tables) * (count / self.total) ** 2
-        return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough)
+        return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough, allowed=allowed)
 
 
 def adapt(
@@ -159,20 +177,22 @@ def adapt(
     *,
     seed: int = 0,
     progress: Stages | None = None,
+    zeros: Zeros | None = None,
 ) -> Adapted:
     """Consistent tables of all pairs from noisy ones of some. Post-processing: it costs no privacy.
 
     sizes: cells of every attribute. sets: positions of the attributes of each table, at most three; every attribute in
     some of at most two. values: the tables, shaped by them. noise: the variance of every residual of an attribute and
-    of a given pair or triple. total: the known number of records, None to take the noisy one. The seed makes the public
-    randomness of thinning and of the fits' starts: the same input gives the same tables. Raises InvalidInput for tables
-    or variances that do not fit.
+    of a given pair or triple. total: the known number of records, None to take the noisy one. zeros: what no record can
+    be in, by the same positions: what is measured is conditioned on it, and all tables are 0 there. The seed makes the
+    public randomness of thinning and of the fits' starts: the same input gives the same tables. Raises InvalidInput for
+    tables or variances that do not fit.
 
     Formal guarantee: none of accuracy; `predicted` is unbiased under Gaussian noise for candidates taken as fitted.
     """
     given = list(zip(sets, values, strict=True))
     small = [(s, v) for s, v in given if len(s) <= 2]
-    noisy = read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total)
+    noisy = conditioned(read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total), zeros)
     beyond = read_triples(sizes, [(s, v) for s, v in given if len(s) > 2], noise)
     told = progress or _silent
     members, tried = (_MEMBERS, _TRIED) if noisy.stack.count <= _LARGE else (_FEW, _TRIED_FEW)
@@ -191,15 +211,15 @@ def adapt(
         weights, predicted[-1], restored, agreeing = np.array([1.0, 0.0, 0.0]), 0.0, 0.0, 0.0
         shares = fit_product(noisy, noisy.values)
         models = [replace(models[0], shares=shares)]
-        tables = _products(noisy, shares)
+        tables = products(noisy, shares, zeros)
     else:
         told("restore", 0.0)
         full, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
-        tables, agreeing = _agreed(noisy, parts, full)
+        tables, agreeing = _agreed(noisy, parts, full, zeros)
     triples = None
     if beyond:
         believed = [m.mixture for m in models] if weights[2] > 0 else []
-        tables, triples = borne_out(sizes, tables, beyond, noisy.total, believed)
+        tables, triples = borne_out(sizes, tables, beyond, noisy.total, believed, zeros)
     kinds = ("independent", "forest", "mixture")
     return Adapted(
         tuple(int(n) for n in sizes),
@@ -213,6 +233,7 @@ def adapt(
         tuple(models),
         agreeing,
         triples,
+        zeros,
     )
 
 
@@ -280,12 +301,6 @@ def _believed(noisy: Noisy, predicted: Sequence[float]) -> bool:
     return -predicted[-1] < _GAINED * freedom and disbelief(noisy) > _BELIEVED
 
 
-def _products(noisy: Noisy, shares: FloatArray) -> dict[tuple[int, int], FloatArray]:
-    """Tables of all pairs of independent attributes, in counts."""
-    at = noisy.stack.slice
-    return {(a, b): noisy.total * np.outer(shares[at(a)], shares[at(b)]) for a, b in noisy.stack.places}
-
-
 def _mixed(found: Sequence[Components], weights: FloatArray) -> Components:
     ones = sum((w * c.ones for w, c in zip(weights.tolist(), found, strict=True)), np.zeros(1))
     pairs = sum((w * c.pairs for w, c in zip(weights.tolist(), found, strict=True)), np.zeros(1))
@@ -296,6 +311,8 @@ def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]
     """(per member the tables with what its models missed, the mean share of the rest that was added)"""
     stack = noisy.stack
     cells = np.triu(stack.apart & (stack.spread(noisy.pair) > 0), 1)
+    if noisy.dead is not None:
+        cells &= ~noisy.dead  # where nothing is left to find out
     if not cells.any():
         return list(found), 0.0
     models = [stack.tables(c) for c in found]
@@ -305,47 +322,29 @@ def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]
     full: list[Components] = []
     for model, table, rest in zip(found, models, first, strict=True):
         table[cells] += kept * rest
+        if noisy.dead is not None:
+            table[noisy.dead] = 0.0
         full.append(stack.components(np.triu(table, 1) + np.triu(table, 1).T, model.ones + stack.even))
     return full, float(kept.mean())
 
 
 def _agreed(
-    noisy: Noisy, parts: Sequence[Halves], full: Sequence[Components]
+    noisy: Noisy, parts: Sequence[Halves], full: Sequence[Components], zeros: Zeros | None
 ) -> tuple[dict[tuple[int, int], FloatArray], float]:
     """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)
 
     Half of the members are compared, and roughly: each costs a projection, and one share alone is chosen.
     """
     some = list(zip(parts, full, strict=True))[: len(parts) // 2]
-    found = [[model, _stacked(noisy, _consistent(noisy, part.fitted, _ROUGHLY))] for part, model in some]
+    found = [[model, stacked(noisy, consistent(noisy, part.fitted, _ROUGHLY, zeros))] for part, model in some]
     share = float(_blend(noisy, [part for part, _ in some], found)[0][1])
     share = share if share >= _LEAST_SHARE else 0.0
     middle = _mixed(full, np.full(len(full), 1 / len(full)))
-    tables = _consistent(noisy, middle)
+    tables = consistent(noisy, middle, zeros=zeros)
     if share > 0:
-        plain = _consistent(noisy, noisy.values)
+        plain = consistent(noisy, noisy.values, zeros=zeros)
         tables = {p: (1 - share) * t + share * plain[p] for p, t in tables.items()}
     return tables, share
-
-
-def _consistent(noisy: Noisy, given: Components, tolerance: float = 1e-2) -> dict[tuple[int, int], FloatArray]:
-    """The nearest tables that agree and have no negative cell, in counts; tolerance: of the distance moved."""
-    stack, places = noisy.stack, noisy.stack.places
-    tables = noisy.total * stack.tables(given)
-    cut = [tables[stack.slice(a), stack.slice(b)] for a, b in places]
-    done = local(stack.sizes.tolist(), places, cut, 1.0, noisy.total, tolerance=tolerance)
-    return dict(zip(places, done.tables, strict=True))
-
-
-def _stacked(noisy: Noisy, tables: Mapping[tuple[int, int], FloatArray]) -> Components:
-    """The components of tables in counts that agree."""
-    stack = noisy.stack
-    shares, every = np.zeros(stack.count), np.zeros((stack.count, stack.count))
-    for (a, b), table in tables.items():
-        every[stack.slice(a), stack.slice(b)] = table / noisy.total
-        every[stack.slice(b), stack.slice(a)] = table.T / noisy.total
-        shares[stack.slice(a)], shares[stack.slice(b)] = table.sum(axis=1), table.sum(axis=0)
-    return stack.components(every, shares / noisy.total)
 
 
 def _dealt(shares: FloatArray, count: int, random: np.random.Generator) -> list[NDArray[np.intp]]:

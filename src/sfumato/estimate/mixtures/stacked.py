@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +91,8 @@ class Stack:
 class Noisy:
     """What was measured, in shares of `total`, and the precision of every component (0: not measured).
 
-    one: (d,) and pair: (d, d) the precisions of the attributes' and of the pairs' components.
+    one: (d,) and pair: (d, d) the precisions of the attributes' and of the pairs' components. dead: (M, M) which cells
+    are known to be 0, None where none is; emptying: what the values were, and noise of their law is, made 0 there by.
     """
 
     stack: Stack
@@ -99,6 +100,8 @@ class Noisy:
     total: float
     one: FloatArray
     pair: FloatArray
+    dead: NDArray[np.bool_] | None = None
+    emptying: Callable[[Components, float], Components] | None = None
 
     @functools.cached_property
     def weights(self) -> Components:
@@ -117,7 +120,8 @@ class Noisy:
         m = self.stack.count
         draw = np.triu(random.standard_normal((m, m)), 1)
         ones = self.stack.centred(self.stack.spread(one) * random.standard_normal(m))
-        return Components(ones, self.stack.centred_pairs(self.stack.spread(pair) * (draw + draw.T)))
+        found = Components(ones, self.stack.centred_pairs(self.stack.spread(pair) * (draw + draw.T)))
+        return found if self.emptying is None else self.emptying(found, 0.0)
 
     def deviations(self) -> FloatArray:
         """(M, M) standard deviations of the cells of the pairs' tables, in shares; infinite where unmeasured."""

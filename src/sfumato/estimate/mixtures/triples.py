@@ -17,10 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.estimate.local import ResidualNoise, local
+from sfumato.estimate.mixtures.agreeing import tied_tables
 from sfumato.estimate.mixtures.entropy import most_even
 from sfumato.estimate.mixtures.fitting import Mixture
 from sfumato.estimate.mixtures.residue import CLEAR, alike
 from sfumato.estimate.mixtures.stacked import Stack
+from sfumato.estimate.zeros import Zeros
 from sfumato.operators.base import FloatArray
 
 __all__ = ["borne_out", "read_triples"]
@@ -60,38 +62,48 @@ def borne_out(
     measured: Mapping[Triple, tuple[FloatArray, float]],
     total: float,
     mixtures: Sequence[Mixture] = (),
+    zeros: Zeros | None = None,
 ) -> tuple[dict[Pair, FloatArray], dict[Triple, FloatArray]]:
     """(pairs, triples) that agree and have no negative cell, from pairs that do and noisy tables of some triples.
 
     pairs: all of them, ascending, in counts. measured: per triple, ascending, its noisy table and the variance of its
-    residual. total: of every table. mixtures: fitted to pairs alone; none where they are not believed. Where no cell
-    stands out of its noise, triples have the pairs to a ten-thousandth of the total, as those that were not measured.
+    residual. total: of every table. mixtures: fitted to pairs alone; none where they are not believed. zeros:
+    what no record can be in. Where no cell stands out of its noise, and none is known to be empty, triples have the
+    pairs to a ten-thousandth of the total, as those that were not measured.
     """
     variances = {t: v for t, (_, v) in measured.items()}
-    implied = {t: most_even([sizes[a] for a in t], _inside(pairs, t)) for t in measured}
+    masks = {t: None if zeros is None else zeros.possible(t) for t in measured}
+    starts = {t: None if m is None else m.astype(np.float64) for t, m in masks.items()}
+    implied = {t: most_even([sizes[a] for a in t], _inside(pairs, t), starts[t]) for t in measured}
     rests = {t: _centred(table - implied[t]) for t, (table, _) in measured.items()}
     if mixtures:
         stack = Stack(sizes)
-        beyond = {t: _centred(_modelled(stack, pairs, t, mixtures) - implied[t]) for t in measured}
+        beyond = {t: _centred(_modelled(stack, pairs, t, mixtures, starts[t]) - implied[t]) for t in measured}
         share = _towards(beyond, rests, variances)
         implied = {t: table + share * beyond[t] for t, table in implied.items()}
         rests = {t: rest - share * beyond[t] for t, rest in rests.items()}
     kept = _kept(implied, rests, variances)
-    if not any(share.any() for share in kept.values()):
+    if zeros is None and not any(share.any() for share in kept.values()):
         # between tables that have these pairs
         return dict(pairs), implied
     near = [implied[t] + _centred(kept[t] * rests[t]) for t in measured]
-    sets = [*pairs, *measured]
-    done = local(sizes, sets, [*pairs.values(), *near], 1.0, total)
-    return dict(zip(pairs, done.tables, strict=False)), dict(zip(measured, done.tables[len(pairs) :], strict=True))
+    ties = {axes: table for axes, table in tied_tables(sizes, pairs, zeros).items() if axes not in measured}
+    done = local(sizes, [*pairs, *measured, *ties], [*pairs.values(), *near, *ties.values()], 1.0, total, zeros=zeros)
+    return dict(zip(pairs, done.tables, strict=False)), dict(zip(measured, done.tables[len(pairs) :], strict=False))
 
 
 def _inside(pairs: Mapping[Pair, FloatArray], axes: Triple) -> dict[tuple[int, ...], FloatArray]:
     return {(p, q): pairs[axes[p], axes[q]] for p, q in itertools.combinations(range(3), 2)}
 
 
-def _modelled(stack: Stack, pairs: Mapping[Pair, FloatArray], axes: Triple, mixtures: Sequence[Mixture]) -> FloatArray:
-    """The mixtures' mean table over a triple, scaled to its pairs."""
+def _modelled(
+    stack: Stack,
+    pairs: Mapping[Pair, FloatArray],
+    axes: Triple,
+    mixtures: Sequence[Mixture],
+    possible: FloatArray | None,
+) -> FloatArray:
+    """The mixtures' mean table over a triple, scaled to its pairs; 0 where `possible` is (None: nowhere)."""
     first, second, third = (stack.slice(a) for a in axes)
     shape = [int(stack.sizes[a]) for a in axes]
     found = np.zeros((shape[0] * shape[1], shape[2]))
@@ -99,7 +111,8 @@ def _modelled(stack: Stack, pairs: Mapping[Pair, FloatArray], axes: Triple, mixt
         two = m.shares[:, first, None] * (m.weights[:, None] * m.shares[:, second])[:, None, :]
         found += two.reshape(len(m.weights), -1).T @ m.shares[:, third]
     # cells that no component has can still be in the pairs
-    return most_even(shape, _inside(pairs, axes), np.maximum(found.reshape(shape), _LEAST * len(mixtures)))
+    start = np.maximum(found.reshape(shape), _LEAST * len(mixtures))
+    return most_even(shape, _inside(pairs, axes), start if possible is None else start * possible)
 
 
 def _towards(

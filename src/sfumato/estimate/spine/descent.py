@@ -11,7 +11,16 @@ import numpy as np
 from sfumato.estimate.spine.cells import Cells, IntArray, Sets
 from sfumato.estimate.spine.family import Form, Nearest, Simplices, nearest
 from sfumato.estimate.spine.told import Said, Told, completed
-from sfumato.estimate.spine.whole import Halves, chain, real_family, real_totals, whole_family, whole_parts
+from sfumato.estimate.spine.whole import (
+    Halves,
+    chain,
+    nearest_real,
+    parted_totals,
+    real_family,
+    real_parts,
+    whole_family,
+    whole_parts,
+)
 from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
 
@@ -23,10 +32,13 @@ _RIDGE = 1e-3  # of the least weight that is known: what nothing is known of sta
 _LEAST = 1e-6  # of a parent's cell: less of it in a child, in real numbers, is none
 _ROUNDING = 1e-13  # of all records: less in a cell is what is left of differences
 _HEAVY = 100.0  # times the largest weight: known totals are then missed by hundredths of what noise moves
-_TOTALS = 3.0  # times its weight, more for a unit's total: 1 to 5 err alike, 0 by up to 8 % more than before
+_TOTALS = 4.0  # times its weight for a unit's total: 2 to 8 err alike, 1 by up to 38 % more than before
 LOOKED = 200  # families from which the second look's strength is fitted: its error is then some hundredths
 Sample = tuple[FloatArray, FloatArray, float]
 """Of a family: per cell its mean over the children, how much they vary about what their totals say, and the noise."""
+Strength = tuple[float, float]
+"""Counts of a cell of mean m differ from unit to unit by the variance first m + second m^2, the first at least 1."""
+_APART = 1e-6  # of what a slope and a bend have of their own: less tells them not apart
 _STEP = 0.5  # of the geometric mean of eigenvalues' bounds: fewest sweeps on generated people, .3 to 1 within twice
 
 
@@ -79,7 +91,7 @@ class Descent:
 
     levels: list[Settled]
     tally: Tally
-    strength: float | None
+    strength: Strength | None
 
 
 class Run:
@@ -97,7 +109,7 @@ class Run:
         *,
         whole: bool,
         before: Tally | None = None,
-        strength: float | None = None,
+        strength: Strength | None = None,
     ) -> None:
         self.told, self.cells, self.whole, self.progress = told, told.cells, whole, progress
         self.steps = chain(told.cells, asked)
@@ -156,7 +168,7 @@ class Run:
             free = wanted if len(every) == self.cells.size else form.solver(0.0)(given)
             total = max(float(free.sum()), 0.0)
         if said.limits is not None:
-            total = float(np.clip(total, *said.limits[0]))
+            total = float(np.clip(total, *said.limits[0, :2]))
         count = float(round(total)) if self.whole else total
         out = np.zeros(self.cells.size)
         if count == 0:
@@ -165,12 +177,17 @@ class Run:
         start = np.maximum(wanted[:, every], 0.0)
         found = nearest(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
         self.note(found, len(every))
+        held = None if said.limits is None else said.limits[0]
+        halves = self._halves(every)
         if self.whole:
-            halves = Halves.of(self.cells, every, self.steps)
-            out[every] = self._whole(found.point[0], whole_parts(found.point[0], int(count), halves))
+            out[every] = self._whole(found.point[0], whole_parts(found.point[0], int(count), halves, held))
         else:
-            out[every] = np.where(found.point[0] > _LEAST, found.point[0], 0.0)
+            kept = found.point[0] if held is None else real_parts(found.point[0], halves.inside, held)
+            out[every] = np.where(kept > _LEAST, kept, 0.0)
         return out
+
+    def _halves(self, where: IntArray) -> Halves:
+        return Halves.of(self.cells, where, self.steps, self.told.inside)
 
     def children(self, level: int, parent: int, where: IntArray, counts: FloatArray, *, last: bool) -> FloatArray:
         """(n, where) the children of a node that is not empty."""
@@ -181,27 +198,19 @@ class Run:
         if n == 1:
             return counts[None]
         form, given, allowed, found = self._look(said, where, counts, _known(said))
-        if last:
-            # cells that are clipped at nothing push the totals of the others; what is said of these bears it
-            heavy = _TOTALS * float(said.weights[0]) / self.cells.size
-            wanted = (said.wanted if said.limits is None else found.point).sum(axis=1)
-            given = given + heavy * wanted[:, None]
-            loose: FloatArray | float = 0.0
-            if self.strength is not None:
-                # towards the parent's composition at the child's own total, as loosely as units differ from it
-                mean = counts / n
-                loose = 1 / (mean + self.strength * mean**2)
-                given = given + loose * found.point.sum(axis=1)[:, None] * (counts / counts.sum())
-            columns = np.concatenate([form.columns, np.ones((len(where), 1))], axis=1)
-            form = Form(form.diagonal + loose, columns, np.append(form.weights, heavy))
+        if last and self.strength is not None:
+            # towards the parent's composition at the child's own total, as loosely as units differ from it
+            mean = counts / n
+            loose = 1 / (self.strength[0] * mean + self.strength[1] * mean**2)
+            given = given + loose * found.point.sum(axis=1)[:, None] * (counts / counts.sum())
+            form = Form(form.diagonal + loose, form.columns, form.weights)
             found = nearest(form, given, allowed, found.point, _TOLERANCE * size, step=_STEP)
         self.note(found, size)
         if self.whole:
-            halves = Halves.of(self.cells, where, self.steps)
             sums = np.rint(counts).astype(np.int64)
-            return self._whole(found.point, whole_family(found.point, sums, halves, said.limits))
+            return self._whole(found.point, whole_family(found.point, sums, self._halves(where), said.limits))
         if said.limits is not None:
-            kept = real_family(found.point, counts, Halves.of(self.cells, where, self.steps), said.limits)
+            kept = real_family(found.point, counts, self._halves(where), said.limits)
             return np.where(kept > _ROUNDING * counts.sum(), kept, 0.0)
         kept = np.where(found.point > _LEAST * counts, found.point, 0.0)
         return kept * (counts / kept.sum(axis=0))
@@ -212,6 +221,8 @@ class Run:
         """Counts of children on some cells, nearest to what is said, and to `totals` (n,) of theirs if these are given;
         with the problem that it was."""
         weights, more = _ridge(self.cells, said.weights)
+        # cells that are clipped at nothing push the totals of the others; what is said of these bears it
+        weights[0] *= _TOTALS
         wanted = said.wanted
         if totals is not None:
             # the empty set's: near enough to what is then kept to exactly
@@ -222,7 +233,8 @@ class Run:
         allowed, start = Simplices(counts), np.maximum(wanted[:, where], 0.0)
         found = nearest(form, given, allowed, start, _TOLERANCE * start.size, step=_STEP)
         if totals is None and said.limits is not None:
-            held = real_totals(found.point.sum(axis=1), said.limits, float(counts.sum()))
+            inside = None if self.told.inside is None else self.told.inside[where]
+            held = parted_totals(found.point, counts, said.limits, inside, nearest_real)[0]
             if np.abs(held - found.point.sum(axis=1)).max() > _ROUNDING * counts.sum():
                 return self._look(said, where, counts, held)
         return form, given, allowed, found
@@ -251,22 +263,31 @@ class Run:
         return out
 
 
-def strength_of(samples: Sequence[Sample]) -> float | None:
-    """How much units differ from their parent's composition: variance m + strength m^2 of a cell of mean m."""
+def strength_of(samples: Sequence[Sample]) -> Strength | None:
+    """How much units differ from their parent's composition, see `Strength`.
+
+    Weighted least squares, three times as the weights follow from it: squares less noise are a slope times what
+    records drawn one by one vary by, m (1 - share), and a bend times m^2.
+    """
     if not samples:
         return None
     means, squares = (np.concatenate([s[i] for s in samples]) for i in (0, 1))
-    return _strength(means, squares, samples[-1][2])
-
-
-def _strength(means: FloatArray, squares: FloatArray, noise: float) -> float:
-    """Weighted least squares of squares - noise - mean on mean^2, twice: the weights follow from it."""
-    found = 1.0
-    for _ in range(2):
-        own = noise + means + found * means**2
-        weight = means**2 / own**2
-        found = max(float((weight * (squares - noise - means)).sum() / (weight * means**2).sum()), 0.0)
-    return found
+    drawn = np.concatenate([s[0] * (1 - s[0] / s[0].sum()) for s in samples])
+    noise = samples[-1][2]
+    slope, bend = 1.0, 1.0
+    for _ in range(3):
+        root = 1 / (noise + slope * drawn + bend * means**2)
+        one, two, told = root * drawn, root * means**2, root * (squares - noise)
+        own = float(one @ one) * float(two @ two)
+        apart = own - float(one @ two) ** 2
+        slope = 1.0
+        if apart > _APART * own:
+            slope = (float(two @ two) * float(one @ told) - float(one @ two) * float(two @ told)) / apart
+            if float(one @ one) * float(two @ told) < float(one @ two) * float(one @ told):
+                slope = float(one @ told) / float(one @ one)  # the bend would be negative
+        slope = max(slope, 1.0)
+        bend = max(float(two @ (told - slope * one)) / float(two @ two), 0.0)
+    return slope, bend
 
 
 def _ridge(cells: Cells, weights: FloatArray) -> tuple[FloatArray, float]:

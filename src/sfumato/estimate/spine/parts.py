@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.designs.spine.tree import Tree
 from sfumato.estimate.spine.cells import IntArray, Sets
-from sfumato.estimate.spine.descent import LOOKED, Run, Sample, Settled, Tally, descend, strength_of
+from sfumato.estimate.spine.descent import LOOKED, Run, Sample, Settled, Strength, Tally, descend, strength_of
 from sfumato.estimate.spine.told import Measured, Readings, Said, Told
 from sfumato.ground.progress import Progress
 from sfumato.operators.base import FloatArray
@@ -41,7 +41,7 @@ class Above:
     """What is settled of the nodes of the level below which the tree is parted; strength: of the second look."""
 
     tops: Settled
-    strength: float | None
+    strength: Strength | None
     tally: Tally
 
     def arrays(self) -> Arrays:
@@ -50,7 +50,7 @@ class Above:
             "sizes": np.array([len(c) for c in self.tops.cells], dtype=np.int64),
             "cells": np.concatenate([np.zeros(0, dtype=np.int64), *self.tops.cells]),
             "counts": np.concatenate([np.zeros(0), *self.tops.counts]),
-            "strength": np.array([math.nan if self.strength is None else self.strength]),
+            "strength": np.array((math.nan, math.nan) if self.strength is None else self.strength),
             "tally": np.array(astuple(self.tally)),
         }
 
@@ -58,9 +58,9 @@ class Above:
     def of(cls, held: Arrays) -> Above:
         """From a file."""
         ends = np.cumsum(held["sizes"])[:-1]
-        strength = float(held["strength"][0])
+        slope, bend = held["strength"].tolist()
         tops = Settled(np.split(held["cells"], ends), np.split(held["counts"], ends))
-        return cls(tops, None if math.isnan(strength) else strength, _tally(held))
+        return cls(tops, None if math.isnan(slope) else (slope, bend), _tally(held))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,7 +130,7 @@ class Parts:
         tops = run.down(top, 1, self.level)[-1]
         return Above(tops, self._strength(tops), run.tally)
 
-    def _strength(self, tops: Settled) -> float | None:
+    def _strength(self, tops: Settled) -> Strength | None:
         held = [i for i, c in enumerate(tops.counts) if len(c)]
         chosen = held[:: max(1, len(held) // _SAMPLED)]
         out: list[Sample] = []

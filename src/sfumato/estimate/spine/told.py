@@ -19,6 +19,7 @@ from sfumato.designs.spine.places import Place
 from sfumato.designs.spine.strategy import Spine
 from sfumato.designs.spine.tree import Tree
 from sfumato.estimate.spine.cells import Cells
+from sfumato.estimate.spine.limits import Limits
 from sfumato.ground.spool import forget
 from sfumato.operators.base import FloatArray, Numbers
 
@@ -32,7 +33,7 @@ _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 @dataclass(frozen=True, eq=False, slots=True)
 class Said:
     """wanted: (n, cells) estimates of the children of one parent that add up to it; weights: (sets,) of their norm;
-    limits: (n, 2) the least and the largest total of each child, None where nothing is said of these."""
+    limits: (n, 6) of each child as in `Limits`, None where nothing is said of these."""
 
     wanted: FloatArray
     weights: FloatArray
@@ -50,6 +51,11 @@ class Told(Protocol):
 
     @property
     def cells(self) -> Cells: ...
+
+    @property
+    def inside(self) -> NDArray[np.bool_] | None:
+        """(cells,) the set of which floors and caps are kept beside those of totals, None where there is none."""
+        ...
 
     def root(self) -> Said:
         """Of the root by itself: (1, cells)."""
@@ -77,14 +83,15 @@ class Readings:
         values: Sequence[Numbers],
         variance: float,
         axes: Sequence[int],
-        limits: Sequence[FloatArray | None] = (),
+        limits: Limits | None = None,
     ) -> None:
-        """axes: positions in the domain of the attributes whose cells are told apart; limits: as `limits` finds them,
-        where totals are bounded."""
+        """axes: positions in the domain of the attributes whose cells are told apart; limits: of the groups, in the
+        order of the tree."""
         self.places = made.places
         self.cells = Cells(tuple(made.shape[i] for i in axes))
         self._made, self._values, self._variance = made, list(values), variance
-        self.totals, self.limits = made.totals, limits
+        self.totals, self.limits = made.totals, () if limits is None else limits.levels
+        self.inside = None if limits is None else limits.inside
         self._axes = [tuple(list(axes).index(i) for i in s) for s in made.sets]
         self.own = self._precisions(list(axes))
         self._count = 0
@@ -139,7 +146,7 @@ class Measured:
         firsts: Sequence[int] | None = None,
         below: Said | None = None,
     ) -> None:
-        self.places, self.cells = read.places, read.cells
+        self.places, self.cells, self.inside = read.places, read.cells, read.inside
         self.tree = read.places.tree if tree is None else tree
         self._read, self._top, self._below = read, level, below
         self._firsts = [0] * (self.tree.depth + 1) if firsts is None else list(firsts)

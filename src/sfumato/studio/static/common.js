@@ -29,6 +29,17 @@ export function complain(text) {
   place.textContent = text || "";
 }
 
+/** What is wrong with what was typed, said at its field; with no text nothing is. */
+export function refuse(field, text) {
+  const id = `${field.id}-refused`;
+  $(id)?.remove();
+  field.toggleAttribute("aria-invalid", Boolean(text));
+  if (!text) { field.removeAttribute("aria-describedby"); return; }
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", id);
+  field.closest("label").insertAdjacentElement("afterend", h("p", { id, className: "problem refused", role: "alert" }, text));
+}
+
 export async function post(name, body) {
   let answer;
   try {
@@ -45,14 +56,14 @@ export async function post(name, body) {
 }
 
 /** Run something that asks the server; what is refused is said, and the place is busy meanwhile. */
-export async function attempt(place, work) {
+export async function attempt(place, work, tell = complain) {
   place?.setAttribute("aria-busy", "true");
   try {
     const found = await work();
-    complain("");
+    tell("");
     return found;
   } catch (error) {
-    complain(error.message);
+    tell(error.message);
     return null;
   } finally {
     place?.removeAttribute("aria-busy");
@@ -88,17 +99,20 @@ document.addEventListener("click", async (event) => {
 });
 window.addEventListener("pagehide", () => { for (const now of [...waiting]) now(); });
 
-/** Write changes to the spec, one after another; `then` sees the state that they lead to. */
-export function change(changes, then) {
+/**
+ * Write changes to the spec, one after another; `then` sees the state that they lead to. `sure` is a field, the place
+ * `about` that it writes, and the conditions in it: what is wrong there is said at the field, and the spec stays.
+ */
+export function change(changes, then, sure) {
   for (const now of [...waiting]) now(); // in the order in which they were typed
   unsaved += 1;
   line = line.then(() => attempt(null, async () => {
     say("Saving…");
-    Object.assign(data, { at: null }, await post("change", { version: data.version, changes }));
+    Object.assign(data, { at: null }, await post("change", { version: data.version, changes, ...(sure ? { about: sure.about, conditions: sure.conditions ?? [] } : {}) }));
     say("Saved in the spec.");
     then?.();
     return true;
-  })).then((done) => { unsaved -= 1; if (!done) say(""); });
+  }, sure && ((text) => refuse(sure.field, text && `${text}. The spec keeps what it had.`)))).then((done) => { unsaved -= 1; if (!done) say(""); });
   return line;
 }
 

@@ -2,26 +2,46 @@
 
 import { h } from "./common.js";
 
-const quoted = (label) => `'${label.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
-const named = (name) => (/^[A-Za-z_]\w*$/.test(name) ? name : `\`${name}\``);
+// as the grammar writes them: a quote inside is doubled
+const quoted = (label) => `'${label.replaceAll("'", "''")}'`;
+const named = (name) => (/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) && !/^(and|or|not|in|true|false)$/i.test(name) ? name : `\`${name.replaceAll("`", "``")}\``);
+const TOKEN = /(?<space>\s+)|(?<name>`[^`]*(?:``[^`]*)*`|[\p{L}_][\p{L}\p{N}_]*)|(?<text>'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*")|(?<op>[<>=!]=?)|(?<mark>[(),])|(?<number>[\p{N}.+-]+)/uy;
+
+/** What may come at the end of a text: "name", "op", "label" of the attribute `of` or "none", and where its word starts. */
+function expected(text) {
+  let [wants, of, list, at, start] = ["name", null, false, 0, 0];
+  let word = false; // whether the caret touches a word that may go on
+  while (at < text.length) {
+    TOKEN.lastIndex = at;
+    const found = TOKEN.exec(text)?.groups;
+    if (!found) return { wants, of, start: wants === "label" && !/^['"]/.test(text.slice(at)) ? start : at }; // an open quote
+    const said = text.slice(at, TOKEN.lastIndex);
+    const glue = said.toLowerCase();
+    if (found.space !== undefined) word = false;
+    else if (found.name !== undefined && wants === "op" && glue === "not") word = false; // of "not in"
+    else if (found.name !== undefined && /^(and|or|not)$/.test(glue)) { wants = "name"; list = false; word = true; start = at; }
+    else if (glue === "in" && wants === "op") wants = "list";
+    else if (found.name !== undefined && wants === "name") { wants = "op"; of = said.startsWith("`") ? said.slice(1, -1).replaceAll("``", "`") : said; word = !said.startsWith("`"); start = at; }
+    else if (found.op !== undefined && wants === "op") { wants = /^[=!]=$/.test(said) ? "label" : "none"; start = TOKEN.lastIndex; }
+    else if (said === "(" && wants === "list") { wants = "label"; list = true; start = TOKEN.lastIndex; }
+    else if (said === "(" && wants !== "label") wants = "name"; // of "(other)" it is a letter
+    else if (said === "," && list) { wants = "label"; start = TOKEN.lastIndex; }
+    else if (said === ")") { wants = "done"; list = false; }
+    else if (found.text !== undefined || found.number !== undefined) wants = list ? "list" : "done";
+    at = TOKEN.lastIndex;
+  }
+  if (wants === "label") return { wants, of, start: start + /^\s*/.exec(text.slice(start))[0].length };
+  return word ? { wants: "name", of, start } : { wants, of, start: text.length };
+}
 
 /** What could stand where the caret is: [text, start of the word that it replaces]. */
 function offers(text, attributes) {
-  const compared = /(`[^`]+`|[A-Za-z_]\w*)\s*(?:==|!=|in\s*\((?:[^()]*,)?)\s*('?[^'()=,]*)$/.exec(text);
-  if (compared) {
-    const name = compared[1].replaceAll("`", "");
-    const typed = compared[2].replace(/^'/, "").toLowerCase();
-    const found = attributes.find((a) => a.name === name);
-    if (found) {
-      const start = text.length - compared[2].length;
-      return found.labels.filter((l) => l.toLowerCase().includes(typed)).map((l) => [quoted(l), start]);
-    }
-  }
-  const word = /(`[^`]*|[A-Za-z_]\w*)$/.exec(text);
-  const typed = word ? word[0].replace("`", "").toLowerCase() : "";
-  if (!word && !/(^|[\s(])$/.test(text)) return [];
-  const start = text.length - (word ? word[0].length : 0);
-  return attributes.filter((a) => a.name.toLowerCase().includes(typed)).map((a) => [named(a.name), start]);
+  const { wants, of, start } = expected(text);
+  const typed = text.slice(start).replace(/^[`'"]/, "").toLowerCase();
+  if (wants === "name") return attributes.filter((a) => a.name.toLowerCase().includes(typed)).map((a) => [named(a.name), start]);
+  const found = wants === "label" && attributes.find((a) => a.name === of);
+  if (!found) return [];
+  return [...found.labels, ...(found.other ? ["(other)"] : [])].filter((l) => l.toLowerCase().includes(typed)).map((l) => [quoted(l), start]);
 }
 
 let made = 0;

@@ -1,6 +1,6 @@
 // The second page: what is asked, by clicks and conditions. Refusals are those of the spec's own grammar.
 
-import { $, change, complain, data, fill, h, options, say } from "./common.js";
+import { $, change, complain, data, fill, h, options, refuse, say } from "./common.js";
 import { complete } from "./completion.js";
 
 const MATRIX = 24; // attributes whose pairs fit a screen
@@ -124,10 +124,12 @@ $("add-where").addEventListener("click", () => {
   const text = $("where").value.trim();
   if (!text) return;
   const i = entries().findIndex((q) => q.name === "counts" && Array.isArray(q.where));
-  const done = () => { show(); if (data.at === null) $("where").value = ""; };
-  if (i < 0) change([{ place: ["queries", entries().length], value: { name: named("counts"), where: [text] } }], done);
-  else change([{ place: ["queries", i, "where", entries()[i].where.length], value: text }], done);
+  const done = () => { show(); $("where").value = ""; };
+  const sure = { field: $("where"), about: `queries.${(i < 0 ? entries().length : i) + 1}`, conditions: [text] };
+  if (i < 0) change([{ place: ["queries", entries().length], value: { name: named("counts"), where: [text] } }], done, sure);
+  else change([{ place: ["queries", i, "where", entries()[i].where.length], value: text }], done, sure);
 });
-complete($("where"), attributes); // first, so that an Enter that takes an offer is no more
+$("where").addEventListener("input", () => refuse($("where"), ""));
+complete($("where"), () => [...attributes(), ...(data.groups ?? [])]); // first, so that an Enter that takes an offer is no more
 $("where").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.defaultPrevented) $("add-where").click(); });
 show();

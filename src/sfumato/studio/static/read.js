@@ -31,9 +31,10 @@ const answer = (id, work) => $(id).addEventListener("submit", (event) => { event
 function readable() {
   const names = release.attributes.map((a) => [a.name, a.shown]);
   const ordered = release.attributes.filter((a) => a.ordered).map((a) => [a.name, a.shown]);
-  options($("a1"), names);
-  for (const id of ["a2", "a3"]) options($(id), [["", "–"], ...names], "");
-  options($("of"), ordered.length ? ordered : names);
+  const [one, two, three] = release.first.table;
+  options($("a1"), names, one);
+  for (const [id, chosen] of [["a2", two], ["a3", three]]) options($(id), [["", "–"], ...names], chosen ?? "");
+  options($("of"), ordered.length ? ordered : names, release.first.of ?? undefined);
   options($("within"), [["", "everybody"], ...names], "");
   options($("rank-of"), names);
   options($("operation"), Object.entries(release.operations));
@@ -50,7 +51,7 @@ function readable() {
   fill($("files"), files.filter(([file]) => release.files.includes(file)).map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
 }
 
-const described = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels }));
+const described = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels, other: a.other }));
 
 function forms() {
   const asked = [];
@@ -64,7 +65,7 @@ function forms() {
   answer("tables", async () => {
     const attributes = [...new Set([$("a1").value, $("a2").value, $("a3").value].filter(Boolean))];
     const found = await attempt($("table"), () => post("table", { name, attributes }));
-    if (!found) return;
+    if (!found) { fill($("table")); return; } // what stood there is no answer to what the fields say now
     found.numeric = found.columns.map((_, i) => i >= found.texts);
     const label = attributes.join(" × ");
     shown($("table"), found, label);
@@ -75,18 +76,20 @@ function forms() {
     const within = $("within").value;
     const at = $("at").value.split(",").map(Number);
     const found = await attempt($("statistic"), () => post("statistic", { name, what: $("what").value, attribute: $("of").value, by: within ? [within] : [], at }));
-    if (found) shown($("statistic"), found, `${$("what").selectedOptions[0].textContent} of ${$("of").value}${within ? ` within ${within}` : ""}`);
+    if (!found) fill($("statistic"));
+    else shown($("statistic"), found, `${$("what").selectedOptions[0].textContent} of ${$("of").value}${within ? ` within ${within}` : ""}`);
   });
   answer("calculator", async () => {
     const found = await attempt($("calculated"), () => post("calculate", { name, other: $("other").value, operation: $("operation").value, a: $("calc-a").value, b: $("calc-b").value }));
-    if (!found) return;
+    if (!found) { fill($("calculated")); return; }
     const [value, low, high] = found.shown;
     fill($("calculated"), h("p", { className: "result" }, `${value}, with 95 % confidence between ${low} and ${high}`));
     Object.assign($("calculated").dataset, { value: found.value, low: found.low, high: found.high });
   });
   answer("ranking", async () => {
     const found = await attempt($("ranked"), () => post("ranks", { name, attribute: $("rank-of").value }));
-    if (found) shown($("ranked"), { ...found, chart: null }, "Places, which hold together with 95 % confidence");
+    if (!found) fill($("ranked"));
+    else shown($("ranked"), { ...found, chart: null }, "Places, which hold together with 95 % confidence");
   });
   $("what").addEventListener("change", () => {
     $("at-field").hidden = $("what").value !== "quantiles";
@@ -115,4 +118,4 @@ if (data.error) { $("problem").hidden = false; $("problem").textContent = data.e
 if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
 if (data.standing) going(data.standing);
 if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
-if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else $("statistics").requestSubmit(); }
+if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); if (release.first.table.length) $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else if (release.first.of) $("statistics").requestSubmit(); }

@@ -1,6 +1,6 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
-import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, say } from "./common.js";
+import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["category", "labels"],
@@ -138,7 +138,10 @@ function told(name) {
   if (!found) place.textContent = "";
   else if (found.error) place.textContent = found.error;
   else if (found.blank) place.textContent = `still blank: ${found.blank}`;
-  else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
+  else if (data.absent?.includes(name)) {
+    place.className = "told problem";
+    place.textContent = "The table has no column called so.";
+  } else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
 }
 
 function names() {
@@ -162,7 +165,14 @@ function summary() {
   fill($("mock"), listing(known.map(([n]) => n), rows));
   $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.` : "";
   const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
-  say(early ? `Still to do: ${data.problem}` : "");
+  say(early ? `Still to do: ${data.todo ?? data.problem}` : "");
+  // kept all the same: what they lack may be typed next
+  for (const [id, place] of [["rows", "privacy.rows_per_person"], ["each", "stream.periods_per_person"]]) {
+    const at = data.todo?.startsWith(`${place}: `);
+    refuse($(id), at ? data.todo.slice(place.length + 2) : "");
+  }
+  const person = table("privacy").person;
+  refuse($("person"), person && data.absent?.includes(person) ? `The table has no column called ${person}.` : "");
 }
 
 function show() {
@@ -189,10 +199,7 @@ const kept = (id, place, how = (t) => t) => $(id).addEventListener("change", (ev
 
 $("impossible").addEventListener("change", (event) => {
   const value = event.target.value.split("\n").map((t) => t.trim()).filter(Boolean);
-  change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], () => {
-    summary();
-    complain(/impossible/.test(data.problem ?? "") ? data.problem : "");
-  });
+  change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], summary, { field: event.target, about: "domain.impossible" });
 });
 kept("source", ["data", "source"]);
 kept("public-name", ["data", "table"]);
@@ -201,10 +208,7 @@ kept("rows", ["privacy", "rows_per_person"], number);
 $("periods").addEventListener("change", () => {
   const text = $("periods").value.trim();
   if (!text) $("each").value = "";
-  change([text ? { place: ["stream", "periods"], value: text === "unknown" ? text : number(text) } : { place: ["stream"], value: null }], () => {
-    summary();
-    complain(/stream/.test(data.problem ?? "") ? data.problem : "");
-  });
+  change([text ? { place: ["stream", "periods"], value: text === "unknown" ? text : number(text) } : { place: ["stream"], value: null }], summary, { field: $("periods"), about: "stream.periods" });
 });
 kept("each", ["stream", "periods_per_person"], number);
 for (const policy of ["outside", "missing"]) {

@@ -87,6 +87,16 @@ function figures() {
   const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above what is proved to be the least possible`;
   $("summary").textContent = plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note;
   every();
+  people();
+}
+
+/** Of how many people the margins of the line that was asked about are a tenth and a hundredth, with the budget above. */
+function people() {
+  const line = plan?.lines[Number($("line").value)];
+  const place = $("people");
+  if (!place || !line) return;
+  const found = [0.1, 0.01].map((share) => `${count(Math.ceil((line.margin * factor) / share))} people for ${100 * share} %`).join(", ");
+  place.textContent = ` With the budget above, these margins are a share of all records: ${found}.`;
 }
 
 const scaledBy = (value) => (value === null ? "–" : value === undefined ? "…" : size(value * factor));
@@ -164,12 +174,13 @@ $("wanted").addEventListener("submit", async (event) => {
   const margin = Number($("margin").value);
   const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order }));
   if (!found) return;
-  const people = [0.1, 0.01].map((share) => `${count(Math.ceil((line.margin * factor) / share))} people for ${100 * share} %`).join(", ");
   fill($("takes"), `A budget of ${found.statement}. `, h("button", { type: "button", className: "small", onclick: () => {
     $("kind").value = found.budget.kind; $("parameter").value = found.budget.parameter; if (found.budget.delta) $("delta").value = found.budget.delta;
     budgetFields(); slideTo(); scale();
-  } }, "Try it above"), ` With the budget above, these margins are a share of all records: ${people}.`);
+  } }, "Try it above"), h("span", { id: "people" }));
+  people();
 });
+$("line").addEventListener("change", () => fill($("takes"))); // what stands there is of another line
 $("filter").addEventListener("input", () => { if (plan) { every(); alone(); } });
 $("every").closest("details").addEventListener("toggle", alone);
 

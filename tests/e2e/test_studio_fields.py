@@ -1,0 +1,142 @@
+"""What is typed into a field is judged at that field, and offered what the grammar takes: in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from support.browser import Browser
+from support.studio import ROWS, SPEC, Studio, folder, studio
+
+ODD = """
+[schema."marital status"]
+type = "category"
+values = ["Never married", "It's new"]
+"""
+ASKED = SPEC.replace("[privacy]", ODD + "[privacy]")
+
+
+def entered(page: Studio, browser: Browser, name: str) -> None:
+    browser.go(page.keys.address)
+    page.cookie = page.keys.secret
+    browser.go(f"{page.keys.origin}/{name}")
+
+
+def test_names_and_labels_are_offered_to_the_end_of_a_condition(tmp_path: Path, browser: Browser) -> None:
+    """Mutants: nothing is offered behind a name in backquotes, or a number; a quote in a label not doubled."""
+    from selenium.webdriver.common.keys import Keys
+
+    with studio(folder(tmp_path, ASKED), entered=False) as page:
+        entered(page, browser, "questions")
+        browser.until(lambda: browser.all("#matrix input"))
+        box = browser.find("#where")
+        for typed, offered in (
+            ("mari", "`marital status`"),
+            ("== It", "'It''s new'"),
+            ("and sex in (fem", "'female'"),
+            (") or age >= 5 and a", "age"),
+            ("< 9 and not `mar", "`marital status`"),
+            ("!= (oth", "'(other)'"),
+        ):
+            box.send_keys(typed)
+            browser.until(lambda o=offered: browser.text("#where + ul li").strip() == o)
+            box.send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+        text = box.get_attribute("value")
+        browser.click("#add-where")
+        browser.until(lambda: "It''s new" in page.desk.text)
+        assert text.strip() in next(q["where"] for q in _queries(page) if "where" in q)
+        assert page.desk.spec().workload
+        assert browser.errors() == []
+
+
+def _queries(page: Studio) -> list[dict[str, list[str]]]:
+    import tomllib
+
+    return tomllib.loads(page.desk.text)["queries"]
+
+
+def test_what_cannot_be_is_judged_at_its_field(tmp_path: Path, browser: Browser) -> None:
+    """And keeps the last that was right. Mutant: written first, told on top of the page."""
+    with studio(folder(tmp_path), entered=False) as page:
+        entered(page, browser, "table")
+        browser.until(lambda: browser.all("#columns h3"))
+        browser.type("#impossible", "age < 2 and sex == 'male'")
+        browser.run("document.activeElement.blur()")
+        browser.until(lambda: "impossible" in page.desk.text)
+        wrong = "const f = arguments[0]; f.value = 'aged < 2'; f.dispatchEvent(new Event('change'))"
+        browser.run(wrong, browser.find("#impossible"))  # at once: to clear it first would be a change of its own
+        browser.until(lambda: browser.all("#impossible-refused"))
+        assert browser.text("#impossible-refused").startswith("no attribute is called 'aged'; did you mean 'age'?")
+        assert "aged" not in page.desk.text
+        assert "sex == 'male'" in page.desk.text
+        browser.type("#impossible", "age < 3")
+        browser.run("document.activeElement.blur()")
+        browser.until(lambda: "age < 3" in page.desk.text and not browser.all("#impossible-refused"))
+        browser.type("#rows", "3")
+        browser.run("document.activeElement.blur()")
+        browser.until(lambda: browser.all("#rows-refused"))  # kept: the column may be typed next
+        browser.type("#person", "who")
+        browser.run("document.activeElement.blur()")
+        browser.until(lambda: "who" in page.desk.text and not browser.all("#rows-refused"))
+        assert page.desk.spec().rows_per_person == 3
+        browser.click("#read-names")
+        browser.until(lambda: browser.all("#person-refused"))
+        assert browser.text("#person-refused") == "The table has no column called who."
+        assert browser.errors() == []
+
+
+def test_a_column_that_is_not_there_is_told_before_anything_is_paid(tmp_path: Path) -> None:
+    """By its name, and nothing is spent. Mutant: the reader's reason, which is for the terminal alone."""
+    spec = SPEC.replace("rho = 0.5", 'rho = 0.5\nperson = "who"\nrows_per_person = 3')
+    with studio(folder(tmp_path, spec)) as page:
+        assert page.post("ledger", {"budget": {"rho": "5"}, "table": "people"}).status == 200
+        told = page.paid("one")
+        assert told["error"] == "the table has no column called 'who'; it says whose a row is"
+        assert page.desk.ledger().state().spent == 0  # type: ignore[union-attr]
+        rows = ROWS.splitlines()
+        (tmp_path / "people.csv").write_text(
+            "\n".join([rows[0] + ",who", *(f"{r},{i}" for i, r in enumerate(rows[1:]))]) + "\n", encoding="utf-8"
+        )
+        assert page.paid("one")["state"] == "done"
+
+
+def test_json_has_its_names_in_records_which_nothing_is_told_of(tmp_path: Path) -> None:
+    """Mutant: a refusal that hangs on which columns the first record has."""
+    spec = SPEC.replace("people.csv", "people.json")
+    with studio(folder(tmp_path, spec)) as page:
+        (tmp_path / "people.json").write_text('[{"age": 1}, {"age": 2, "sex": "male"}]', encoding="utf-8")
+        assert page.desk.absent(page.desk.spec()) == ()
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [("200,000", "200000"), ("200 000", "200000"), ("2e5 ", "200000"), ("1,5", "1.5"), ("many", ""), ("1,2,3", "")],
+)
+def test_a_number_written_for_people_is_told_how_it_is_written_here(tmp_path: Path, typed: str, instead: str) -> None:
+    text = SPEC.replace("max = 9", f'max = "{typed}"')
+    with studio(folder(tmp_path, text)) as page:
+        with pytest.raises(sf.errors.SpecError) as said:
+            page.desk.spec()
+        assert str(said.value).endswith(f"not {typed!r}" + (f"; write {instead}" if instead else ""))
+
+
+def test_what_is_still_to_do_is_said_in_the_words_of_the_fields(tmp_path: Path) -> None:
+    """Mutant: the keys of the spec, and lines of a file that nobody opened."""
+    text = SPEC.replace("max = 9", 'max = ""').replace('"people.csv"', '""').replace('"add-remove"', '""')
+    with studio(folder(tmp_path, text)) as page:
+        found = page.post("change", {"version": page.version, "changes": []}).json
+        assert found["todo"] == "where the table is; of age its greatest value; whose privacy"
+        assert found["columns"]["age"]["blank"] == "its greatest value"
+        gone = [{"place": ["schema", "age", "max"], "value": None}]
+        found = page.post("change", {"version": page.version, "changes": gone}).json
+        assert found["columns"]["age"]["blank"] == "its greatest value"
+
+
+@pytest.mark.parametrize(
+    "given", [{"about": 3}, {"about": "queries.1", "conditions": "age"}, {"about": "queries.1", "conditions": [4]}]
+)
+def test_a_check_is_of_texts(tmp_path: Path, given: dict[str, object]) -> None:
+    with studio(folder(tmp_path)) as page:
+        assert page.post("change", {"version": page.version, "changes": [], **given}).status == 400

@@ -1,0 +1,144 @@
+"""Laws of unions by symmetry over the few rows that queries leave: optima, R B = W, errors, prices by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato import check_maps
+from sfumato.designs.dense.optimal import optimize
+from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.designs.unions import planning as unions
+from sfumato.designs.unions.reduced import Product
+from sfumato.designs.unions.rowwise import solve_rows
+from sfumato.designs.unions.strategy import Orbits
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.ground.codec import decode, encode
+from sfumato.operators import Block, Identity, Sparse
+from sfumato.operators.base import FloatArray
+from sfumato.plans.plan import price_design
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.recipes.simulate import simulate
+from support.reconstructions import check_covariances, reconstruction
+from support.unions import SIZES, UNIT, dense, matrix_of, named, problem_of, random_products
+
+SEEDS = range(20)
+
+
+def beside_counts(seed: int) -> list[Product]:
+    """Tables of all pairs of attributes, and counts of random sets of cells that weigh more."""
+    rng = np.random.default_rng(seed)
+    out: list[Product] = [(1.0, {a: Identity(SIZES[a]) for a in pair}) for pair in itertools.combinations(SIZES, 2)]
+    for _ in range(2):
+        cells = {a: rng.choice(n, int(rng.integers(1, n)), replace=False) for a, n in SIZES.items()}
+        out.append((100.0, {a: Sparse.from_cells([some], SIZES[a]) for a, some in cells.items()}))
+    return out
+
+
+def some_products(seed: int) -> list[Product]:
+    return random_products(np.random.default_rng(seed)) if seed % 2 else beside_counts(seed)
+
+
+def test_what_is_proved_encloses_the_dense_optimum() -> None:
+    """Mutants: multiplicities or sizes left out of a kind; a length of another kind; bounds of a step that fell."""
+    solved = 0
+    for seed in SEEDS:
+        products = some_products(seed)
+        try:
+            (found,) = solve_rows(products, SIZES)
+        except PlanError:
+            continue
+        wanted = optimize(matrix=dense(products, named(products)), tolerance=1e-6)
+        assert found.lower <= wanted.upper_bound * (1 + 1e-9)
+        assert wanted.lower_bound <= found.upper * (1 + 1e-9)
+        assert found.upper <= found.lower * 1.003
+        solved += 1
+    assert solved > len(SEEDS) // 2
+
+
+def test_integers_are_read_back_without_bias_and_at_the_predicted_error() -> None:
+    """Mutants: rows rounded after the matrix; the real matrix read back; orbits in another order; less of a price."""
+    tried = 0
+    for seed in SEEDS[:12]:
+        problem = problem_of(some_products(seed))
+        design = unions.few_rows(problem)
+        if design is None:
+            continue
+        made = price_design(design, problem)
+        strategy = made.strategy
+        assert isinstance(strategy, Orbits)
+        names = list(strategy.names)
+        measured = np.concatenate([matrix_of(b, names) for b in strategy.blocks])
+        found, blocks = list[FloatArray](), [q.block for q in problem.workload.blocks]
+        for block in blocks:
+            back, wanted = reconstruction(strategy, block), matrix_of(block, names)
+            size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()
+            assert np.abs(back @ measured - wanted).max() <= 1e-12 * size + 1e-9
+            shape = [f.shape[0] for f in block.factors]
+            for power in (2, 4):
+                shown = np.broadcast_to(strategy.row_powers(block, power), shape).reshape(-1)
+                np.testing.assert_allclose(shown, (back**power).sum(axis=1), rtol=1e-6)
+            found.append(back)
+        check_covariances(strategy, blocks[:2], found[:2])
+        # the price, by looking at every column, as the stranger finds it too
+        assert made.sensitivity.value == max((measured.astype(np.int64).astype(object) ** 2).sum(axis=0))
+        assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
+        assert _of_a_stranger(strategy) == (made.sensitivity.value, True)
+        assert design.bound is not None
+        assert design.bound <= made.objective_value * math.sqrt(problem.total_weight) <= design.bound * 1.004
+        again = decode(*encode(strategy))
+        assert isinstance(again, Orbits)
+        np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
+        tried += 1
+    assert tried >= 8
+
+
+def _of_a_stranger(strategy: Orbits) -> tuple[int, bool]:
+    """What the stranger's half finds in the stored strategy, whose blocks are those that are measured."""
+
+    def stored(value: object) -> Any:
+        document, arrays = encode(value)
+        return json.loads(
+            json.dumps(document), object_hook=lambda d: arrays[d["~array"]] if "~array" in d else check_maps.Doc(d)
+        )
+
+    ops: dict[str, Any] = {}
+    measured = check_maps.blocks(stored(strategy), SIZES, ops)
+    assert measured == [b for own in strategy.blocks for b in check_maps.blocks(stored(own), SIZES, {})]
+    return check_maps.sensitivity(measured, ops, SIZES, 2, False, False)
+
+
+def test_what_is_not_asked_is_refused() -> None:
+    """Mutant: what lies outside of the rows taken for nothing."""
+    design = unions.few_rows(problem_of(beside_counts(0)))
+    assert design is not None
+    strategy = design.build(design.fine)
+    strategy.check(Block((), ()))
+    strategy.check(Block((("a",), ("b",)), (Sparse.from_cells([[1, 2]], 6), Identity(4))))
+    whole = Block((("a",), ("b",), ("c",)), (Identity(6), Identity(4), Identity(2)))
+    with pytest.raises(NotAnswerable, match=r"no combination of the workload's queries.*add it"):
+        strategy.check(whole)
+    with pytest.raises(NotAnswerable, match="add it"):
+        strategy.row_powers(whole, 2)
+
+
+def test_simulated_errors_have_the_predicted_variances() -> None:
+    """Mutants: contrasts read back by the inverse of the orbits; values of a joint factor in another order."""
+    problem = problem_of(beside_counts(2))
+    design = unions.few_rows(problem)
+    assert design is not None
+    made = price_design(design, problem)
+    found = simulate(made, np.full(problem.workload.domain.size, 3), repetitions=400, rng=5)
+    ratio = (found.per_query_rmse / made.standard_errors()) ** 2
+    assert np.abs(ratio - 1).max() <= 5.0 * math.sqrt(2 / 400)
+    assert np.abs(ratio.mean() - 1) <= 0.05
+    assert np.abs(found.mean_error / made.standard_errors()).max() <= 5.0 / math.sqrt(400)
+
+
+def test_only_where_a_record_more_or_less_is_a_neighbour() -> None:
+    assert unions.few_rows(problem_of(beside_counts(0), PrivacyUnit(Neighbours.REPLACE_ONE))) is None
