@@ -35,15 +35,15 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
     Where some mechanism is to be `first`, none is tried after a plan that is proved the best.
     """
 
-    def find(part: Problem, first: str = "") -> Tried:
+    def find(part: Problem, first: str, told: Progress | None = None) -> Tried:
         every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
         every.sort(key=lambda value: value.name != first)
-        return tried(part, every, None if first else progress, auto=True, enough=bool(first))
+        return tried(part, every, told, auto=True, enough=bool(first))
 
     # pricing what is worse goes through all queries, too
     work = problem.workload
     long = work.tables == 1 and len(work) > _LONG and not all(i.is_marginal for i in work.items)
-    found = find(problem, first or ("factorization" if long else ""))
+    found = find(problem, first or ("factorization" if long else ""), progress)
     if not first:
         found = refined(problem, found, progress)
     apart = parted(problem, found.plans, find)

@@ -11,6 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.designs.ordered import hierarchical
 from sfumato.errors import PlanError
+from sfumato.mechanisms import automatic
 
 N = 9_000
 BUDGET = sf.approx(1, "1e-6")
@@ -169,3 +170,19 @@ def test_wide_trees_are_as_deep_as_their_cells_need() -> None:
     """4,198 cells: 9^4 cover them, 8^4 do not. Mutant: branchings 8 and 16 alone (rmse 18.08)."""
     plan = sf.plan(sf.prefix(domain(4_198), "t"), sf.pure(1), neighbours="add-remove", mechanism="tree")
     assert plan.rmse < 15.6
+
+
+def test_of_very_many_queries_the_best_is_tried_first_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else is priced. Mutants: a search that tells no progress; the others priced too."""
+    work = sf.ranges(sf.Domain({"x": 40}), "x")
+    given: dict[str, Any] = {"neighbours": "add-remove"}
+    every = sf.plan(work, sf.gdp(1), **given)
+    monkeypatch.setattr(automatic, "_LONG", 500)
+    told: list[int] = []
+    plan = sf.plan(work, sf.gdp(1), progress=lambda step, _: told.append(step), **given)
+    assert told
+    assert plan.rmse == every.rmse
+    notes = dict(zip(plan.candidates["mechanism"], plan.candidates["note"], strict=True))
+    assert {notes[m] for m in ("direct", "tree", "marginals")} == {
+        "not tried: the chosen plan meets its proved lower bound"
+    }
