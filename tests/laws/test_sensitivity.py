@@ -151,7 +151,7 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
         if limits == "work":
             patch.setattr(sums_module, "_MOST_WORK", 0)
             patch.setattr(proposals_module, "_MAX_PATTERNS", 0)
-            patch.setattr(proposals_module, "_MOST_PATTERNS", 0)
+            patch.setattr(proposals_module, "MOST_PATTERNS", 0)
         elif limits == "ties":
             patch.setattr(sums_module, "_MOST_NEAR", 0)
         else:

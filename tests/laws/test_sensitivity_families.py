@@ -120,7 +120,7 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_module, "_MOST_WORK", 0)
         patch.setattr(proposals_module, "_MAX_PATTERNS", 0)
-        patch.setattr(proposals_module, "_MOST_PATTERNS", 0)
+        patch.setattr(proposals_module, "MOST_PATTERNS", 0)
         patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
         patch.setattr(proposals_module, "_MAX_TABLES", data.draw(st.sampled_from([0, 100])))
         patch.setattr(sensitivity_module, "_MOST_ABSOLUTE", data.draw(st.sampled_from([0, 1000])))

@@ -44,9 +44,8 @@ _OPTIMAL = 1e-3  # gap up to which what was found is called the optimum
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
 _MANY_ORDERED = 2_048  # ordered dual variables of which an evaluation costs seconds
 _FINER_TOLERANCE = 2e-8  # for these, so that what a step left is not lost in it
-_END = (
-    8  # weights at both ends that follow the distance from it, not their share of the whole: 2 leave twenty times more
-)
+# weights at both ends that follow their distance from it, not their share of the whole: 2 leave twenty times more
+_END = 8
 
 
 class Bounded:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from sfumato.designs.marginals.allocation import Found, Rows, Side, least_largest, precisions
 from sfumato.designs.marginals.incidence import Sets
+from sfumato.designs.pricing.proposals import MOST_PATTERNS
 from sfumato.operators.base import FloatArray
 
 __all__ = ["Replaced", "least_replaced"]
@@ -31,7 +32,6 @@ Changes = NDArray[np.int64]
 """Rows of how many attributes of every kind change."""
 
 _MOST_LISTED = 2**20  # changes gone through one by one: 8 MB, 50 ms, each round
-_MOST_PRICED = 2**28  # likewise by designs/pricing, once for a price
 _ADDED = 16  # changes a round: fewer take more rounds, and most of so many are of use
 _CLIMBS = 6  # from the changes of most weight, and some from halves of all kinds: more found none that was dearer
 _SWEEPS = 20  # over all kinds in one climb; each gains, and two or three are the rule
@@ -74,7 +74,7 @@ class Replaced:
     @property
     def priced(self) -> bool:
         """Whether designs/pricing goes through all of them, so that the price is no bound."""
-        return self._count <= _MOST_PRICED
+        return self._count <= MOST_PATTERNS
 
     def costs(self, changes: Changes) -> FloatArray:
         """(count, residuals) for `changes` (count, kinds)."""
@@ -137,11 +137,8 @@ class Replaced:
                 rows = means[head[i], :size][None] if i < cut else means[:, :size]
                 table = np.asarray(rows @ table.reshape(-1, size, rest), dtype=np.float64).reshape(-1)
             chosen = np.argpartition(table, min(_ADDED, len(table)) - 1)[:_ADDED]
-            tail = (
-                np.stack(np.unravel_index(chosen, states[cut:]), axis=1)
-                if cut < len(states)
-                else chosen[:, None][:, :0]
-            )
+            # a first axis of one, so that there is one where all kinds are in the head
+            tail = np.stack(np.unravel_index(chosen, (1, *states[cut:])), axis=1)[:, 1:]
             found = np.concatenate([np.tile(np.array(head, dtype=np.int64), (len(chosen), 1)), tail], axis=1)
             changes, costs = np.concatenate([changes, found]), np.append(costs, float(amounts.sum()) - table[chosen])
             order = np.argsort(-costs, kind="stable")[:_ADDED]
@@ -189,7 +186,8 @@ def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, toleran
     matrix = np.concatenate([extra, replaced.costs(changes)])
     weights: FloatArray | None = None
     none = Found(np.ones(0), 0.0, math.inf, np.ones(0))
-    lower, best, within, every = 0.0, none, tolerance, False
+    # where one by one they are too many even for a price, climbing is all there is
+    lower, best, within, every = 0.0, none, tolerance, replaced.listed or not replaced.priced
     for _ in range(_MOST_ROUNDS):
         found = least_largest(queries, Rows(matrix), 2, within, weights)
         near = changes[np.argsort(-found.changes[len(extra) :])]
@@ -197,24 +195,24 @@ def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, toleran
         known = {tuple(t) for t in changes.tolist()}
         lower = max(lower, found.lower)
         dearest, costs = replaced.dearest(precision, near, every=every)
-        if not every and within == tolerance and not _fresh(dearest, costs, known).any():
+        fresh = _fresh(dearest, costs, known)
+        if not every and within == tolerance and not fresh.any():
             # something dearer may be left than what was climbed to, here and before
             every, best = True, none
             dearest, costs = replaced.dearest(precision, near, every=True)
+            fresh = _fresh(dearest, costs, known)
         over = max(1.0, float(costs[0]))
         if found.upper * over < best.upper:
             best = Found(found.squares * over, lower, found.upper * over, found.changes)
-        fresh = dearest[_fresh(dearest, costs, known)]
-        done = within == tolerance and not len(fresh)
-        near_enough = every and best.upper <= lower * (1 + tolerance)
-        if done or near_enough or matrix.size > _MOST_NUMBERS:
+        proved = best.upper <= lower * (1 + tolerance)
+        ended = proved or (within == tolerance and not fresh.any())
+        if (every and ended) or matrix.size > _MOST_NUMBERS:
             break
-        within = (
-            max(tolerance, _SHARE * (over - 1)) if len(fresh) and best.upper > lower * (1 + tolerance) else tolerance
-        )
-        changes = np.concatenate([changes, fresh])
-        matrix = np.concatenate([matrix, replaced.costs(fresh)])
-        weights = np.append(found.changes, np.full(len(fresh), 1 / len(matrix)))
+        within = tolerance if proved or not fresh.any() else max(tolerance, _SHARE * (over - 1))
+        dearest = dearest[fresh]
+        changes = np.concatenate([changes, dearest])
+        matrix = np.concatenate([matrix, replaced.costs(dearest)])
+        weights = np.append(found.changes, np.full(len(dearest), 1 / len(matrix)))
         weights /= weights.sum()
     return Found(best.squares, lower, best.upper, best.changes)
 

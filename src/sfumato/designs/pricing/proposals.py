@@ -16,10 +16,10 @@ from sfumato.maps.linear import INT64, Numbers
 from sfumato.privacy.sensitivity import Certificate, Pairs
 from sfumato.privacy.sums import Clique, Sum
 
-__all__ = ["of_changes", "proposals"]
+__all__ = ["MOST_PATTERNS", "of_changes", "proposals"]
 
 _MAX_PATTERNS = 2**22  # numbers of changed attributes that are looked at: half a second
-_MOST_PATTERNS = 2**28  # where nothing quicker proves as much: some two seconds
+MOST_PATTERNS = 2**28  # where nothing quicker proves as much: some two seconds
 _FEW_CELLS = 400  # of which the wall looks at all pairs with Python's integers
 _ROUNDS = 20  # of telling attributes apart: classes that need more are not small
 _WORK = 28  # bits of the work of cliques: a quarter of a thousand million additions
@@ -63,7 +63,7 @@ def of_changes(total: Sum) -> Iterator[Certificate]:
     cliques = _cliques(total)
     if cliques is not None:
         yield Certificate("cliques", cliques=cliques)
-    if alike is not None and _MAX_PATTERNS < _patterns(alike) <= _MOST_PATTERNS:
+    if alike is not None and _MAX_PATTERNS < _patterns(alike) <= MOST_PATTERNS:
         yield _permuted(total, used, alike)
     fitted = fit(total)
     if fitted is not None:
@@ -108,7 +108,7 @@ def _classes(total: Sum, used: Variables) -> Variables | None:
         before, found = found, int(classes.max()) + 1
         if found == before:
             return classes
-        if _patterns(classes) > _MOST_PATTERNS:
+        if _patterns(classes) > MOST_PATTERNS:
             return None
     return None
 
