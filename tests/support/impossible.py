@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.domain import Booleans, Categories, Domain, Hierarchy, Integers
 
-__all__ = ["ATTRIBUTES", "drawn"]
+__all__ = ["ATTRIBUTES", "drawn", "impossible_mass"]
 
 ATTRIBUTES: dict[str, Any] = {
     "a": Integers(0, 3),
@@ -29,3 +29,13 @@ def drawn(seed: int, most: int = 3) -> Domain:
             return Domain(ATTRIBUTES, sorted(texts))
         except ValueError:
             continue
+
+
+def impossible_mass(domain: Domain, found: Any) -> float:
+    """Of every table that a release holds: the largest count of an impossible cell."""
+    largest = 0.0
+    for block in found.workload.blocks:
+        mask = domain.possible(block.attributes)
+        if mask is not None:
+            largest = max(largest, float(np.abs(found.answer_block(block.block).reshape(mask.shape)[~mask]).max()))
+    return largest

@@ -45,13 +45,10 @@ class Zeros:
         mask = joined(self.tied, [self.names[a] for a in axes])
         return None if mask is None else np.broadcast_to(mask, [self.sizes[a] for a in axes])
 
-    def ties(self) -> list[tuple[int, ...]]:
-        """Ascending positions of the attributes of every group."""
-        return [tuple(i for i, a in enumerate(self.names) if a in g.attributes) for g in self.tied]
-
     def allowed(self) -> list[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-        """Of every group its positions, and which of their joint cells can hold a record."""
-        found = ((axes, self.possible(axes)) for axes in self.ties())
+        """Of every group its positions, ascending, and which of their joint cells can hold a record."""
+        ties = (tuple(i for i, a in enumerate(self.names) if a in g.attributes) for g in self.tied)
+        found = ((axes, self.possible(axes)) for axes in ties)
         return [(axes, mask) for axes, mask in found if mask is not None]
 
     def even(self, axes: Sequence[int]) -> FloatArray:

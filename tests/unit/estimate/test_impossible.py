@@ -14,7 +14,7 @@ from sfumato.estimate.oracles import Elimination, Search, Skipping, find_oracle
 from sfumato.estimate.projection import joint_operator
 from sfumato.estimate.records import Factor
 from sfumato.estimate.simplex import onto_simplex
-from support.impossible import drawn
+from support.impossible import drawn, impossible_mass
 
 BODIES: list[dict[str, Any]] = [
     {},
@@ -34,16 +34,6 @@ def release(seed: int, records: int, total: bool) -> tuple[sf.Domain, Any]:
     plan = sf.plan(sf.marginals(domain, order=2), sf.gdp("0.3"), neighbours=neighbours)
     counts = rng.multinomial(records, rng.dirichlet(np.full(domain.size, 0.2))).reshape(domain.shape)
     return domain, sf.release(plan, sf.Histogram(counts), ledger=None)
-
-
-def impossible_mass(domain: sf.Domain, found: Any) -> float:
-    """Of every table that it holds: the largest count of an impossible cell."""
-    largest = 0.0
-    for block in found.workload.blocks:
-        mask = domain.possible(block.attributes)
-        if mask is not None:
-            largest = max(largest, float(np.abs(found.answer_block(block.block).reshape(mask.shape)[~mask]).max()))
-    return largest
 
 
 @pytest.mark.parametrize("total", [False, True])

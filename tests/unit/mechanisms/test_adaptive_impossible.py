@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from support.impossible import drawn
+from support.impossible import drawn, impossible_mass
 
 
 def planned(domain: sf.Domain, order: int, neighbours: str = "replace-one", **more: object) -> sf.Plan:
@@ -24,16 +24,6 @@ def histogram(domain: sf.Domain, seed: int) -> sf.Histogram:
     rng = np.random.default_rng(seed)
     shares = rng.dirichlet(np.full(domain.size, 0.2))
     return sf.Histogram(rng.multinomial(300, shares).reshape(domain.shape))
-
-
-def dead(domain: sf.Domain, found: sf.Release) -> float:
-    """The largest count of an impossible cell."""
-    worst = 0.0
-    for q in found.workload.blocks:
-        mask = domain.possible(q.attributes)
-        if mask is not None:
-            worst = max(worst, float(np.abs(found.answer_block(q.block).reshape(mask.shape)[~mask]).max()))
-    return worst
 
 
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
@@ -52,7 +42,7 @@ def test_nobody_is_where_nobody_can_be(seed: int, order: int, neighbours: str) -
     found = sf.release(plan, histogram(domain, seed), ledger=None)
     possible = domain.possible(domain.names)
     assert possible is not None
-    assert dead(domain, found) == 0
+    assert impossible_mass(domain, found) == 0
     assert found.answers.min() >= 0
     whole = np.asarray(found.table(*domain.names).values)
     assert not whole[~possible].any()
@@ -66,7 +56,7 @@ def test_nobody_is_where_nobody_can_be(seed: int, order: int, neighbours: str) -
     for made in (found.synthetic(), found.synthetic(500)):
         assert possible[tuple(made.codes.T)].all()
     whole_counts = found.project("mixtures", integer=True)
-    assert dead(domain, whole_counts) == 0
+    assert impossible_mass(domain, whole_counts) == 0
     assert np.array_equal(whole_counts.answers, np.rint(whole_counts.answers))
 
 
@@ -77,7 +67,7 @@ def test_triples_that_were_measured_have_zeros() -> None:
     found = sf.release(plan, sf.Histogram(counts), ledger=None)
     assert found.projection is not None
     assert found.projection.possible.adapted.triples  # pyright: ignore[reportAttributeAccessIssue]
-    assert dead(domain, found) == 0
+    assert impossible_mass(domain, found) == 0
     for axes in itertools.combinations(domain.names, 3):
         table = np.asarray(found.table(*axes).values)
         np.testing.assert_allclose(table.sum(axis=2), found.table(*axes[:2]).values, rtol=1e-6, atol=1e-3)
@@ -87,11 +77,11 @@ def test_other_releases_are_denoised_with_them_too(tmp_path: Path) -> None:
     """Of mechanism="marginals", and of two releases pooled; files keep what cannot be."""
     domain = drawn(3)
     plain = sf.release(planned(domain, 2, mechanism="marginals"), histogram(domain, 0), ledger=None)
-    assert dead(domain, plain.project("mixtures")) == 0
+    assert impossible_mass(domain, plain.project("mixtures")) == 0
     first = sf.release(planned(domain, 2), histogram(domain, 0), ledger=None, snapshot="one")
     rest = planned(domain, 2, mechanism=sf.mechanisms.adaptive(after=first))
     second = sf.release(rest, histogram(domain, 0), ledger=None, snapshot="one")
-    assert dead(domain, second.project("mixtures", earlier=first)) == 0
+    assert impossible_mass(domain, second.project("mixtures", earlier=first)) == 0
     second.save(tmp_path / "r")
     again = sf.load(tmp_path / "r")
     possible = domain.possible(domain.names)

@@ -63,10 +63,9 @@ def tied_tables(
 ) -> dict[tuple[int, ...], FloatArray]:
     """By ascending positions, the tables of three or more attributes that predicates tie, from all pairs of theirs."""
     out: dict[tuple[int, ...], FloatArray] = {}
-    for axes in () if zeros is None else zeros.ties():
+    for axes, mask in () if zeros is None else zeros.allowed():
         shape = [sizes[a] for a in axes]
-        mask = None if zeros is None else zeros.possible(axes)
-        if len(axes) < 3 or mask is None or math.prod(shape) > _MOST_TIED:
+        if len(axes) < 3 or math.prod(shape) > _MOST_TIED:
             continue
         own = {(p, q): pairs[axes[p], axes[q]] for p, q in itertools.combinations(range(len(axes)), 2)}
         inside = {places: np.maximum(table, 0.0) for places, table in own.items()}
