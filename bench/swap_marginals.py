@@ -30,6 +30,9 @@ def cases() -> Iterator[tuple[str, Sequence[int], dict[str, int]]]:
     for low, high, seed in MIXED:
         sizes = np.random.default_rng(seed).integers(low, high + 1, 100)
         yield f"order 3 of 100, sizes {low} to {high}, seed {seed}", sizes.tolist(), {"order": 3}
+    # of few kinds, whose dearest changes climbing does not find
+    yield "order 2 of 63, nine each of 2 to 8", [n for n in range(2, 9) for _ in range(9)], {"order": 2}
+    yield "order 2 of 100, sizes 2 to 8, seed 1", np.random.default_rng(1).integers(2, 9, 100).tolist(), {"order": 2}
 
 
 def main() -> None:
