@@ -50,7 +50,10 @@ def orders(plan: sf.Plan) -> list[int]:
 def main() -> None:
     for objective in ("cells", "tables"):
         shown("demo", demo(), objective)
-    domain = demo().domain
+    domain, parts = demo().domain, dict(demo().parts)
+    del parts["main"]
+    by_order = {f"order {k}": sf.marginals(domain, order=k) for k in range(4)}
+    shown("demo, a part for each order", sf.stack(**by_order, **parts), "tables")
     mixed = sf.stack(
         tables=sf.marginals(domain, sets=[("age",), ("sex",), ("age", "sex"), ("education", "sex"), ()]),
         hours=sf.sums(domain, "hours_per_week", by=["sex"]),
