@@ -269,7 +269,7 @@ def test_no_level_errs_more_than_before(mechanism: str) -> None:
     parts = [q.part for q in work.blocks]
     errors: dict[str, list[FloatArray]] = {"before": [], "real": [], "whole": []}
     plan = sf.plan(work, sf.zcdp("0.5"), neighbours="add-remove", mechanism=mechanism)
-    # of six the mean over a part that errs .93 of before is above it once in two hundred times, of so many never in 20,000
+    # a part that errs .93 of before errs more in the mean of six draws once in two hundred times, of so many never
     for draw in range(18):
         release = sf.release(plan, sf.Histogram(x), ledger=None, name=str(draw))
         for name, found in (("before", release), ("real", release.project()), ("whole", release.project(integer=True))):
