@@ -17,25 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.conditioning import Conditioned, Said, Zero, free_attributes
 from sfumato.designs.strategy import Estimate, Strategy, row_shape
 from sfumato.domain.core import Domain
 from sfumato.domain.impossible import Tied, joined
 from sfumato.errors import NotAnswerable
-from sfumato.ground.codec import fingerprint, storable
+from sfumato.ground.codec import storable
 from sfumato.operators import Block, Combination, Family, Identity
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
-from sfumato.operators.blas import single_thread
 
 __all__ = ["Allowed", "knowing"]
 
-_MOST_ZEROS = (
-    1_000  # cells that are conditioned on: their eigenvectors take two seconds, and so few suffice (decision 68)
-)
+_MOST_ZEROS = 1_000  # told apart along one set of free attributes: their eigenvectors take two seconds
 _MOST_ENTRIES = (
     2**26
 )  # covariances of all answers with them, half a gigabyte; beyond, only impossible answers are set to 0
 _MOST_ROWS = 2**22  # of a query whose rows' errors are told apart, 32 MB; of more, that of possible ones stands for all
-_PSEUDO = 1e-10  # of the largest eigenvalue: cells of several tables say the same twice, which leaves rounding
 
 
 @storable
@@ -80,17 +77,14 @@ class Allowed(Strategy):
         found = self.measured.row_powers(query, power)
         if query.rows > _MOST_ROWS:
             return found
-        pull, dead = self._pull(query), self._dead(query)
-        if pull is None and dead is None:
+        known, dead = self._known(query), self._dead(query)
+        if known is not None and power == 2:
+            found = np.maximum(found - self.conditioned[known].squares(query), 0.0)
+        elif known is not None:
+            found = np.full_like(found, np.nan)  # of the rows only their products are known
+        if dead is None:
             return found
-        out = np.broadcast_to(found, row_shape(query)).reshape(-1).copy()
-        if pull is not None and power == 2:
-            out = np.maximum(out - np.einsum("ij,ij->i", pull, pull), 0.0)
-        elif pull is not None:
-            out[:] = np.nan  # of the rows only their products are known
-        if dead is not None:
-            out[dead] = 0.0
-        return out.reshape(row_shape(query))
+        return np.where(dead.reshape(row_shape(query)), 0.0, found)
 
     def row_errors(self, query: Block) -> tuple[float, float] | None:
         return self.measured.row_errors(query)
@@ -98,9 +92,9 @@ class Allowed(Strategy):
     def covariance(self, first: Block, second: Block) -> FloatArray:
         one, other = self.measured.source(first), self.measured.source(second)
         out = one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
-        ours, theirs = self._pull(first), self._pull(second)
-        if ours is not None and theirs is not None:
-            out = out - ours @ theirs.T
+        known = self._known(first)
+        if known is not None and known == self._known(second):
+            out = out - self.conditioned[known].shared(first, second)
         for query, axis in ((first, 0), (second, 1)):
             dead = self._dead(query)
             if dead is not None:
@@ -109,26 +103,30 @@ class Allowed(Strategy):
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         held = self.measured.estimate(values, total)
-        if not self.zeros:
-            return held, np.zeros(0)
-        said = [self.measured.answer(held, b)[cells] for b, cells in self.cells]
-        return held, self._known[0] @ np.concatenate(said)
+        return held, [c.said(functools.partial(self.measured.answer, held)) for c in self.conditioned]
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
-        held, said = estimate
-        out = self.measured.answer(held, query)
-        pull, dead = self._pull(query), self._dead(query)
-        if pull is not None:
-            out = out - pull @ said
-        return out if dead is None else np.where(dead, 0.0, out)
+        return self._corrected(self.measured.answer(estimate[0], query), estimate[1], query)
+
+    def _corrected(self, answers: FloatArray, said: Sequence[Said], query: Block) -> FloatArray:
+        known, dead = self._known(query), self._dead(query)
+        if known is not None:
+            answers = answers - self.conditioned[known].correction(query, said[known])
+        return answers if dead is None else np.where(dead, 0.0, answers)
 
     def family_powers(self, family: Family, power: int) -> FloatArray | None:
         return self.measured.family_powers(family, power) if self._is_beside(family) else None
 
     def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
-        if self._is_beside(family):
-            return self.measured.answer_family(estimate[0], family)
-        return super().answer_family(estimate, family)
+        for at, answers in self.measured.answer_family(estimate[0], family):
+            yield (
+                at,
+                answers
+                if self._is_beside(family)
+                else np.stack(
+                    [self._corrected(a, estimate[1], family.block(int(i))) for i, a in zip(at, answers, strict=True)]
+                ),
+            )
 
     def bias_bound(self, query: Block) -> float:
         return self.measured.bias_bound(query)
@@ -140,75 +138,28 @@ class Allowed(Strategy):
         return not self.zeros and not shared
 
     @functools.cached_property
-    def cells(self) -> list[tuple[Block, NDArray[np.intp]]]:
-        """The impossible cells of every table that is conditioned on."""
-        masks = [(b, self._possible(b)) for b in self.zeros]
-        return [(b, np.flatnonzero(~m)) for b, m in masks if m is not None]
+    def conditioned(self) -> list[Conditioned]:
+        """The zeros by what answers them: the noise of different pieces is independent."""
+        sizes = dict(zip(self.names, self.shape, strict=True))
+        tied = {a for g in self.tied for a in g.attributes}
+        sources = [self.measured.source(b) for b in self.zeros]
+        found: list[Conditioned] = []
+        for source in {id(s): s for s in sources}.values():
+            free = free_attributes(source, sizes) - tied
+            zeros: list[Zero] = []
+            for block in (b for b, s in zip(self.zeros, sources, strict=True) if s is source):
+                held = tuple(a for a in block.attributes if a not in free)
+                mask = joined(self.tied, held)
+                if mask is not None:
+                    zeros.append(Zero(block, held, np.flatnonzero(~np.broadcast_to(mask, [sizes[a] for a in held]))))
+            if zeros:
+                found.append(Conditioned(source, zeros, sizes))
+        return found
 
-    @functools.cached_property
-    def _sources(self) -> list[Strategy]:
-        """What answers each of these tables."""
-        return [self.measured.source(b) for b, _ in self.cells]
-
-    @functools.cached_property
-    def _known(self) -> tuple[FloatArray, list[FloatArray]]:
-        """L with L Var(z) Lᵀ = I, (rank, zeros), and Cov(t, z) Lᵀ of the cells t of every table, (cells, rank)."""
-        along = [self._along(source, block) for source, (block, _) in zip(self._sources, self.cells, strict=True)]
-        variance = np.concatenate([a[cells] for a, (_, cells) in zip(along, self.cells, strict=True)])
-        with single_thread():
-            values, vectors = np.linalg.eigh((variance + variance.T) / 2)
-        kept = values > _PSEUDO * float(values[-1])
-        whitener = vectors[:, kept].T / np.sqrt(values[kept])[:, None]
-        return whitener, [a @ whitener.T for a in along]
-
-    def _along(self, source: Strategy, query: Block) -> FloatArray:
-        """(rows, zeros) covariances of a query's answers with all impossible cells."""
-        return np.concatenate([self._between(source, query, i) for i in range(len(self.cells))], axis=1)
-
-    def _between(self, source: Strategy, query: Block, table: int) -> FloatArray:
-        """Covariances with the impossible cells of a table; the noise of two pieces is independent."""
-        block, cells = self.cells[table]
-        if source is not self._sources[table]:
-            return np.zeros((query.rows, len(cells)))
-        plain = all(len(g) == 1 and isinstance(f, Identity) for g, f in zip(query.groups, query.factors, strict=True))
-        found = source.table_covariance(query, block) if plain else None
-        if found is None:
-            return source.covariance(query, block)[:, cells]
-        # of cells of tables only where they agree counts
-        at = np.zeros((query.rows, len(cells)), dtype=np.intp)
-        ours = dict(zip(query.attributes, np.unravel_index(np.arange(query.rows), self._sizes(query)), strict=True))
-        theirs = dict(zip(block.attributes, np.unravel_index(cells, self._sizes(block)), strict=True))
-        shared = [a for a in query.attributes if a in theirs]
-        for name, ways in zip(shared, found.shape, strict=True):
-            at = ways * at + (ours[name][:, None] != theirs[name])
-        return found.reshape(-1)[at]
-
-    @functools.cached_property
-    def _pulls(self) -> dict[str, FloatArray]:
-        """By fingerprint, of the queries asked about so far."""
-        return {}
-
-    def _pull(self, query: Block) -> FloatArray | None:
-        """Cov(a, z) Lᵀ, (rows, rank): what is known of the noise of a query's answers."""
-        if not self.cells:
-            return None
-        key = fingerprint(query)
-        if key not in self._pulls:
-            self._pulls[key] = self._pulled(query)
-        return self._pulls[key]
-
-    def _pulled(self, query: Block) -> FloatArray:
-        whitener, along = self._known
-        source = self.measured.source(query)
-        for (block, _), own, pulls in zip(self.cells, self._sources, along, strict=True):
-            if own is source and set(query.attributes) <= set(block.attributes):
-                # a query of a table's cells: what is known of these adds up
-                table = pulls.reshape(*self._sizes(block), -1)
-                drop = tuple(i for i, a in enumerate(block.attributes) if a not in query.attributes)
-                kept = [a for a in block.attributes if a in query.attributes]
-                turned = table.sum(axis=drop).transpose([*(kept.index(a) for a in query.attributes), len(kept)])
-                return np.asarray(query.operator.matvec(turned.reshape(-1, turned.shape[-1])), dtype=np.float64)
-        return self._along(source, query) @ whitener.T
+    def _known(self, query: Block) -> int | None:
+        """Which of these tells of a query."""
+        source = self.measured.source(query) if self.zeros else None
+        return next((i for i, c in enumerate(self.conditioned) if c.source is source), None)
 
     def _sizes(self, block: Block) -> list[int]:
         return [self.shape[self.names.index(a)] for a in block.attributes]
@@ -260,9 +211,8 @@ def _answers(strategy: Strategy, table: Block) -> bool:
 
 def _fits(found: Allowed, queries: Sequence[Block]) -> bool:
     """Whether what conditioning holds at once is small enough."""
-    if not found.zeros or max(b.rows for b in found.zeros) ** 2 > DENSE_LIMIT:
+    sizes = [c.sizes_for(queries) for c in found.conditioned]
+    if not sizes:
         return False
-    masks = [(b, joined(found.tied, b.attributes)) for b in found.zeros]
-    count = round(sum(b.rows * (1 - float(m.mean())) for b, m in masks if m is not None))
-    widest = max(q.rows for q in queries) * max(b.rows for b in found.zeros)
-    return count <= _MOST_ZEROS and widest <= DENSE_LIMIT and count * sum(q.rows for q in queries) <= _MOST_ENTRIES
+    counts, held, formed = zip(*sizes, strict=True)
+    return max(counts) <= _MOST_ZEROS and sum(held) <= _MOST_ENTRIES and max(formed) <= DENSE_LIMIT
