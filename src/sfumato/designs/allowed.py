@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.designs.conditioning import Conditioned, Said, Zero, free_attributes
+from sfumato.designs.conditioning import Conditioned, Said, Zero, free_attributes, key_of
 from sfumato.designs.strategy import Estimate, Strategy, row_shape
 from sfumato.domain.core import Domain
 from sfumato.domain.impossible import Tied, joined
@@ -74,17 +74,26 @@ class Allowed(Strategy):
         self.measured.check(query)
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
-        found = self.measured.row_powers(query, power)
         if query.rows > _MOST_ROWS:
-            return found
+            return self.measured.row_powers(query, power)
+        # asked for anew by every plan that a plan is made of
+        key = power, key_of(query, range(len(query.groups)))
+        if key not in self._powers:
+            self._powers[key] = self._row_powers(query, power)
+        return self._powers[key]
+
+    @functools.cached_property
+    def _powers(self) -> dict[object, FloatArray]:
+        return {}
+
+    def _row_powers(self, query: Block, power: int) -> FloatArray:
+        found = self.measured.row_powers(query, power)
         known, dead = self._known(query), self._dead(query)
         if known is not None and power == 2:
             found = np.maximum(found - self.conditioned[known].squares(query), 0.0)
         elif known is not None:
             found = np.full_like(found, np.nan)  # of the rows only their products are known
-        if dead is None:
-            return found
-        return np.where(dead.reshape(row_shape(query)), 0.0, found)
+        return found if dead is None else np.where(dead.reshape(row_shape(query)), 0.0, found)
 
     def row_errors(self, query: Block) -> tuple[float, float] | None:
         return self.measured.row_errors(query)

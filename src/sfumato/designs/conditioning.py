@@ -26,7 +26,7 @@ from sfumato.operators import Block, Dense, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Conditioned", "Said", "Zero", "free_attributes"]
+__all__ = ["Conditioned", "Said", "Zero", "free_attributes", "key_of"]
 
 Along = tuple[str, ...]
 """R: free attributes, in the domain's order."""
@@ -65,7 +65,7 @@ def _over(block: Block, names: Sequence[str]) -> Block:
     return Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
 
 
-def _key(block: Block, chosen: Iterable[int]) -> object:
+def key_of(block: Block, chosen: Iterable[int]) -> object:
     """What tells some factors of a block from those of others."""
     pairs = [(block.groups[j], block.factors[j]) for j in chosen]
     return tuple((g, f.shape[0] if isinstance(f, Identity) else fingerprint(f)) for g, f in pairs)
@@ -93,7 +93,6 @@ class Conditioned:
         self.waves = waves(zeros)
         self._held = {a for z in zeros for a in z.held}
         self._inside: dict[object, FloatArray] = {}
-        self._taken: dict[object, FloatArray] = {}
 
     def said(self, answer: Callable[[Block], FloatArray]) -> Said:
         """By `answer` of their tables."""
@@ -103,12 +102,6 @@ class Conditioned:
 
     def squares(self, query: Block) -> FloatArray:
         """What the zeros take of the variances of a query's rows, one axis per factor, of length 1 where all agree."""
-        key = _key(query, range(len(query.groups)))
-        if key not in self._taken:
-            self._taken[key] = self._squares(query)
-        return self._taken[key]
-
-    def _squares(self, query: Block) -> FloatArray:
         shape = [f.shape[0] for f in query.factors]
         held = self._held_groups(query)
         if held is None:
@@ -266,7 +259,7 @@ class Conditioned:
 
     def _within(self, query: Block, held: tuple[int, ...], along: Along) -> FloatArray:
         """Covariances of a query's held factors with the whitened zeros of R, (rows of these factors, rank)."""
-        key = along, _key(query, held)
+        key = along, key_of(query, held)
         if key not in self._inside:
             part = Block(tuple(query.groups[j] for j in held), tuple(query.factors[j] for j in held))
             self._inside[key] = self._between(part, along) @ self._whiteners[along].T
