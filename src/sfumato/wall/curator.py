@@ -211,7 +211,7 @@ class Curator:
                 for block, into, noisy in wanting[axes]:
                     given = [axes.index(self._holding.grid.axis(a)) for a in block.attributes]
                     exact = block.apply(np.ascontiguousarray(table.transpose(given)))
-                    into[:] = exact + noise.sample(len(exact), self._holding.bits) if noisy else exact
+                    np.add(exact, noise.sample(len(exact), self._holding.bits) if noisy else 0, out=into)
                     missing -= len(exact)
         if missing:
             raise SourceError("some tables were not counted")
