@@ -277,41 +277,45 @@ class _Smoothed:
     def _solved(self, s: Sets) -> list[FloatArray]:
         made, passes = self.strategy, self.strategy.passes(s)
         width = math.prod(made.shape[i] for i in s)
-        given = list(self._given(s))
         alone = (np.array([[float(self.total or 0)]]),) if made.public_total else ()
         known = () if s else made.totals or alone
-        out = [np.empty((len(own), width)) for own in passes.within]
-        # some cells at a time: what is measured is read where it lies
+        out = [np.zeros((len(own), width)) for own in passes.within]
+        levels: set[int] = set()
+        for level, times, start, rows in self._given(s):
+            levels.add(level)
+            out[level][start : start + len(rows)] += rows * times
+        # some cells at a time, in the order of the tree, each in the place of what was given
         step = max(1, min(width, _TOGETHER // len(out[-1])))
         for start in range(0, width, step):
             part = slice(start, min(start + step, width))
-            rows: list[FloatArray | None] = [None] * len(out)
-            for level, times, table in given:
-                own = made.places.sorted(level, table[:, part]) * times
-                before = rows[level]
-                rows[level] = own if before is None else before + own
-            if all(r is None for r in rows):
-                rows[-1] = np.zeros((len(out[-1]), part.stop - part.start))
-            for into, found in zip(out, passes.solve(rows, known), strict=True):
+            given = [
+                made.places.sorted(i, table[:, part]) if i in levels or not levels else None
+                for i, table in enumerate(out)
+            ]
+            for into, found in zip(out, passes.solve(given, known), strict=True):
                 into[:, part] = found
         # least squares commutes with taking contrasts
         for table in out:
             self._contrasts(table, s)
         return out
 
-    def _given(self, s: Sets) -> Iterator[tuple[int, float, Numbers]]:
-        """Level, factor, and (groups, cells of the set): precision times value of all that was measured of a residual,
-        as yet with what belongs to smaller sets."""
+    def _given(self, s: Sets) -> Iterator[tuple[int, float, int, FloatArray]]:
+        """Level, factor, first group, and (groups, cells of the set), some groups at a time as they may lie in a file:
+        precision times value of all that was measured of a residual, as yet with what belongs to smaller sets."""
         made = self.strategy
         for level, own, m, values in zip(made.at, made.sets, made.multiples, self.values, strict=True):
             if (own != s) if made.residual else not set(s) <= set(own):
                 continue
             sizes = [made.shape[i] for i in own]
             drop = tuple(1 + k for k, i in enumerate(own) if i not in s)
-            table = _summed(values, sizes, drop) if drop else np.asarray(values).reshape(-1, *sizes)
+            table = np.asarray(values).reshape(-1, *sizes)
             # of the mean over what the set leaves out
             times = float(m) * (math.prod(sizes) if made.residual else 1.0) / math.prod(sizes[k - 1] for k in drop)
-            yield level, times, table.reshape(len(table), -1)
+            step = max(1, _TOGETHER // math.prod(sizes))
+            for start in range(0, len(table), step):
+                rows = table[start : start + step].sum(axis=drop, dtype=np.float64)
+                yield level, times, start, rows.reshape(len(rows), -1)
+                forget(values)
 
     def _contrasts(self, rows: FloatArray, s: Sets) -> None:
         sizes = [self.strategy.shape[i] for i in s]
@@ -320,17 +324,6 @@ class _Smoothed:
             table = rows[start : start + step].reshape(-1, *sizes)
             for axis in range(1, table.ndim):
                 table -= table.mean(axis=axis, keepdims=True)
-
-
-def _summed(values: Numbers, sizes: Sequence[int], drop: tuple[int, ...]) -> FloatArray:
-    """Some axes of a table (groups, sizes) summed away, some groups at a time, as it may lie in a file."""
-    table = np.asarray(values).reshape(-1, *sizes)
-    out = np.empty([n for axis, n in enumerate(table.shape) if axis not in drop])
-    step = max(1, _TOGETHER // math.prod(sizes))
-    for start in range(0, len(table), step):
-        out[start : start + step] = table[start : start + step].sum(axis=drop, dtype=np.float64)
-        forget(values)
-    return out
 
 
 def _order(numbers: IntArray, at: int | None, query: Block) -> IntArray:
