@@ -6,13 +6,11 @@ imported but numpy and the standard library; every map is written out anew from 
 
 import json
 import math
-import zipfile
 from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 from hashlib import sha256
-from itertools import product
-from pathlib import Path
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 MOST = 2**22  # entries of a matrix or table that is written out; of what is larger a bound is taken, or nothing said
 ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
+PLAIN = ("Identity", "Total", "Grouping")  # maps of ones and zeros
 SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in a row, and what underflow loses is < 1
 COMBINED = "combined "  # in place of an attribute's name: the columns of a combination are cells of their own
 
@@ -31,16 +30,6 @@ class Cannot(Exception):
 class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a name, or None
     def __getattr__(self, name: str) -> Any:
         return self.get("~class" if name == "kind" else name)
-
-
-def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
-    with zipfile.ZipFile(path) as bundle:
-        text, names = bundle.read("document.json"), [n for n in bundle.namelist() if n.endswith(".npy")]
-        arrays = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
-    for key, name in json.loads(text).get("~outside", {}).items():  # values too many for memory lie beside
-        arrays[key] = np.load(path.parent / Path(name).name, mmap_mode="r", allow_pickle=False)
-    found = json.loads(text, object_hook=lambda d: arrays[d["~array"]] if "~array" in d else Doc(d))
-    return found["value"] if "~outside" in found else found
 
 
 def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by it ledgers know plans and results
@@ -97,22 +86,27 @@ ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, a
 }
 
 
-def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
-    cells = op.n or (len(op.coefficients) if op.kind == "Toeplitz" else 0)
-    if op.kind not in ROWS or cells ** (3 if op.kind == "AllRange" else 2) > 4 * MOST:
-        raise Cannot(f"maps made with {op.kind}, or so large ones")
-    fields, written = ROWS[op.kind]
-    if not op.keys() <= {"~class", *fields.split()}:  # a field that is not known here may mean anything
+def known(op: Any) -> Any:  # a field that is not known here may mean anything
+    if op.kind not in ROWS or not op.keys() <= {"~class", *ROWS[op.kind][0].split()}:
         raise Cannot(f"maps of the kind {op.kind} with {', '.join(op)}")
-    out = written(op)
+    return op
+
+
+def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
+    cells = op.n or (len(op.coefficients) if known(op).kind == "Toeplitz" else 0)
+    if cells ** (3 if op.kind == "AllRange" else 2) + (op.groups or 0) * len(op.get("codes", ())) > 4 * MOST:
+        raise Cannot(f"maps made with {op.kind} of so many cells; plan whole tables, or tables at levels of places")
+    out = ROWS[op.kind][1](op)
     if out.dtype.kind not in "iO" or out.ndim != 2 or out.min() == -(2**63):
         raise ValueError("a map that was measured has entries that are no integers below 2^63")
     return out
 
 
 def shape(op: Any) -> tuple[int, int]:
-    if op.kind == "Compose" and op.right.kind == "Grouping":
-        return len(matrix(op.left)), len(op.right.codes)
+    if known(op).kind == "Compose" and known(op.right).kind == "Grouping":
+        return shape(op.left)[0], len(op.right.codes)
+    if op.kind == "Grouping":
+        return op.groups, len(op.codes)
     return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
 
 
@@ -121,6 +115,8 @@ def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
         return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
     if op.kind == "Compose" and op.right.kind == "Grouping":  # a cell has the column of its group, or of -1 none
         return np.append(column(op.left, p), 0)[op.right.codes]
+    if op.kind == "Grouping":
+        return ((op.codes >= 0) & (op.codes < op.groups)).astype(object) * 1
     a = abs(matrix(op))
     return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
 
@@ -256,6 +252,27 @@ def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors 
         yield m, [*tree, *(([s.names[i]], Doc({"~class": kind, "n": s.shape[i]})) for i in some)]
 
 
+def together(ops: Any, within: Any) -> dict[Any, Array]:
+    """Of factors that part cells into groups inside groups: whether two cells lie together, for all ways to part two.
+
+    First not at all; then for every number n of groups one: what has n or more groups parts them, nothing wider does.
+    """
+    found = dict[Any, Array]()
+    for names in {f[0] for f in ops}:
+        own = {f: ops[f] for f in ops if {*f[0]} & {*names}}
+        near = [within.codes] if within and within.attribute in names else []
+        fits = [f[0] == names and o.kind in (*ALIKE, "Grouping") for f, o in own.items()] + [len(names) < 2 or not near]
+        fits += [o.codes.min() >= 0 and o.codes.max() < o.groups for o in own.values() if o.codes is not None]
+        codes = [np.arange(o.n or 0) * (o.kind != "Total") if o.codes is None else o.codes for o in own.values()] + near
+        seen = [np.unique(c, return_index=True, return_inverse=True)[1:] for c in codes] if all(fits) else []
+        many = [len(first) for first, _ in seen]
+        order = sorted(seen, key=lambda s: len(s[0]))
+        if many and all((a[first][narrow] == a).all() for (_, a), (first, narrow) in pairwise(order)):
+            ways = [n for n in sorted({*many}) if n > (many[-1] if near else 1)]
+            found |= {f: np.array([True, *(m < n for n in ways)]) for f, m in zip(own, many, strict=False)}
+    return found
+
+
 def sensitivity(
     blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool, within: Any = None
 ) -> tuple[int, bool]:
@@ -269,8 +286,7 @@ def sensitivity(
     ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
     held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
     alike = {f for f in ops if ops[f].kind in ALIKE}
-    near = within and within.attribute
-    simple = {f for f in alike if near not in f[0] and all(g in alike and g[0] == f[0] for a in f[0] for g in held[a])}
+    near, agree = within and within.attribute, together(ops, within)
     columns = {f: column(ops[f], p) for f in ops}
     summed = {f for f in ops if f[0] and f[0][0].startswith(COMBINED)}  # whose cells go with those of other attributes
     top = {f: int(max(columns[f])) for f in ops}
@@ -302,53 +318,33 @@ def sensitivity(
     def changes(rest: Any) -> Any:  # where all cells are alike two of them, and rows as often as they occur
         each = [np.ones((1, 2), int)]
         for f in rest:
-            a, b = (1, 0) if ops[f].kind == "Identity" else ((ops[f].n or 0) - 1, -1)
-            two = [(1, a, b), (1, b, a), ((ops[f].n or 0) - 2, b, b)]
-            each.append(np.array(two) if f in simple else np.insert(matrix(ops[f]), 0, 1, axis=1))
+            s, n = agree.get(f), ops[f].n or 2
+            a, b = (n - 1, -1) if ops[f].kind == "Residual" else (1, 0)
+            rows = matrix(ops[f]) if s is None else [np.where(w, a, b) for w in (s, ~s, s & False)]
+            each.append(np.insert(rows, 0, 1 if s is None else [1, 1, n - 2], axis=1))
         times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
         place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
-        left = place[tuple(0 if f in simple else np.s_[:] for f in rest)].ravel()
-        keys = [(a, 0) for f in rest if f not in simple for a in f[0]]
-        keys += [k for f in rest for k in ([f[0]] if f in simple else [(a, 1) for a in f[0]])]
+        left = place[tuple(0 if f in agree else np.s_[:] for f in rest)].ravel()
+        keys = [(a, 0) for f in rest if f not in agree for a in f[0]]
+        keys += [k for f in rest for k in ([f[0]] if f in agree else [(a, 1) for a in f[0]])]
         few = m.size * len(left) <= 16 * MOST
         return keys, [(times * abs(m - m[:, [u]]) ** p).sum(axis=0) for u in left] if few else None
 
-    fixed = {f for f in ops if f in alike or all(held[a] == {f} for a in f[0])}
+    fixed = {f for f in ops if f in alike | {*agree} or all(held[a] == {f} for a in f[0])}
     one = largest(fixed, {a: sizes[a] for f in ops if f not in fixed for a in f[0]}, cells)
     one = one, not summed or (len(summed) == 1 and {*ops} == summed | alike)
     one = (largest(set(ops), {}, cells), False) if one[0] is None else one
     if not replace:
         return one
-    fixed = {f for f in ops if not f[0] or (f in simple and (ops[f].kind == "Total" or ops[f].n == 1))}
-    axes: dict[Any, int] = {f[0]: 2 for f in simple - fixed}
-    axes |= {(a, i): sizes[a] for f in ops if f not in simple for a in f[0] for i in (0, 1)}
+    fixed = {f for f in ops if not f[0] or (f in agree and agree[f].all())}
+    axes: dict[Any, int] = {f[0]: len(agree[f]) for f in {*agree} - fixed}
+    axes |= {(a, i): sizes[a] for f in ops if f not in agree for a in f[0] for i in (0, 1)}
     far = largest(fixed, axes, changes)
     if far is not None:  # a record may also vanish, where the number of records is not public
         far = far, not summed or len(ops) == 1
         return far if public else max(far, one)
     # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
-    return one[0] * (2 if all(ops[f].kind in ALIKE[:2] or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
-
-
-def opposed(blocks: Any, ops: Any) -> int:
-    """Above what two records of any cells point apart: the inner products of all blocks that are negative, added up.
-
-    One of a block is a product of one for each of its attributes. A sum of the negative parts of such products is
-    convex in every one of them, so it is largest at the ends of their ranges: the same for all blocks where factors are
-    few, else of every block by itself, where one alone is at its lower end.
-    """
-    ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
-    top = {f: int(max(column(op, 2))) for f, op in ops.items()}
-    low = {f: -min(op.n or 0, top[f]) if op.kind == "Residual" else -top[f] for f, op in ops.items()}
-    low |= {f: int(op.kind == "Total") for f, op in ops.items() if op.kind in ALIKE[:2]}
-    if len(ops) > 10:
-        each = (
-            m * m * math.prod(top[f] for f in fs) * max((Fraction(-low[f], top[f] or 1) for f in fs), default=0)
-            for m, fs in blocks
-        )
-        return math.ceil(sum(max(0, x) for x in each))
-    ends = (dict(zip(ops, some, strict=True)) for some in product(*((low[f], top[f]) for f in ops)))
-    return max(sum(max(0, -m * m * math.prod(end[f] for f in fs)) for m, fs in blocks) for end in ends)
+    return one[0] * (2 if all(ops[f].kind in PLAIN or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
 def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:

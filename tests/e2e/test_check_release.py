@@ -70,6 +70,17 @@ def test_there_are_a_hundred_lies_and_nothing_is_found_where_none_is_told(
         assert verdict(release, ledger, anchor) == ("accepted", set(), [])
 
 
+def test_what_is_too_large_to_look_at_is_said_with_why_and_what_to_do(
+    honest: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: a bound above what was paid is accepted, or called a lie."""
+    monkeypatch.setattr(check_maps, "MOST", 8)
+    found, wrong, (reason,) = verdict(*honest("many levels, replaced"))
+    assert (found, wrong) == ("not checked", set())
+    for said in ("sensitivity of", "was paid", "too many cells", "the bound is", "plan under add-remove"):
+        assert said in reason
+
+
 @pytest.mark.parametrize("half", [check_release, check_maps])
 def test_each_half_imports_numpy_and_the_standard_library_and_stays_short(half: ModuleType) -> None:
     """And the upper half the lower. 400 is every line: what a stranger reads at a sitting.

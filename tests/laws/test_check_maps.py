@@ -54,6 +54,79 @@ def test_distinct_columns_are_those_of_all_cells(seed: int) -> None:
     assert np.array_equal(np.unique(found, axis=1), expected)
 
 
+def _tree(rng: np.random.Generator, cells: int) -> list[Any]:
+    """Groups of cells inside groups, some of one cell or one group, twice the same, numbered with gaps or as cells."""
+    out = [Doc({"~class": "Identity", "n": cells})] if rng.random() < 0.7 else []
+    codes = np.arange(cells)
+    for _ in range(int(rng.integers(0, 4))):
+        codes = rng.integers(0, rng.integers(1, 6), 12)[codes] * int(rng.integers(1, 3))
+        out.append(Doc({"~class": "Grouping", "codes": codes, "groups": int(codes.max()) + int(rng.integers(1, 3))}))
+    if rng.random() < 0.4:
+        loose = rng.integers(
+            -int(rng.integers(2)), int(rng.integers(1, 4)), cells
+        )  # lies in none, and a cell may be in no group of it
+        out.append(Doc({"~class": "Grouping", "codes": loose, "groups": 3}))
+    return [*out, Doc({"~class": "Total", "n": cells})]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("seed", range(200))
+def test_tables_and_residuals_on_trees_cost_what_all_pairs_say(seed: int, power: int, replace: bool) -> None:
+    """Brute force over all cells and pairs of cells, of the same group where only these replace each other.
+
+    Mutants: two that differ in the narrowest groups alone are never looked at; nor those that differ in the widest;
+    pairs that lie in other groups count; groups that do not lie in each other are taken to; cells of no group count.
+    """
+    rng = np.random.default_rng([98, seed])
+    sizes = {"place": int(rng.integers(1, 9)), "a": int(rng.integers(1, 4)), "b": int(rng.integers(2, 4))}
+    tree, others = _tree(rng, sizes["place"]), ("Identity", "Residual", "Total")
+    ops, blocks, matrices = dict[str, Any](), list[Any](), list[Any]()
+    for _ in range(int(rng.integers(1, 7))):
+        held, joint = list[Any](), np.ones((1, 1), dtype=object)
+        for name, n in sizes.items():
+            kind = others[int(rng.integers(3 if rng.random() < 0.3 else 2))]
+            op = tree[int(rng.integers(len(tree)))] if name == "place" else Doc({"~class": kind, "n": n})
+            present = rng.random() < 0.7
+            held += [((name,), check_maps.fingerprint(op))] if present else []
+            ops |= {held[-1][1]: op} if present else {}
+            joint = np.kron(joint, check_maps.matrix(op).astype(object) if present else np.ones((1, n), dtype=object))
+        blocks.append((int(rng.integers(1, 5)), tuple(held)))
+        matrices.append(blocks[-1][0] * joint)
+    given = [op.codes for op in tree if op.codes is not None and op.codes.min() >= 0]
+    codes = given[-1] if given and seed % 4 else rng.integers(0, 2, sizes["place"])
+    within = Doc(attribute="place", codes=codes) if seed % 2 and replace else None
+    near = np.repeat(np.zeros(sizes["place"]) if within is None else codes, sizes["a"] * sizes["b"])
+    whole, public = np.concatenate(matrices), bool(rng.random() < 0.5) or within is not None
+    expected = 0 if replace and public else int((abs(whole) ** power).sum(axis=0).max())
+    for u, v in itertools.product(range(whole.shape[1] if replace else 0), repeat=2):
+        expected = max(expected, int((abs(whole[:, u] - whole[:, v]) ** power).sum()) if near[u] == near[v] else 0)
+    assert check_maps.sensitivity(blocks, ops, sizes, power, replace, public, within) == (expected, True)
+
+
+def test_a_tree_of_any_size_is_priced_and_a_map_too_large_to_write_out_is_not() -> None:
+    """300,000 places, 100,001 groups: as twelve are. Mutants: groups are written out; other fields are let be."""
+    found = list[tuple[int, bool]]()
+    for n in (300_000, 12):
+        levels = [np.arange(n) // 3, np.arange(n) // (n // 4)]
+        tree = [Doc({"~class": "Grouping", "codes": c, "groups": int(c.max()) + 2}) for c in levels]
+        kinds = [*tree, Doc({"~class": "Identity", "n": n}), Doc({"~class": "Residual", "n": 3})]
+        ops = {str(i): op for i, op in enumerate(kinds)}
+        assert [check_maps.shape(op) for op in tree] == [(op.groups, n) for op in tree]
+        blocks = [(2, ((("place",), "0"), (("a",), "3"))), (3, ((("place",), "1"),)), (1, ((("place",), "2"),))]
+        found.append(check_maps.sensitivity(blocks, ops, {"place": n, "a": 3}, 2, True, True))
+        if n > 12:
+            with pytest.raises(check_maps.Cannot, match="so many cells"):
+                check_maps.matrix(tree[0])
+    assert found[0] == found[1]
+    assert found[0][1]
+    joint = Doc({"~class": "Identity", "n": 6})
+    blocks, near = [(1, ((("place", "a"), "0"),))], Doc(attribute="place", codes=np.array([0, 0, 1]))
+    assert check_maps.sensitivity(blocks, {"0": joint}, {"place": 3, "a": 2}, 2, True, True, near) == (2, True)
+    with pytest.raises(check_maps.Cannot, match="weights"):
+        check_maps.shape(Doc({"~class": "Grouping", "codes": np.zeros(3), "groups": 1, "weights": np.ones(3)}))
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     """Response: the largest over all patterns, in rationals. Rounding: the lemma's sums, in rationals.

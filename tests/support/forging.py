@@ -28,7 +28,7 @@ class Forged:
         (shutil.copytree if release.is_dir() else shutil.copy)(release, self.release)
         shutil.copy(ledger, self.ledger)
         self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
-        self.doc = check_maps.read(self.bundle)
+        self.doc = check_release.read(self.bundle)
         self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
         with closing(sqlite3.connect(self.ledger)) as file:
             rows = file.execute("SELECT body FROM lines ORDER BY sequence").fetchall()

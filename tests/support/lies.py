@@ -467,6 +467,7 @@ _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of repla
 _BANDED = ("stream of banded persons",)
 _STREAMS = (*_FILTERED, *_BANDED)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
+_MANY = ("many levels, replaced", "many levels within states")
 _COMBINED = ("combined", "combined, pure and replaced")
 _ALL = (
     *_RESIDUALS,
@@ -478,6 +479,7 @@ _ALL = (
     "dense, replaced",
     "union",
     "product",
+    *_MANY,
 )
 _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
 _LINES = (*_SOME, "stream")
@@ -485,7 +487,7 @@ _WITHIN = ("levels within states", "tables within states")
 
 LIES: dict[str, Lie] = {
     "all multiples are twice as large": Lie(
-        _multiples, "price", (*_RESIDUALS, *_WITHIN, "levels", "direct", "tree", "product")
+        _multiples, "price", (*_RESIDUALS, *_WITHIN, *_MANY, "levels", "direct", "tree", "product")
     ),
     "one multiple is larger": Lie(_one_multiple, "maps", ("residuals", "public tables")),
     "the plan's multiples are": Lie(_plan_multiples, "maps", (*_RESIDUALS, "tree")),

@@ -63,8 +63,19 @@ def _whole() -> Any:
     return sf.marginals(sf.Domain({"place": place, "age": 3}), sets=[(), ("age",)], factors={"place": "levels"})
 
 
+def _many() -> Any:
+    """400 blocks, whose pairs are too many to look at; tables of two attributes, as residuals."""
+    codes = [(f"s{i // 90}", f"c{i // 9}", f"b{i}") for i in range(400)]
+    domain = sf.Domain({"place": sf.Hierarchy(codes, levels=["state", "county", "block"], **_REST), "age": 3, "sex": 2})
+    return sf.marginals(domain, sets=[("age",), ("sex",)], factors={"place": "levels"})
+
+
 def _totals() -> dict[Any, Any]:
     return {("state",): [190, 160, 40]}
+
+
+def _many_totals() -> dict[Any, Any]:
+    return {("state",): [900, 900, 900, 900, 700, 0]}
 
 
 WITHIN = "replace-one within state"
@@ -81,6 +92,13 @@ PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "levels": (_whole, sf.zcdp("0.5"), ADD, {"mechanism": "marginals"}),
     "levels within states": (_levels, sf.zcdp("0.5"), WITHIN, {"public": _totals}),
     "tables within states": (_whole, sf.zcdp("0.5"), WITHIN, {"public": _totals}),
+    "many levels, replaced": (_many, sf.zcdp("0.5"), REPLACE, {"mechanism": "marginals"}),
+    "many levels within states": (
+        _many,
+        sf.zcdp("0.5"),
+        WITHIN,
+        {"public": _many_totals},
+    ),
     "pair residuals": (_tables, _APPROX, ADD, {"mechanism": "adaptive", "records": 500}),
     "direct": (_tables, _APPROX, ADD, {"mechanism": "gaussian"}),
     "direct, replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "laplace"}),
@@ -170,9 +188,8 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
     mechanism = "laplace" if budget.kind == "pure" else "gaussian"
     if neighbours == WITHIN:
         # the ledger is of one relation
-        sf.release(
-            sf.plan(make(), sf.zcdp("0.1"), neighbours=WITHIN, public=_totals()), table, ledger=account, name="0"
-        )
+        first = sf.plan(make(), sf.zcdp("0.1"), neighbours=WITHIN, public=options["public"]())
+        sf.release(first, table, ledger=account, name="0")
         sf.release(plan_of(kind), table, ledger=account, name="it", out=out)
         return out, ledger
     first = sf.plan(

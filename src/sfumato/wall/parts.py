@@ -23,7 +23,7 @@ from sfumato.measurements import Measurement
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.wall.curator import Curator, Measured
-from sfumato.wall.rows.counting import MAX_CELLS, ColumnCounts, Counts, check_countable
+from sfumato.wall.rows.counting import MAX_CELLS, ColumnCounts, Counts, TensorCounts, check_countable
 
 if TYPE_CHECKING:
     from sfumato.privacy.accountant import Event
@@ -36,7 +36,8 @@ Codes = NDArray[np.integer]
 
 
 class PartedCurator(Curator):
-    """A curator that measures tables of any length by the first attribute of their blocks, of records in memory.
+    """A curator that measures tables of any length by the first attribute of their blocks, of records or of a histogram
+    in memory.
 
     Raises SourceError before the debit for a table whose records are not in memory. All else is as with `Curator`.
     """
@@ -66,10 +67,12 @@ class PartedCurator(Curator):
             part.apply(np.zeros(part.cells, dtype=np.int64))
 
     def _rooms(self, counts: Counts, maps: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
-        if any(map(_is_long, maps)) and not isinstance(counts, ColumnCounts):
+        if any(map(_is_long, maps)) and not isinstance(counts, ColumnCounts | TensorCounts):
+            given = getattr(getattr(counts, "engine", None), "label", "a table whose records do not fit in memory")
             raise SourceError(
-                f"a table of more than {MAX_CELLS:,} cells is counted in parts, of records in memory: give a file or a "
-                "frame whose records fit there"
+                f"a table of more than {MAX_CELLS:,} cells is counted in parts, of what is in memory: a frame, a file, "
+                f"PostgreSQL, DuckDB or SQLite whose records fit there, or sf.Histogram, not {given}; write the "
+                "columns that are asked to a Parquet file and give that, with more memory where it is too large"
             )
         return super()._rooms(counts, maps, folder)
 
@@ -81,7 +84,7 @@ class PartedCurator(Curator):
         values: Sequence[NDArray[np.int64]],
         blocks: Sequence[Measured],
     ) -> Measurement:
-        assert isinstance(counts, ColumnCounts)
+        assert isinstance(counts, ColumnCounts | TensorCounts)
         for block, into in zip(maps, values, strict=True):
             end = 0
             if not (isinstance(block, BlockMap) and _is_long(block)):
@@ -132,9 +135,14 @@ def _narrowed(grid: Grid, block: BlockMap, part: BlockMap) -> Grid:
     return Grid(grid.names, (*grid.rules[:axis], rule, *grid.rules[axis + 1 :]))
 
 
-def _within(counts: ColumnCounts, grid: Grid, name: str, codes: Codes) -> ColumnCounts:
+def _within(counts: ColumnCounts | TensorCounts, grid: Grid, name: str, codes: Codes) -> Counts:
     """The records that count in a part."""
     axis = grid.axis(name)
+    if isinstance(counts, TensorCounts):
+        held = np.flatnonzero((codes >= 0) & (codes < grid.shape[axis]))
+        table = np.zeros(grid.shape, dtype=np.int64)
+        np.add.at(np.moveaxis(table, axis, 0), codes[held], np.moveaxis(counts.tensor, axis, 0)[held])
+        return TensorCounts(grid, int(table.sum()), table)
     found = codes.astype(np.int32)[counts.columns[axis]]
     kept = np.flatnonzero((found >= 0) & (found < grid.shape[axis]))
     columns = [c[kept] for c in counts.columns]

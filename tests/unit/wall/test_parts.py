@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,9 @@ from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall import Curator, parts
+from sfumato.wall.engines.parts import Check, Engine, PartCounts
 from sfumato.wall.parts import PartedCurator, curator_for
-from sfumato.wall.rows import counting
+from sfumato.wall.rows import counting, sources
 from support.wall import Untouchable
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -77,18 +79,20 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return shorten
 
 
+@pytest.mark.parametrize("tabulated", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_parts_are_counted_as_the_core_counts(seed: int, short: Callable[[int], None]) -> None:
-    """Of random records, blocks and sizes of parts, noise of 0 beside the core's: every value.
+def test_parts_are_counted_as_the_core_counts(seed: int, tabulated: bool, short: Callable[[int], None]) -> None:
+    """Of random records or histograms, blocks and sizes of parts, noise of 0 beside the core's: every value.
 
     Mutants: the last row of a part counted in the next too; cells in no group counted in the last; rows put where those
     of the part before are; a part's attributes taken in the order of the table; records that cannot be left where they
-    are.
+    are; of a histogram the cells of several places set, not added up.
     """
     rng = np.random.default_rng(seed)
     places = int(rng.integers(16, 60))
     impossible = ("a == 2 and b == 1",) if seed % 2 else ()
-    of, table, asked = domain(places, seed % 3, impossible), records(rng, places, 500), blocks(rng, places)
+    of, asked = domain(places, seed % 3, impossible), blocks(rng, places)
+    table: Any = sf.Histogram(rng.poisson(1, of.shape)) if tabulated else records(rng, places, 500)
     wanted = measured(Curator, of, table, asked)
     short(int(rng.integers(6, 40)))
     assert curator_for(asked) is PartedCurator
@@ -115,7 +119,9 @@ def test_every_value_of_a_part_has_its_noise(short: Callable[[int], None]) -> No
     assert np.abs(np.corrcoef(draws.T) - np.eye(120)).max() < 0.75
 
 
-def test_what_cannot_be_measured_in_parts_is_refused_before_anything_is_spent(short: Callable[[int], None]) -> None:
+def test_what_cannot_be_measured_in_parts_is_refused_before_anything_is_spent(
+    short: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mutants: the price of long tables not checked; a source looked for its kind after the debit; a factor of another
     size than its attribute."""
     ledger = sf.Ledger.in_memory(sf.zcdp(10**9))
@@ -127,9 +133,14 @@ def test_what_cannot_be_measured_in_parts_is_refused_before_anything_is_spent(sh
     wrong = [Block((("place",), ("a",)), (Identity(41), Identity(3)))]
     with pytest.raises(sf.errors.SfumatoError, match="columns"):
         holder.measure(wrong, EXACT, PRICE, name="n", plan_hash="h")
-    tabulated = PartedCurator(sf.Histogram(np.ones((40, 3, 2), dtype=int)), domain(40, 0), ADD_REMOVE, ledger)
-    with pytest.raises(SourceError, match="in parts"):
-        tabulated.measure(asked, EXACT, PRICE, name="n", plan_hash="h")
+    monkeypatch.setattr(sources, "MEMORY_LIMIT", 10)
+    elsewhere = PartedCurator(records(np.random.default_rng(0), 40, 30), domain(40, 0), ADD_REMOVE, ledger)
+    with pytest.raises(SourceError, match=r"in parts.*Histogram, not a table whose records do not fit.*Parquet file"):
+        elsewhere.measure(asked, EXACT, PRICE, name="n", plan_hash="h")
+    spark = cast("Engine", SimpleNamespace(label="the Spark table people"))
+    there = PartCounts(domain(40, 0).grid, 0, Check(0, ()), spark)
+    with pytest.raises(SourceError, match="not the Spark table people; write the"):
+        holder._rooms(there, [b.lowered() for b in asked], None)  # pyright: ignore[reportPrivateUsage]
     assert ledger.entries() == ()
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
+from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, SourceError
 from sfumato.wall import Histogram
 from sfumato.wall.rows.sources import open_source
@@ -143,6 +143,61 @@ def test_the_same_content_gives_the_same_counts(forms: dict[str, Any], form: str
     for names, table in counts.count(sets).items():
         others = tuple(i for i, n in enumerate(PEOPLE.names) if n not in names)
         np.testing.assert_array_equal(table, expected.sum(axis=others), err_msg=str(names))
+
+
+def _placed(rng: np.random.Generator) -> pa.Table:
+    """Codes of blocks as texts, and of tracts as whole numbers: of the file, of another vintage, of none."""
+    blocks = ["01001", "01002", "02001", "1001", "01001 ", "01003", "99999", "O1001", "1e3", "", None]
+    tracts = [6001, 36001, 6002, 0, -1, 2**53 + 1, None]
+    return pa.table(
+        {
+            "block": pa.array([blocks[i] for i in rng.integers(0, len(blocks), 300)], pa.string()),
+            "tract": pa.array([tracts[i] for i in rng.integers(0, len(tracts), 300)], pa.int64()),
+        }
+    )
+
+
+@pytest.mark.parametrize("missing", ["other", "drop"])
+@pytest.mark.parametrize("outside", ["other", "drop"])
+def test_records_in_unknown_places_count_the_same_from_every_form(tmp_path: Path, outside: Any, missing: Any) -> None:
+    """As plain Python places them; PostgreSQL and Spark beside DuckDB: test_postgres.py and test_spark.py.
+
+    Mutants: an unknown code put into the last place, counted as missing, or given its zeros back.
+    """
+    how: dict[str, Any] = {"outside": outside, "missing": missing}
+    domain = Domain(
+        {
+            "block": Hierarchy({"01": ["01001", "01002"], "02": ["02001", "1e3x"]}, ["state", "block"], **how),
+            "tract": Hierarchy({"06": ["6001", "06003"], "36": ["36001"]}, ["region", "tract"], **how),
+        }
+    )
+    table = _placed(np.random.default_rng(98))
+    rows = [["" if v is None else str(v) for v in row.values()] for row in table.to_pylist()]
+    frame, lines = table.to_pandas(), tmp_path / "l.ndjson"
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=70)
+    given = [{n: t for n, t in zip(domain.names, row, strict=True) if t != ""} for row in rows]
+    pl.DataFrame(given, schema=dict.fromkeys(domain.names, pl.String), orient="row").write_ndjson(lines)
+    forms: dict[str, Any] = {
+        "csv": write_csv(tmp_path / "p.csv", domain.names, rows),
+        "parquet": tmp_path / "p.parquet",
+        "json lines": lines,
+        "duckdb": in_database(table, tmp_path / "f.db") + "s.people",
+        "pandas": frame.convert_dtypes(),
+        "pandas floats": frame.assign(tract=frame["tract"].where(frame["tract"] != 2**53 + 1, 2**53 + 2)),
+        "pandas objects": frame.convert_dtypes().astype(object),
+        "pandas arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "polars categories": cast("pl.DataFrame", pl.from_arrow(table)).with_columns(
+            pl.col("block").cast(pl.Categorical)
+        ),
+        "arrow": table,
+    }
+    expected = joint(domain, rows)
+    assert 0 < expected[:-1, :-1].sum() < expected.sum()
+    for form, source in forms.items():
+        counts = open_source(source, domain)
+        assert counts.rows == expected.sum(), form
+        np.testing.assert_array_equal(counts.count([domain.names])[domain.names], expected, err_msg=form)
 
 
 def test_a_relation_is_read_once_and_its_connection_stays_usable() -> None:
