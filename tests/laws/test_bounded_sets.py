@@ -135,7 +135,8 @@ def test_a_projection_keeps_to_a_set_of_cells_at_every_level(
     work = nested(grown((3, 3, 3), rng, 0.4), (2, 3), [[], ["a0"], ["a0", "a1"]])
     x = rng.poisson(1.0, work.domain.shape)
     x[rng.random(len(x)) < 0.6, :, ::2] = 0
-    release = sf.release(sf.plan(work, sf.zcdp("0.01"), neighbours="add-remove"), sf.Histogram(x), ledger=None)
+    plan = sf.plan(work, sf.zcdp("0.01"), neighbours="add-remove")
+    release = sf.release(plan, sf.Histogram(x), ledger=None)
     stands, total = x[:, :, ::2].sum(axis=(1, 2)), x.sum(axis=(1, 2))
     grouping = work.domain.grouping("L1")
     assert grouping is not None
@@ -158,8 +159,10 @@ def test_a_projection_keeps_to_a_set_of_cells_at_every_level(
         again = np.zeros_like(sums)
         np.add.at(again, grouping.groups, blocks)
         assert np.abs(again - sums).max() <= 100 * off
-    free = release.project(body="spine", integer=True).table("place", "a0", "a1").values[:, :, ::2].sum(axis=(1, 2))
-    assert (free[stands == 0] > 0).any()
+    # of one draw in a dozen, by chance, nobody is there either
+    draws = (sf.release(plan, sf.Histogram(x), ledger=None) for _ in range(9))
+    free = (r.project(body="spine", integer=True).table("place", "a0", "a1").values[:, :, ::2] for r in draws)
+    assert any((held[stands == 0] > 0).any() for held in free)
 
 
 def test_bounds_of_two_sets_beside_totals_say_too_little_of_their_sums() -> None:
