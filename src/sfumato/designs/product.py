@@ -172,6 +172,9 @@ class Product(Strategy):
         return out
 
     def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        # of tables that are not answered there are none
+        for table in (first, second):
+            self.check(table)
         alike = all(isinstance(f, (Cells, TotalOnly)) for f in self.factors) and self.reconstruction is None
         return by_agreement(self, first, second) if alike else None
 

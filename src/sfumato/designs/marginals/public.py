@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.designs.known import Known
 from sfumato.domain import Domain
@@ -15,6 +16,8 @@ from sfumato.operators.base import FloatArray, real_array
 
 __all__ = ["read_public"]
 
+_MOST_CELLS = 20_000  # possible or not, of attributes that predicates tie: a linear program of a second
+_APART = 1e-6  # of the records: what a linear program leaves
 _TOLERANCE = 1e-9  # relative: public counts that sums of doubles tell apart by more do not agree
 
 
@@ -50,6 +53,7 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
         _agree(domain, a, first, b, second)
     # a table inside a larger one says nothing more
     largest = [a for a in tables if not any(set(a) < set(b) for b in tables)]
+    _can_be_together(domain, {a: tables[a] for a in largest})
     return tuple(Known(a, tables[a]) for a in largest)
 
 
@@ -74,6 +78,53 @@ def _can_be(domain: Domain, axes: tuple[int, ...], table: FloatArray) -> None:
             f"the public table of {', '.join(names)} counts {table[tuple(at)]:,.6g} where {cell}, and the domain "
             "declares that impossible: one of them is wrong"
         )
+
+
+def _can_be_together(domain: Domain, tables: Mapping[tuple[int, ...], FloatArray]) -> None:
+    """Refuse tables that each by itself, but not all together, are of records in possible cells."""
+    for group in domain.tied:
+        told: dict[tuple[str, ...], FloatArray] = {}
+        for axes, table in tables.items():
+            held = tuple(domain.names[i] for i in axes if domain.names[i] in group.attributes)
+            rest = tuple(k for k, i in enumerate(axes) if domain.names[i] not in held)
+            told[held] = table.sum(axis=rest)
+        names = domain.ordered({n for held in told for n in held})
+        if len([held for held in told if held]) < 2 or np.prod(domain.sizes(names), dtype=object) > _MOST_CELLS:
+            continue
+        possible = domain.possible(names)
+        if possible is not None and _apart(names, np.argwhere(possible), told) > _APART * max(
+            1.0, max(float(t.sum()) for t in told.values())
+        ):
+            listed = "; ".join(", ".join(held) for held in told if held)
+            raise PlanError(
+                f"no records in cells that the domain declares possible have the public tables of {listed} together: "
+                "one of them, or of the predicates, is wrong"
+            )
+
+
+def _apart(names: tuple[str, ...], cells: NDArray[np.intp], told: Mapping[tuple[str, ...], FloatArray]) -> float:
+    """By how many records tables must be changed at least, in all, to be those of counts of these cells."""
+    from scipy import sparse  # noqa: PLC0415  (heavy)
+    from scipy.optimize import linprog  # noqa: PLC0415  (heavy)
+
+    maps: list[Any] = []
+    for held, table in told.items():
+        at = (
+            np.ravel_multi_index(tuple(cells[:, names.index(n)] for n in held), table.shape)
+            if held
+            else 0 * cells[:, 0]
+        )
+        maps.append(
+            sparse.csr_array((np.ones(len(cells)), (at, np.arange(len(cells)))), shape=(table.size, len(cells)))
+        )
+    counted = sparse.vstack(maps)
+    wanted = np.concatenate([t.reshape(-1) for t in told.values()])
+    scale = max(1.0, float(wanted.max()))
+    change = sparse.eye_array(len(wanted))
+    cost = np.concatenate([np.zeros(len(cells)), np.ones(2 * len(wanted))])
+    equal: Any = sparse.hstack([counted, change, -change])
+    found = linprog(cost, A_eq=equal, b_eq=wanted / scale, method="highs")
+    return 0.0 if found.fun is None else float(found.fun) * scale
 
 
 def _agree(domain: Domain, a: tuple[int, ...], first: FloatArray, b: tuple[int, ...], second: FloatArray) -> None:

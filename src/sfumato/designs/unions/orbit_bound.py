@@ -89,8 +89,10 @@ class _Kind:
 def orbit_bound(products: Sequence[Product], sizes: Mapping[str, int], *, replaced: bool = False) -> float | None:
     """A lower bound on the root of the summed weighted variances at unit price, of a record more or less.
 
-    With `replaced` where one record takes the place of another. None where there are too many orbits, rows or kinds.
+    With `replaced` where one record takes the place of another. None where there are too many orbits, rows or kinds,
+    or no query counts any cell.
     """
+    products = [(w, factors) for w, factors in products if all(f.max_abs for f in factors.values())]
     names = [a for a in sizes if any(a in factors for _, factors in products)]
     if not names or max(sizes[a] for a in names) > _MOST_SIDE:
         return None

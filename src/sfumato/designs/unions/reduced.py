@@ -207,6 +207,8 @@ def _solve(
             place = [slice(None) if k < 0 else r.axis.contrasts[k].orbit for r, k in zip(reduced, kind, strict=True)]
             held.append(kind)
             blocks.append(gram_block(gram, np.ascontiguousarray(every[tuple(place)]).reshape(-1)))
+    if not blocks:
+        raise PlanError("queries that count no cell have no optimum")
     found = solve(blocks, cold_start(blocks), tolerance=tolerance, max_iterations=100, progress=progress)
     axes = tuple(r.axis for r in reduced)
     fill = _FILL / len(blocks)
