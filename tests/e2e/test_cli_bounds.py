@@ -94,7 +94,7 @@ WRONG = [
     ("kind == 'ward'", "kind == 'jail'", "where = \"kind == 'ward'\"", "jail"),
     ("kind == 'ward'", "state == 'A'", "where = \"kind == 'ward'\"", "asked within units"),
     ("most = [0, 9, 0, 9, 0]", "", 'level = "place"', "give least, most, or both"),
-    ("most = 60", "most = 20", 'level = "state"', "no table is within these bounds: group 0 of level 1"),
+    ("most = 60", "most = 20", 'level = "state"', "no table is within these bounds: state 'A' has"),
     ('factors = { place = "levels" }', "", 'level = "state"', "tables at its levels"),
     ("where = \"kind == 'ward'\"\nmost", 'most = 9\n[[bounds]]\nlevel = "place"\nleast', 'level = "place"', "twice"),
     ("where = \"kind == 'ward'\"\nmost = [0, 9, 0, 9, 0]", "most = 9", "[[bounds]]", "no table is within these bounds"),
@@ -112,6 +112,20 @@ def test_wrong_bounds_are_refused_where_they_stand(
     lines = text.splitlines()
     at = lines.index(line.replace(old, new)) if words != "twice" else len(lines) - lines[::-1].index(line) - 1
     refused(run("plan", "homes.toml", "-o", "homes.plan"), words, f"line {at + 1}:")
+
+
+def test_one_floor_for_all_groups_is_of_those_that_were_declared(run: Run, homes: Path) -> None:
+    """Mutant: it holds for codes that the file does not have as well, and makes people who are nowhere."""
+    homes.write_text(SPEC.replace("least = [30, 0, 0]", "least = 30"), encoding="utf-8")
+    assert release(run, spec="homes.toml").code == 0
+    assert run("project", "out/first", "-o", "out/bounded", "--integer", "--bounds", "homes.toml").code == 0
+    found = sf.load("out/bounded").table("state").values
+    assert found[:2].min() >= 30
+    assert found[2] < 30
+    # and public totals may say that nobody is there
+    within = SPEC.replace('"add-remove"', '"replace-one within state"').replace("[30, 0, 0]", "30")
+    homes.write_text(within + '[[public]]\ntable = ["state"]\ncounts = [50, 50, 0]\n', encoding="utf-8")
+    assert sf.read_spec(homes).bounds
 
 
 def test_public_totals_count_as_bounds(homes: Path) -> None:

@@ -56,7 +56,8 @@ def test_totals_are_counts_that_can_be() -> None:
     work, _, public = declared()
     given = public["L0",]
     for bad, words in (
-        (given[:-1], "shape"),
+        (given[:-1], "in the order of its groups"),
+        (dict(enumerate(given)), "in the order of its groups"),
         (given + 0.5, "whole numbers"),
         (-given, "not negative"),
         (given.astype(float) * np.nan, "whole numbers"),

@@ -177,7 +177,9 @@ def _pairs(given: object, refusal: str) -> list[tuple[Any, Any]]:
 def _read_rows(given: object, levels: Row) -> list[Row]:
     refusal = f"a row of a hierarchy lists one code for each of {', '.join(levels)}"
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise DomainError(f"a hierarchy is a path, a nested mapping or a list of rows, not {shorten(given)}")
+        raise DomainError(
+            f"a hierarchy is the path of a CSV file, a nested mapping or a list of rows, not {shorten(given)}"
+        )
     rows: list[Row] = []
     for row in itertools.islice(given, _MAX_ROWS + 1):
         if isinstance(row, (str, bytes)) or not isinstance(row, Sequence) or len(row) != len(levels):
@@ -274,7 +276,8 @@ def _check_header(header: list[str], levels: Row) -> None:
     if lacking or strange or len(set(header)) != len(header):
         raise DomainError(
             f"the first line of the file of a hierarchy names a column for each of {', '.join(levels)}, each once, "
-            f"and where wanted '{levels[0]}{_LABEL}' and so on, and no others; it has {', '.join(header) or 'none'}"
+            f"and where wanted '{levels[0]}{_LABEL}' and so on, and no others, parted by commas; it has "
+            f"{', '.join(header) or 'none'}"
         )
 
 
@@ -301,7 +304,8 @@ def _labels(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> l
                 "their level, such as FIPS codes, and what people read as labels"
             )
         if depth == len(levels) - 1 and len(parents) != len(rows):
-            raise DomainError(f"a {level} is declared twice; every finest code stands in one row")
+            twice = next(c for c, n in Counter(codes).items() if n > 1)
+            raise DomainError(f"a {level}, {twice!r}, is declared twice; every finest code stands in one row")
         check_distinct(parents, f"the codes of {level!r},")
         own = names.get(level, {})
         unknown = next((c for c in own if c not in parents), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import PlanError
 from sfumato.estimate.spine.cells import IntArray, Sets
 from sfumato.estimate.spine.limits import Bounds, limits
+from sfumato.ground.names import shorten
 from sfumato.operators import LinearOperator
 from sfumato.workloads import Workload
 from sfumato.workloads.reading import Section
 
-__all__ = ["MAX_CELLS", "Levels", "declared_bounds", "levels_asked", "read_bounds"]
+__all__ = ["MAX_CELLS", "Levels", "declared_bounds", "group_called", "levels_asked", "read_bounds"]
 
 MAX_CELLS = 2**16  # of a table within a unit: a family of thirty children is then 16 MB, and its columns as many
 _MAX_SETS = 2**10  # of attributes beside the place: each costs a pass over a family's cells
@@ -112,7 +114,9 @@ def _check(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str,
             if known.shape == (len(held),):
                 held[:, 0], held[:, 1] = np.maximum(held[:, 0], known), np.minimum(held[:, 1], known)
             rows[level] = held
-    limits(places, (), None, Bounds(rows, own.inside), found.possible)
+    limits(
+        places, (), None, Bounds(rows, own.inside), found.possible, partial(group_called, work.domain, place, places)
+    )
 
 
 def _name(domain: Domain, codes: IntArray, place: str) -> str | None:
@@ -145,10 +149,10 @@ def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, int
                 f"bounds of {of} are a pair, the least and the most records: a number or one for each group"
             )
         count = found.levels[at[0] - 1].shape[0]
-        low, high = (np.asarray(v, dtype=np.float64) for v in given)
-        if not all(v.shape in ((), (count,)) for v in (low, high)) or np.isnan(low).any() or np.isnan(high).any():
-            raise PlanError(f"bounds of {of} are one number, or {count:,}: one for each group")
-        low, high = (np.broadcast_to(v, (count,)) for v in (np.maximum(low, 0.0), high))
+        low, high = (_row(v, count, of, other=domain[name].has_other) for v in given)
+        low = np.maximum(low, 0.0)
+        if domain[name].has_other and np.ndim(given[0]) == 0:
+            low[-1] = 0.0  # one floor is of the groups that were declared: it must not make people who are nowhere
         if integer:
             low, high = np.ceil(low), np.floor(high)
         column = 0
@@ -165,6 +169,27 @@ def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, int
         own[:, column] = np.maximum(own[:, column], low)
         own[:, column + 1] = np.minimum(own[:, column + 1], high)
     return Bounds(rows, inside)
+
+
+def _row(given: Any, count: int, of: str, *, other: bool) -> NDArray[np.float64]:
+    """(count,) floors or caps, from one number or one for each group. Raises PlanError for anything else."""
+    try:
+        row = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        row = np.array(np.nan)
+    if row.shape not in ((), (count,)) or np.isnan(row).any():
+        last = ", '(other)' last" if other else ""
+        raise PlanError(
+            f"bounds of {of} are one number, or {count:,}: one for each group{last}; not {shorten(given)}. Where "
+            "there is no floor give 0, and where there is no cap math.inf"
+        )
+    return np.broadcast_to(row, (count,))
+
+
+def group_called(domain: Domain, place: str, places: Place, level: int, number: int) -> str:
+    """What people call a group of a tree: its level and its label. number: as the level numbers its groups."""
+    name = _name(domain, places.codes[level - 1], place) if level else None
+    return f"group {number} of level {level}" if name is None else f"{name} {domain[name].labels[number]!r}"
 
 
 def _named(key: Any) -> tuple[str, str | None]:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from sfumato.estimate.spine.told import Readings, Said, Told, parted
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.releases.bounding import MAX_CELLS, Levels, levels_asked, read_bounds
+from sfumato.releases.bounding import MAX_CELLS, Levels, group_called, levels_asked, read_bounds
 from sfumato.releases.parted import Kept, gathered
 from sfumato.releases.synthetic import settled
 from sfumato.workloads import Workload
@@ -104,7 +105,9 @@ def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -
         # a level of public totals may lie between those that were asked
         rows = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.rows.items()}
         own = Bounds(rows, bounds.inside)
-        within = limits(strategy.places, strategy.totals, total, own, found.possible)
+        domain = whole.plan.workload.domain
+        called = partial(group_called, domain, domain.names[found.place], strategy.places)
+        within = limits(strategy.places, strategy.totals, total, own, found.possible, called)
         return Readings(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes, within)
     return _Answered(whole, found, total, bounds)
 
@@ -145,7 +148,8 @@ class _Answered:
                 f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
             )
         self._whole, self._found = whole, found
-        within = limits(self.places, (), total, bounds, found.possible)
+        called = partial(group_called, domain, domain.names[found.place], self.places)
+        within = limits(self.places, (), total, bounds, found.possible, called)
         self._limits, self.inside = () if within is None else within.levels, bounds.inside
         self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
 

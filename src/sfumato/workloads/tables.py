@@ -213,9 +213,11 @@ def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
     if domain.levels.get(word) == name and not rest:
         return over(domain, word)[1]
     if word not in _FACTORS or len(rest) != (word == "windows"):
+        own = [level for level, owner in domain.levels.items() if owner == name]
+        names = f" ({', '.join(own)})" if own else ""
         raise WorkloadError(
-            f"factors of {name} are 'identity', 'prefix', 'ranges', ('windows', width), 'hierarchy', one of its "
-            f"levels or a matrix, not {kind!r}"
+            f"factors of {name} are 'identity', 'prefix', 'ranges', ('windows', width), 'hierarchy', 'levels' of "
+            f"one attribute, one of its levels by name{names} or a matrix, not {kind!r}"
         )
     asked: Workload = _FACTORS[word](domain, name, *rest)
     return asked.blocks[0].block.factors[0]

@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "not a number": ([("06", math.nan)], LEVELS, {}, "finite number"),
     "a blank code": ([("06", " ")], LEVELS, {}, "non-empty text"),
     "an invisible character": ([("06", "a\u200b")], LEVELS, {}, "invisible"),
-    "a finest code twice": ([("06", "1"), ("36", "2"), ("06", "1")], LEVELS, {}, "declared twice"),
+    "a finest code twice": ([("06", "1"), ("36", "2"), ("06", "1")], LEVELS, {}, "a county, '1', is declared twice"),
     "a child of two parents": ([("06", "1"), ("36", "1")], LEVELS, {}, "lies in two groups, '06' and '36'"),
     "a middle child of two parents": (
         [("w", "06", "1"), ("e", "06", "2"), ("e", "07", "3")],

@@ -107,7 +107,7 @@ def test_a_hierarchy_asks_every_level_and_no_total() -> None:
             sf.hierarchy(DOMAIN, bad)
     with pytest.raises(WorkloadError, match="has no levels"):
         sf.marginals(DOMAIN, 1, factors={"sex": "hierarchy"})
-    with pytest.raises(WorkloadError, match="one of its levels"):
+    with pytest.raises(WorkloadError, match="'levels' of one attribute"):
         sf.marginals(DOMAIN, 1, factors={"sex": "state"})
 
 

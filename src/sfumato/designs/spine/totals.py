@@ -17,6 +17,7 @@ from sfumato.designs.known import KnownGroups
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.ground.codec import fingerprint
+from sfumato.ground.names import shorten
 from sfumato.operators.base import real_array
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
 
@@ -87,9 +88,15 @@ def read_totals(domain: Domain, within: Within, public: Mapping[Any, Any] | None
             f"neighbours='replace-one within {name}' makes the totals of {name} public, and nothing else: give them, "
             f"and them alone, as public={{({name!r},): counts}}"
         )
-    counts = real_array(given[name,], f"the public totals of {name}").astype(np.float64)
-    if counts.shape != (groups,):
-        raise PlanError(f"the public totals of {name} must have shape ({groups},), not {counts.shape}")
+    totals = given[name,]
+    counts = None if isinstance(totals, Mapping) else real_array(totals, f"the public totals of {name}")
+    if counts is None or counts.shape != (groups,):
+        last = ", '(other)' last" if domain[name].has_other else ""
+        raise PlanError(
+            f"the public totals of {name} are a list of {groups:,} numbers, in the order of its groups{last}, not "
+            f"{shorten(totals)}"
+        )
+    counts = counts.astype(np.float64)
     if not np.all(np.isfinite(counts)) or (counts < 0).any() or (counts != np.rint(counts)).any():
         raise PlanError(f"the public totals of {name} must be whole numbers that are not negative")
     possible = domain.possible([name])

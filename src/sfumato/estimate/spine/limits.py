@@ -10,7 +10,7 @@ little: every union of parts has a cap of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +59,21 @@ def tightened(rows: FloatArray) -> FloatArray:
     )
 
 
+def _numbered(level: int, number: int) -> str:
+    return f"group {number} of level {level}"
+
+
 def limits(
     places: Place,
     totals: Sequence[FloatArray],
     total: float | None,
     bounds: Bounds,
     possible: NDArray[np.int64] | None = None,
+    called: Callable[[int, int], str] = _numbered,
 ) -> Limits | None:
     """None where nothing is said at all. totals: those that are known, of levels from the root on; total: of all
-    records where known; possible: the cells that can hold a record, None for all.
+    records where known; possible: the cells that can hold a record, None for all; called: what people call a group,
+    by its level and its number there.
 
     Raises PlanError where no table is within the bounds, with the first group that shows it.
     """
@@ -99,7 +105,7 @@ def limits(
             at, which = crossed[0].tolist()
             low, high = out[level][at, 2 * which : 2 * which + 2]
             raise PlanError(
-                f"no table is within these bounds: group {int(places.order[level][at])} of level {level} has at least "
+                f"no table is within these bounds: {called(level, int(places.order[level][at]))} has at least "
                 f"{low:,.0f} records{_PARTS[which]} and at most {high:,.0f}, by its own bounds and by those of what "
                 "lies in it"
             )
