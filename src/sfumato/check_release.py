@@ -367,8 +367,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             budget = {named: str(number(b.parameter))} | ({} if b.delta is None else {"delta": str(number(b.delta))})
             said = [facts.name, facts.table, facts.hashes.plan, facts.privacy.budget, *list(facts.ledger.values())[1:]]
             said += [facts.privacy.neighbours, facts.privacy.person, facts.privacy.rows_per_person]
-            said += facts.privacy.within or []
-            right = said == [proof.name, proof.table, told, budget, proof.ledger_id, n, proof.anchor, *unit]
+            said += [*(facts.privacy.within or []), facts.impossible or []]
+            right = [proof.name, proof.table, told, budget, proof.ledger_id, n, proof.anchor, *unit]
+            right = said == [*right, list((plan.domain or plan.workload.domain).impossible or [])]
             self.must("files", "release.json says something else than the release", right)
             for name, digest in ({"release.sfumato": None} | facts.files).items():
                 self.must("files", f"{name} was changed", sha256((path / name).read_bytes()).hexdigest() == digest)

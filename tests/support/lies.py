@@ -532,6 +532,9 @@ LIES: dict[str, Lie] = {
     "the ledger's line has no groups": Lie(_line(10, '["replace-one", null, 1]'), "unit", _WITHIN, follow=False),
     "release.json: the groups": Lie(_said("privacy", "within", value=[]), "files", _WITHIN, last=True),
     "release.json: the relation": Lie(_said("privacy", "neighbours", value="none"), "files", ("residuals",), last=True),
+    "release.json: what is impossible": Lie(
+        _said("impossible", value=["sex == 'm'"]), "files", ("residuals, impossible cells",), last=True
+    ),
     "release.json: the rows": Lie(_said("privacy", "rows_per_person", value=7), "files", ("mwem",), last=True),
     "release.json: the person": Lie(_said("privacy", "person", value="?"), "files", ("direct",), last=True),
     "release.json: the budget": Lie(_said("privacy", "budget", value={"rho": "1"}), "files", ("tree",), last=True),

@@ -58,6 +58,11 @@ def _levels() -> Any:
     return sf.marginals(domain, sets=[("age",), ("sex",)], factors={"place": "levels"})
 
 
+def _excluded() -> Any:
+    """A domain with a cell that no record can be in."""
+    return sf.marginals(sf.Domain(_DOMAIN.attributes, ["sex == 'f' and edu < 1"]), upto=2)
+
+
 def _whole() -> Any:
     place = _levels().domain["place"]
     return sf.marginals(sf.Domain({"place": place, "age": 3}), sets=[(), ("age",)], factors={"place": "levels"})
@@ -84,6 +89,7 @@ WITHIN = "replace-one within state"
 # name: (workload, budget, the neighbours, options of the plan)
 PLANS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
     "residuals": (_tables, _APPROX, ADD, {"mechanism": "marginals"}),
+    "residuals, impossible cells": (_excluded, _APPROX, ADD, {"mechanism": "marginals"}),
     "residuals, replaced": (_tables, _APPROX, REPLACE, {"mechanism": "marginals"}),
     "residuals, pure and replaced": (_tables, sf.pure(1), REPLACE, {"mechanism": "marginals"}),
     "residuals of persons": (_tables, sf.gdp(1), ADD, {"mechanism": "marginals", **_PERSON}),
