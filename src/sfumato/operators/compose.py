@@ -114,8 +114,39 @@ class Kronecker(LinearOperator):
     def row_sums(self, power: int) -> FloatArray:
         return np.asarray(reduce(np.kron, [f.row_sums(power) for f in self.factors]), dtype=np.float64)
 
+    def row_forms(self, matrix: FloatArray) -> FloatArray:
+        """One factor after another turned into its rows, along both sides at once; the last by its own way."""
+        # single cells only pick, so they come first; the widest factor sees what the others have left
+        order = sorted(
+            range(len(self.factors)), key=lambda i: (not isinstance(f := self.factors[i], Identity), f.shape[1])
+        )
+        sizes, count = [f.shape[1] for f in self.factors], len(self.factors)
+        table = matrix.reshape(*sizes, *sizes).transpose(*order, *(count + i for i in order))
+        width = math.prod(sizes)
+        out = np.empty([self.factors[i].shape[0] for i in order])
+        _fill_forms([self.factors[i] for i in order], table.reshape(width, width), out)
+        return out.transpose(np.argsort(order)).reshape(-1)
+
     def lowered(self) -> Map:
         return KroneckerMap(tuple(f.lowered() for f in self.factors))
+
+
+def _fill_forms(factors: list[LinearOperator], matrix: FloatArray, out: FloatArray) -> None:
+    """`Kronecker.row_forms` of these factors, into (rows of the first, of the second, ...)."""
+    first, *rest = factors
+    if not rest:
+        out[:] = first.row_forms(matrix)
+        return
+    n = first.shape[1]
+    inner = len(matrix) // n
+    table = matrix.reshape(n, inner, n, inner)
+    for a, b in first.row_chunks():
+        for k, row in enumerate(first.rows(a, b), a):
+            held = np.flatnonzero(row)
+            part = np.zeros((inner, inner))
+            for i in held:
+                part += row[i] * np.tensordot(row[held], table[i][:, held], axes=(0, 1))
+            _fill_forms(rest, part, out[k])
 
 
 @storable

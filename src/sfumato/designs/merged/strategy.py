@@ -224,8 +224,11 @@ class Merged(Strategy):
         below = self._used[:, None] * np.concatenate([self._at(b, cells) for b in self.measured.blocks])
         if self.public_total:
             below = np.vstack([below, np.ones(count)])
+        # what is not combined is zero, and most of what there is
+        held, inverse = below.any(axis=1), np.zeros(below.shape[::-1])
         with single_thread():
-            return cells, below, np.asarray(np.linalg.pinv(below, rcond=_RANK), dtype=np.float64)
+            inverse[:, held] = np.linalg.pinv(below[held], rcond=_RANK)
+        return cells, below, inverse
 
     def _at(self, block: Block, cells: dict[str, NDArray[np.int64]]) -> FloatArray:
         return at_cells(block, cells, dict(zip(self.measured.attributes, self.sizes, strict=True)))
