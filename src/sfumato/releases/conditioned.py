@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.releases.answers import Answer, Linear, Ratio
+from sfumato.releases.products import by_products
 from sfumato.workloads import predicates
 from sfumato.workloads.levels import over
 
@@ -26,7 +28,21 @@ def mean_where(
     """The ratio of two rows over an attribute's cells, of the records that satisfy a condition."""
     domain = release.plan.workload.domain
     condition = predicates(domain, [where]).blocks[0].block
-    top, bottom = (Linear(((1.0, release, _weighted(domain, condition, attribute, row)),)) for row in rows)
+
+    def form(row: FloatArray) -> Linear:
+        def weighted(block: Block) -> Block:
+            return _weighted(domain, block, attribute, row)
+
+        try:
+            release.plan.strategy.check(whole := weighted(condition))
+        except NotAnswerable:
+            found = by_products(release, condition, weighted)
+            if found is None:
+                raise
+            return found
+        return Linear(((1.0, release, whole),))
+
+    top, bottom = map(form, rows)
     return Answer.of(Ratio(top, bottom, f"(mean {safe_text(attribute)})"), level)
 
 

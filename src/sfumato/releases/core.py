@@ -35,6 +35,7 @@ from sfumato.releases.cautions import Caution, caution_lines, find_cautions
 from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
+from sfumato.releases.products import by_products
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
@@ -225,18 +226,39 @@ class Release(WorkloadRelease):
         level, work = check_confidence(confidence), self._question(question)
         if isinstance(question, Workload):
             return self._ask_workload(work, level)
-        block = work.blocks[0].block
-        value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
+        return self._ask_one(work.blocks[0].block, level)
+
+    def _ask_one(self, block: Block, level: float) -> Answer:
+        try:
+            value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
+        except NotAnswerable:
+            form = by_products(self, block)
+            if form is None:
+                raise
+            return Answer.of(form, level)
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
         return Answer(value, error, low, high).known(Linear(((1.0, self, block),)), level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
-        found = [ends(self, q.block, expand(self.margins(q.block, level), q), level) for q in work.blocks]
-        value, low, high = (np.concatenate(x) for x in zip(*found, strict=True))
-        errors = None
-        if self.projection is None:
-            errors = np.concatenate([expand(np.sqrt(self.variances(q.block)), q) for q in work.blocks])
-        return answered({"label": work.labels()}, answer=value, standard_error=errors, low=low, high=high)
+        found = [self._ask_block(q, level) for q in work.blocks]
+        value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
+        shown = errors if self.projection is None else None
+        return answered({"label": work.labels()}, answer=value, standard_error=shown, low=low, high=high)
+
+    def _ask_block(self, query: QueryBlock, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(value, low, high, standard error), (rows,) each; of a projection no error is known."""
+        if query.rows == 1:
+            one = self._ask_one(query.block, level)
+            error = math.nan if one.standard_error is None else one.standard_error
+            return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
+        value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        known = self.projection is None
+        return (
+            value,
+            low,
+            high,
+            expand(np.sqrt(self.variances(query.block)), query) if known else np.full(query.rows, np.nan),
+        )
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
         """Covariances of the answers to two questions, or to one: those that the plan predicted."""

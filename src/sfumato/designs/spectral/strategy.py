@@ -101,7 +101,10 @@ class Spectral(Strategy):
         if factors is None or not all(
             isinstance(f, Identity) for g, f in zip(query.groups, query.factors, strict=True) if not g
         ):
-            raise NotAnswerable("only queries with one factor for each attribute can be answered from these products")
+            raise NotAnswerable(
+                "only products of conditions on single attributes are answered from what was measured; ask for such, "
+                "joined by 'and', or plan with this query in the workload"
+            )
         strange = [a for a in factors if a not in self.names]
         if strange:
             raise NotAnswerable(f"nothing about {', '.join(strange)} was measured")

@@ -76,7 +76,10 @@ class Orbits(Strategy):
         factors = query.by_attribute()
         scalars = (f for g, f in zip(query.groups, query.factors, strict=True) if not g)
         if factors is None or not all(isinstance(f, Identity) for f in scalars):
-            raise NotAnswerable("only queries with one factor for each attribute can be answered from these blocks")
+            raise NotAnswerable(
+                "only products of conditions on single attributes are answered from what was measured; ask for such, "
+                "joined by 'and', or plan with this query in the workload"
+            )
         strange = [a for a in factors if a not in self._axes]
         if strange:
             raise NotAnswerable(f"nothing about {', '.join(strange)} was measured")

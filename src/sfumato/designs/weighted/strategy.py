@@ -109,7 +109,10 @@ class WeightedTables(Strategy):
                 factors |= {a: Identity(self._axes[self.names.index(a)].cells) for a in known}
                 factors |= {a: operator for a in group if a not in self.names}
             else:
-                raise NotAnswerable("only queries with one factor for each attribute can be answered from these tables")
+                raise NotAnswerable(
+                    "only products of conditions on single attributes are answered from what was measured; ask for "
+                    "such, joined by 'and', or plan with this query in the workload"
+                )
         unknown = [a for a in factors if a not in self.names]
         if unknown:
             raise NotAnswerable(f"nothing about {', '.join(unknown)} was measured")
