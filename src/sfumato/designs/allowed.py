@@ -11,7 +11,7 @@ become 0 without error. What is measured, and what it costs, stays.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,10 @@ class Allowed(Strategy):
     @property
     def max_abs(self) -> int:
         return self.measured.max_abs
+
+    @property
+    def legend(self) -> Mapping[str, NDArray[np.int64]]:
+        return self.measured.legend
 
     @property
     def records(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,11 @@ class Strategy(ABC):
         """Unbiased answers to all blocks of a family: positions (c,) and answers (c, rows), a few blocks at a time."""
         for i in range(len(family)):
             yield np.array([i]), self.answer(estimate, family.block(i))[None]
+
+    @property
+    def legend(self) -> Mapping[str, NDArray[np.int64]]:
+        """What a reader of the noisy values needs to know of every block beside its attributes, (blocks,) each."""
+        return {}
 
     def bias_bound(self, query: Block) -> float:
         """Largest bias of a row per record, zero where R B = W holds exactly."""

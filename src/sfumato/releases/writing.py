@@ -60,11 +60,12 @@ def _quoted(path: Path) -> str:
 
 
 def measured_arrays(release: Release) -> dict[str, Any]:
-    """The integer noisy values with the attributes of every block, publishable.
+    """The integer noisy values with the attributes of every block and the variance of their noise, publishable.
 
     Values that are too many for memory are in files values-i.npy instead.
     """
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Any] = {"noise_variance": np.array(release.measurement.noise.variance)}
+    arrays |= release.plan.strategy.legend
     for i, (block, values) in enumerate(zip(release.measurement.blocks, release.measurement.values, strict=True)):
         names = [block.set_names(j) for j in range(len(block))] if isinstance(block, Family) else [block.attributes]
         arrays[f"blocks_{i}"] = np.array(["*".join(n) or "total" for n in names], dtype=np.str_)

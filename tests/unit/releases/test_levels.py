@@ -148,3 +148,31 @@ def test_the_report_names_levels(tmp_path: Path) -> None:
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "state × sex" in page
     assert "Alabama" in page
+
+
+def test_the_file_of_noisy_measurements_needs_nothing_beside_it(tmp_path: Path) -> None:
+    """Levels, multiples, noise and the order of groups, of a codes file in no order. Mutants: groups by name; a level
+    more; the multiple of another block."""
+    rng = np.random.default_rng(3)
+    codes = [(f"s{i // 200}", f"c{i // 40}", f"b{i}") for i in range(400)]
+    rng.shuffle(codes)
+    place = sf.Hierarchy([tuple(c) for c in codes], levels=["state", "county", "block"], outside="drop", missing="drop")
+    domain = sf.Domain({"place": place, "sex": sf.Categories(["f", "m"], outside="drop", missing="drop")})
+    work = sf.marginals(domain, sets=[[], ["sex"]], factors={"place": "levels"})
+    plan = sf.plan(work, sf.zcdp(50), neighbours="add-remove", mechanism="marginals")
+    blocks, sexes = rng.integers(0, 400, 30_000) ** 2 // 400, rng.integers(0, 2, 30_000)
+    rows = pd.DataFrame({"place": [codes[b][2] for b in blocks], "sex": np.array(["f", "m"])[sexes]})
+    sf.release(plan, rows, ledger=None, name="n", out=tmp_path / "n")
+    measured = np.load(tmp_path / "n" / "measurements.npz")
+    levels = {0: [()] * 400, 1: [(c[0],) for c in codes], 2: [c[1:2] for c in codes], 3: [c[2:] for c in codes]}
+    counts = np.zeros((400, 2))
+    np.add.at(counts, (blocks, sexes), 1)
+    assert len(measured["levels"]) == len(measured["multiples"]) == sum(k.startswith("values_") for k in measured) > 4
+    for k, (level, multiple) in enumerate(zip(measured["levels"], measured["multiples"], strict=True)):
+        groups = list(dict.fromkeys(levels[int(level)]))
+        truth = np.zeros((len(groups), 2))
+        np.add.at(truth, [groups.index(g) for g in levels[int(level)]], counts)
+        wanted = truth if "sex" in str(measured[f"blocks_{k}"]) else truth.sum(axis=1)
+        off = measured[f"values_{k}"] / multiple - wanted.reshape(-1)
+        assert np.abs(off).max() < 6 * np.sqrt(measured["noise_variance"]) / multiple
+        assert np.abs(off).max() < 15

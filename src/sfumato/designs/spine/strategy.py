@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,11 @@ class Spine(Strategy):
         kind = "residuals" if self.residual else "tables"
         count = len(dict.fromkeys(self.at))
         return f"{len(self.at):,} {kind} at {count} levels of {self.names[self.place]}, by least squares on the tree"
+
+    @property
+    def legend(self) -> Mapping[str, IntArray]:
+        """The level of every block, 0 for all records, and what its counts were multiplied by."""
+        return {"levels": np.array(self.at, dtype=np.int64), "multiples": np.array(self.multiples, dtype=np.int64)}
 
     @property
     def max_abs(self) -> int:
