@@ -284,9 +284,11 @@ def test_replace_one_refuses_rows_that_are_dropped(read, schema, at):
     ("lines", "at", "message"),
     [
         ("", "[[queries]]", "asks exactly one of marginals, upto, sets, prefix"),
+        ("marginal = 2", "[[queries]]", "'marginal' is none of them; did you mean 'marginals'"),
         ("total = true\nmarginals = 2", "marginals", "it has total, marginals"),
         ("total = false", "total", "write total = true"),
-        ("totl = true", "[[queries]]", "it has none"),
+        ("totl = true", "[[queries]]", "'totl' is none of them; did you mean 'total'"),
+        ("weight = 2", "[[queries]]", "it has none"),
         ('marginals = "2"', "marginals", "must be a number, not '2'"),
         ("marginals = 2.5", "marginals", "must be a whole number, not 2.5"),
         ("marginals = true", "marginals", "must be a number, not true"),

@@ -155,7 +155,7 @@ def _no_price(event: object, currency: object) -> str:
     if not isinstance(event, Event) or not isinstance(currency, Currency):
         return f"an event and a currency are needed; got {type(event).__name__} and {type(currency).__name__}"
     need = {
-        Currency.EPSILON: "a pure epsilon ledger takes Laplace noise and the exponential mechanism only",
+        Currency.EPSILON: "it takes pure mechanisms only; plan with sf.pure, or take a ledger with a delta",
         Currency.MU_SQUARED: "an (epsilon, delta) or GDP ledger takes rounded Gaussian noise; a zcdp ledger takes all",
     }
     if isinstance(event, ApproxEvent):
@@ -163,7 +163,7 @@ def _no_price(event: object, currency: object) -> str:
             f"a mechanism with a delta of its own has no price in {currency}: it needs a ledger that adds epsilons and "
             "deltas, Ledger.create(path, total=sf.approx(1, '1e-6'), currency='epsilon')"
         )
-    return f"a {type(event).__name__} has no price in {currency}: {need.get(currency, 'use another ledger')}"
+    return f"{type(event).__name__[:-5]} noise has no price in {currency}: {need.get(currency, 'use another ledger')}"
 
 
 def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> None:

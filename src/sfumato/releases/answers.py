@@ -65,6 +65,10 @@ class Answer(_Numbers):
     unit: str = "records"
     """What the value counts; empty for a share or ratio of counts."""
 
+    __array_ufunc__ = (
+        None  # numpy's own numbers leave arithmetic to this class, and its functions refuse: no logarithms of ends
+    )
+
     @classmethod
     def of(cls, form: Linear | Ratio, confidence: float) -> Answer:
         """The answer that a form of a release's answers gives."""
@@ -117,6 +121,12 @@ class Answer(_Numbers):
 
     def __neg__(self) -> Answer:
         return self * -1
+
+    def _ordered(self, other: object) -> bool:
+        """Which of two is larger the noise decides too."""
+        raise TypeError("answers have no order; compare their .value, or ask whether the interval of a - b holds 0")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _ordered
 
     def __mul__(self, other: object) -> Answer:  # type: ignore[override]
         if isinstance(other, bool) or not isinstance(other, (int, float)) or not math.isfinite(other):

@@ -75,7 +75,13 @@ class History:
     def between(self, first: int, last: int, provenance: Provenance) -> Running:
         """The sum of some periods, by number. Raises NotAnswerable for periods that are not published."""
         if not 1 <= first <= last <= len(self._labels):
-            raise NotAnswerable(f"periods 1 to {len(self._labels):,} are published, not {first} to {last}")
+            if not self._labels:
+                raise NotAnswerable("no period is published; append the first one")
+            asked = f"{last - first + 1} of them" if first <= last else "none of them"
+            raise NotAnswerable(
+                f"{asked} were asked for, and {len(self._labels):,} periods are published; ask for 1 to "
+                f"{len(self._labels):,} of them, the earlier label first"
+            )
         sums = [a - b for a, b in zip(self._sums[last], self._sums[first - 1], strict=True)]
         total = self._totals[last] - self._totals[first - 1] if self._plan.unit.total_is_public else None
         return self._running(self._plan.between(first, last), sums, total, provenance)

@@ -73,6 +73,13 @@ def test_what_has_no_conversion_is_refused(event: Event, currency: Currency) -> 
         price(event, currency)
 
 
+def test_a_pure_ledger_says_what_to_do() -> None:
+    with pytest.raises(
+        BudgetError, match=r"^Gaussian noise has no price .* plan with sf\.pure, or take a ledger with a delta"
+    ):
+        price(GaussianEvent(Fraction(1)), Currency.EPSILON)
+
+
 @pytest.mark.parametrize("arguments", [(1, Currency.RHO), (PureEvent(Fraction(1)), "sigma"), (None, None)])
 def test_only_events_have_prices(arguments: tuple[Event, Currency]) -> None:
     with pytest.raises(BudgetError, match="are needed"):

@@ -329,3 +329,19 @@ def test_the_tables_name_stands_in_the_release(tmp_path: Path) -> None:
     assert made.provenance.table == stored.provenance.table == "people"
     assert json.loads((tmp_path / "n" / "release.json").read_text())["table"] == "people"
     assert "people" in (tmp_path / "n" / "report.html").read_text()
+
+
+def test_an_answer_is_no_array_and_has_no_order() -> None:
+    """Logarithms of value, error and ends, and comparisons by them in turn, are nothing that anybody asked for."""
+    plan = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    release = sf.release(plan, sf.Histogram([300, 200, 100, 0]), ledger=None)
+    one, other = release.ask("age <= 1"), release.ask("age <= 2")
+    with pytest.raises(TypeError, match="ufunc"):
+        np.log(one)  # type: ignore[call-overload]
+    for compare in (lambda: one < other, lambda: one >= 3, lambda: max(one, other)):
+        with pytest.raises(TypeError, match=r"compare their \.value"):
+            compare()
+    assert (np.float64(2) * one).standard_error == pytest.approx(2 * one.standard_error)  # type: ignore[attr-defined,operator]
+    value, error, low, high = one
+    assert low < value < high
+    assert error == one.standard_error

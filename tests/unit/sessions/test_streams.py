@@ -272,3 +272,20 @@ def test_a_plot_is_a_line_in_its_band(tmp_path: Path) -> None:
         assert [row["value"] for row in rows] == list(wanted["value"])
         assert [row["period"] for row in rows] == list(found.periods)
         assert {layer["mark"]["type"] for layer in drawn["layer"]} == {"area", "line"}
+
+
+def test_periods_that_are_not_there_are_told_apart() -> None:
+    """Before the first one, none, too many, and in the wrong order."""
+    domain = sf.Domain({"a": 3})
+    stream = sf.open(sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove", periods=4), ledger=None)
+    for ask in (lambda: stream.totals, lambda: stream.last(1)):
+        with pytest.raises(NotAnswerable, match="no period is published; append the first one"):
+            ask()
+    for label in ("one", "two"):
+        stream.append(sf.Histogram([1, 2, 3]), label)
+    with pytest.raises(NotAnswerable, match=r"none of them were asked for, and 2 periods are published"):
+        stream.last(0)
+    with pytest.raises(NotAnswerable, match=r"9 of them were asked for, and 2 periods are published; ask for 1 to 2"):
+        stream.last(9)
+    with pytest.raises(NotAnswerable, match="the earlier label first"):
+        stream.between("two", "one")
