@@ -36,6 +36,19 @@ def test_init_reads_the_names_of_columns_and_nothing_else(run: Run, table: str) 
     assert Path("new.toml").read_text(encoding="utf-8") == text
 
 
+@pytest.mark.parametrize(
+    ("header", "odd"),
+    [("67,male,1.5,2024-05-01", 3), ("age,sex,pay,born", 0), ("2019,2020,name,x1", 2), ("1e5,nan,a,b", 2)],
+)
+def test_init_doubts_names_that_look_like_values(run: Run, header: str, odd: int) -> None:
+    """In one line of stderr, without the values."""
+    Path("some.csv").write_text(f"{header}\n3,f,2,2024-05-02\n", encoding="utf-8")
+    ended = run("init", "some.csv", "-o", "new.toml")
+    assert ended.code == 0
+    assert (f"{odd} of the 4 names look like numbers or dates" in ended.err) == (odd > 0)
+    assert not any(name in ended.err for name in ("67", "2024", "2019", "1.5"))
+
+
 def test_init_writes_the_source_as_seen_from_the_spec(run: Run) -> None:
     Path("specs").mkdir()
     assert run("init", "people.csv", "-o", "specs/new.toml").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,10 +61,33 @@ def init(
     from sfumato.wall.rows.headers import column_names
     from sfumato.workloads.schema import spec_template
 
-    place = table if "://" in table else os.path.relpath(table, out.parent)
-    write_new(out, spec_template(column_names(table), source=place))
+    place, names = table if "://" in table else os.path.relpath(table, out.parent), column_names(table)
+    write_new(out, spec_template(names, source=place))
+    odd = sum(map(_like_data, names))
+    if odd:
+        typer.echo(
+            f"sfumato: {odd} of the {len(names)} names look like numbers or dates. If the first line of the table is a "
+            f"record and no header, {out} now holds what that record says: delete it and add a header",
+            err=True,
+        )
     typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {out}")
     typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {out}")
+
+
+def _like_data(name: str) -> bool:
+    """Whether a column's name is one that a value would have."""
+    text = name.strip()
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        pass
+    else:
+        return True
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return not text
+    return True
 
 
 @schema.command("import")
