@@ -53,10 +53,14 @@ SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this roo
 def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
     with zipfile.ZipFile(path) as bundle:
         text, names = bundle.read("document.json"), [n for n in bundle.namelist() if n.endswith(".npy")]
-        arrays = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
+        arrays: dict[str, Any] = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
     for key, name in json.loads(text).get("~outside", {}).items():  # values too many for memory lie beside
         arrays[key] = np.load(path.parent / Path(name).name, mmap_mode="r", allow_pickle=False)
-    found = json.loads(text, object_hook=lambda d: arrays[d["~array"]] if "~array" in d else maps.Doc(d))
+
+    def built(d: dict[str, Any]) -> Any:
+        return arrays[d["~array"]] if "~array" in d else maps.Doc(d)
+
+    found = json.loads(text, object_hook=built)
     return found["value"] if "~outside" in found else found
 
 
