@@ -43,7 +43,9 @@ from sfumato.ground.nearest import nearest
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-_BACKQUOTES = "; a name with odd characters is written in backquotes, as in `income>50K`"
+_BACKQUOTES = (
+    "; a name with odd characters is written in backquotes, as in `income>50K`; there is no arithmetic, no function"
+)
 __all__ = ["CompiledPredicate", "compile_predicate"]
 
 _MAX_TEXT = 10_000  # hundreds of conditions; a program that writes more wants `sf.queries`
@@ -69,6 +71,7 @@ _INSTEAD = {
     "&": "and",
     "|": "or",
     "!": "not",
+    "[": "a list in (), as in age in (1, 2)",
     "'": "a closing '",
     "`": "a closing `",
     '"': 'a closing "',

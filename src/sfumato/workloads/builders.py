@@ -174,8 +174,13 @@ def predicates(domain: Domain, texts: Sequence[str]) -> Workload:
     sfumato.errors.WorkloadError: age >= 18 divides the cell 15..19 of age; ask age >= 15 or age >= 20 (character 8 of
     the predicate, in 'age >= 18')
     """
-    if isinstance(texts, str) or not texts:
-        raise WorkloadError("predicates are given as a non-empty list of texts")
+    if isinstance(texts, str | Mapping) or not texts:
+        named = (
+            "; for names, stack them: sf.stack(name=sf.predicates(domain, [text]))"
+            if isinstance(texts, Mapping)
+            else ""
+        )
+        raise WorkloadError(f"predicates are given as a non-empty list of texts{named}")
     blocks = []
     for text in texts:
         compiled = compile_predicate(domain, text)

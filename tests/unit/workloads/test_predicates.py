@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sfumato.domain import OTHER, Bins, Booleans, Categories, Domain, Integers
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import WorkloadError
+from sfumato.workloads import predicates
 
 OPS = {
     "==": operator.eq,
@@ -363,6 +364,9 @@ def test_nesting_of_fifty_is_allowed_and_no_more():
         ("sex = 'male'", "write == (character 5"),
         ("sex <> 'male'", "write !="),
         ("employed && employed", "write and"),
+        ("age in [1, 2]", "write a list in ()"),
+        ("age % 2 == 0", "there is no arithmetic, no function"),
+        ("age.between(1, 2)", "there is no arithmetic, no function"),
         ("!employed", "write not"),
         ("sex == 'male", "a closing '"),
         ("`age >= 5", "a closing `"),
@@ -404,3 +408,8 @@ def test_a_name_of_several_words_says_how_it_is_written():
     with pytest.raises(WorkloadError, match="written in backquotes: `part time`"):
         compile_predicate(domain, "part time == 'yes'")
     assert compile_predicate(domain, "`part time`").text == "`part time`"
+
+
+def test_names_of_predicates_are_said_another_way() -> None:
+    with pytest.raises(WorkloadError, match="for names, stack them"):
+        predicates(Domain({"age": 5}), {"heavy": "age > 2"})  # type: ignore[arg-type]
