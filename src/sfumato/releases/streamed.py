@@ -77,9 +77,9 @@ class History:
         if not 1 <= first <= last <= len(self._labels):
             if not self._labels:
                 raise NotAnswerable("no period is published; append the first one")
-            asked = f"{last - first + 1} of them" if first <= last else "none of them"
+            asked = f"{last - first + 1:,}" if first <= last else "none of them"
             raise NotAnswerable(
-                f"{asked} were asked for, and {len(self._labels):,} periods are published; ask for 1 to "
+                f"periods 1 to {len(self._labels):,} are published, and {asked} were asked for; ask for 1 to "
                 f"{len(self._labels):,} of them, the earlier label first"
             )
         sums = [a - b for a, b in zip(self._sums[last], self._sums[first - 1], strict=True)]
