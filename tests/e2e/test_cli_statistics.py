@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +216,8 @@ def test_a_release_of_a_model_has_no_intervals(run: Run) -> None:
     sf.Ledger.create("rho.db", total=sf.zcdp(1))
     assert run("release", "spec.toml", "--ledger", "rho.db", "--name", "m", "-o", "out/m").code == 0
     refused(run("mean", "out/m", "age"), "model", "sfumato ask")
+
+
+def test_the_command_line_runs_as_a_module() -> None:
+    found = subprocess.run([sys.executable, "-m", "sfumato", "--version"], capture_output=True, text=True, check=True)
+    assert found.stdout == f"sfumato {sf.__version__}\n"
