@@ -282,13 +282,11 @@ def _unused(name: str, taken: set[str]) -> str:
 def _query(entry: Section, domain: Domain) -> Workload:
     kinds = [key for key in entry if key in QUERIES]
     if len(kinds) != 1:
-        other = next((k for k in entry if k not in ("name", "weight", "margin")), None)
-        hint = "" if other is None else nearest(other, QUERIES)
-        none = (
-            f"{other!r} is none of them" + (f"; {hint}" if hint.startswith("did") else "") if other else "it has none"
-        )
-        given = f"it has {', '.join(kinds)}" if kinds else none
-        raise entry.refuse(f"every table [[queries]] asks exactly one of {', '.join(QUERIES)}; {given}", *kinds[1:2])
+        other = next((k for k in entry if not kinds and k not in ("name", "weight", "margin")), None)
+        given = f"one of {', '.join(QUERIES)}; it has {', '.join(kinds) or 'none'}"
+        if other is not None:
+            given = f"one question; {other!r} is none of them; {nearest(other, QUERIES)}"
+        raise entry.refuse(f"every table [[queries]] asks exactly {given}", *kinds[1:2])
     build, options = QUERIES[kinds[0]]
     entry.allow("name", "weight", "margin", kinds[0], *options)
     with entry.guard(kinds[0]):

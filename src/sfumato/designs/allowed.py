@@ -131,15 +131,18 @@ class Allowed(Strategy):
         return self.measured.family_powers(family, power) if self._is_beside(family) else None
 
     def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
-        for at, answers in self.measured.answer_family(estimate[0], family):
-            yield (
+        found = self.measured.answer_family(estimate[0], family)
+        if self._is_beside(family):
+            return found
+        return (
+            (
                 at,
-                answers
-                if self._is_beside(family)
-                else np.stack(
-                    [self._corrected(a, estimate[1], family.block(int(i))) for i, a in zip(at, answers, strict=True)]
+                np.stack(
+                    [self._corrected(a, estimate[1], family.block(int(i))) for i, a in zip(at, some, strict=True)]
                 ),
             )
+            for at, some in found
+        )
 
     def bias_bound(self, query: Block) -> float:
         return self.measured.bias_bound(query)

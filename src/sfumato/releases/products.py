@@ -28,12 +28,11 @@ Product = dict[str, FloatArray]
 def by_products(release: Release, condition: Block, form: Callable[[Block], Block] = lambda b: b) -> Linear | None:
     """A condition, (1, cells), as a sum over products, each put into a `form`; None where these are too many, or it
     is a product already. Raises NotAnswerable for a product that what was measured does not answer."""
-    sizes = dict(zip(release.plan.workload.domain.names, release.plan.workload.domain.shape, strict=True))
     joint = [(g, f) for g, f in zip(condition.groups, condition.factors, strict=True) if len(g) > 1]
     if len(joint) != 1 or condition.rows != 1 or joint[0][1].shape[1] > DENSE_LIMIT:
         return None
     (names, factor), found = joint[0], list[Block]()
-    table = np.asarray(factor.dense(), dtype=np.float64).reshape([sizes[n] for n in names])
+    table = np.asarray(factor.dense(), dtype=np.float64).reshape(release.plan.workload.domain.sizes(names))
     rest = [(g, f) for g, f in zip(condition.groups, condition.factors, strict=True) if len(g) < 2]
     for product in _products(names, table):
         own: list[tuple[tuple[str, ...], LinearOperator]] = [((n,), Dense(row[None])) for n, row in product.items()]
