@@ -24,21 +24,22 @@ CHOOSE = {"sfumato.wall.selecting"}
 WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
 OVER_TIME = {"sfumato.wall.streams"}
 LONG = {"sfumato.wall.parts"}
-# The goal of `measure` is 4,000.
+# The goal of `measure` is 4,000. What reads declared notations, dates and spellings joined it since: they say which cell
+# a record has.
 # 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
 # they lie here because they look at every record, after what the domain declares was built anew.
-MOST_MEASURE = 4_975
+MOST_MEASURE = 5_600
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600.
 MOST_WINGS = 1_750
 # Of streams, 620 in wall/, 75 of which see to it that nobody is counted too often: the rest is what they cost, and
 # bundles and names, which other wings have too.
-MOST_STREAMS = 1_030
-MOST_STREAMS_IN_WALL = 620
+MOST_STREAMS = 1_120
+MOST_STREAMS_IN_WALL = 690
 # What measuring long tables in parts adds to `measure`: how their records are found, and the price's own check again.
 MOST_PARTS = 110
 # What an engine adds to `measure`: its own files, and what it shares with its like.
-MOST_ENGINE = 350
+MOST_ENGINE = 420
 # What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py,
 # jobs.py).
 SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel", "jobs")}
