@@ -24,8 +24,8 @@ CHOOSE = {"sfumato.wall.selecting"}
 WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
 OVER_TIME = {"sfumato.wall.streams"}
 LONG = {"sfumato.wall.parts"}
-# The goal of `measure` is 4,000. What reads declared notations, dates and spellings joined it since: they say which cell
-# a record has.
+# The goal of `measure` is 4,000. What reads declared notations, dates and spellings joined it since: they say which
+# cell a record has.
 # 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
 # they lie here because they look at every record, after what the domain declares was built anew.
 MOST_MEASURE = 5_600
