@@ -78,6 +78,12 @@ class Answer(_Numbers):
         found.unit = "records" if isinstance(form, Linear) else form.unit
         return found
 
+    def within(self, low: float, high: float) -> Answer:
+        """The same answer with other ends of its interval."""
+        found = Answer(self.value, self.standard_error, low, high)
+        found.form, found.confidence, found.unit = self.form, self.confidence, self.unit
+        return found
+
     def known(self, form: Linear, confidence: float) -> Answer:
         """The same numbers, with what they answer."""
         self.form, self.confidence = form, confidence
@@ -158,16 +164,37 @@ def _same(one: float, other: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A weighted sum of single answers of releases: (coefficient, release, block of one row) each."""
+    """A weighted sum of single answers of releases: (coefficient, release, block of one row) each.
+
+    Where it holds sums of the middles of cells, `reach` is two sums between which that of the values lies, each None
+    where nothing measured bounds it; where it holds none, `reach` is None.
+    """
 
     terms: tuple[tuple[float, Release, Block], ...]
+    reach: tuple[Linear | None, Linear | None] | None = None
+
+    @property
+    def sides(self) -> tuple[Linear | None, Linear | None]:
+        """What the values' sum is no less than, and no more than."""
+        return (self, self) if self.reach is None else self.reach
 
     def __add__(self, other: Linear) -> Linear:
-        return Linear(self.terms + other.terms)
+        terms = self.terms + other.terms
+        if self.reach is None and other.reach is None:
+            return Linear(terms)
+        low, high = (
+            None if a is None or b is None else Linear(a.terms + b.terms)
+            for a, b in zip(self.sides, other.sides, strict=True)
+        )
+        return Linear(terms, (low, high))
 
     def times(self, factor: float) -> Linear:
         """The same sum, multiplied."""
-        return Linear(tuple((c * factor, r, b) for c, r, b in self.terms))
+        terms = tuple((c * factor, r, b) for c, r, b in self.terms)
+        if self.reach is None:
+            return Linear(terms)
+        low, high = (None if side is None else side.times(factor) for side in self.reach)
+        return Linear(terms, (high, low) if factor < 0 else (low, high))
 
     @property
     def projected(self) -> bool:
@@ -195,7 +222,13 @@ class Linear:
         """(value, standard error, low, high)."""
         centre, error = self.value(raw=True), math.sqrt(max(self.covariance(self), 0.0))
         half = self.multiplier(level) * error
-        return _ended(self.value(), error, centre - half, centre + half, projected=self.projected)
+        low, high = centre - half, centre + half
+        if self.reach is not None:
+            low, high = (
+                math.nan if s is None else s.numbers(level)[e] for s, e in zip(self.reach, (2, 3), strict=True)
+            )
+            low, high = float(np.minimum(low, self.value())), float(np.maximum(high, self.value()))
+        return _ended(self.value(), error, low, high, projected=self.projected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +255,26 @@ class Ratio:
             float(x) for x in fieller(np.array(a), np.array(b), np.array(va), np.array(vb), np.array(c), z)
         )
         value = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
+        if self.top.reach is not None or self.bottom.reach is not None:
+            low, high = self._corners(level)
+            low, high = float(np.minimum(low, value)), float(np.maximum(high, value))
         return _ended(value, error, low, high, projected=self.top.projected or self.bottom.projected)
+
+    def _corners(self, level: float) -> tuple[float, float]:
+        """The ends where numerator and denominator lie between sums: a ratio is least and largest at their ends.
+
+        Each end is then that of one of four ratios, whichever it is, so both hold with the confidence of each. NaN
+        where nothing measured bounds one of them, or where the denominator may be 0.
+        """
+        signs = {math.copysign(1.0, b.value(raw=True)) for b in self.bottom.sides if b is not None}
+        if len(signs) > 1:
+            raise NotAnswerable("the denominator lies between sums of different signs, so it may be 0")
+        found = [
+            (math.nan, math.nan) if a is None or b is None else Ratio(a, b, self.unit).numbers(level)[2:]
+            for a, b in itertools.product(self.top.sides, self.bottom.sides)
+        ]
+        ends = np.array(found)
+        return float(ends[:, 0].min()), float(ends[:, 1].max())
 
 
 def fieller(
@@ -255,4 +307,7 @@ def _ended(
     value: float, error: float, low: float, high: float, *, projected: bool
 ) -> tuple[float, float | None, float, float]:
     """Of a projected value no standard error is known; its interval is the unprojected one, extended to it."""
-    return (value, None, min(low, value), max(high, value)) if projected else (value, error, low, high)
+    if not projected:
+        return value, error, low, high
+    # numpy's own keep an end that is not known
+    return value, None, float(np.minimum(low, value)), float(np.maximum(high, value))

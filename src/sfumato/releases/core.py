@@ -29,7 +29,7 @@ from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import projecting, statistics, words, writing
+from sfumato.releases import means, middles, projecting, statistics, words, writing
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.cautions import Caution, caution_lines, find_cautions
 from sfumato.releases.comparing import compared
@@ -176,7 +176,11 @@ class Release(WorkloadRelease):
         return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
-        """Intervals from the actual noise law: each holds with `confidence`, or all together do."""
+        """Intervals from the actual noise law: each holds with `confidence`, or all together do.
+
+        Those of sums over cells of several numbers hold the sum of the values: they go from the sum of the cells' lower
+        ends to that of their upper ends, NaN where nothing that was measured bounds it.
+        """
         level = self.plan.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         widths = self.plan.half_widths(level, self.part)
         low, high = self.raw.answers - widths, self.raw.answers + widths
@@ -186,6 +190,7 @@ class Release(WorkloadRelease):
                 np.minimum(np.clip(low, least, most), self.answers),
                 np.maximum(np.clip(high, least, most), self.answers),
             )
+        low, high = middles.widened_all(self, low, high, level)
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
     def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
@@ -226,9 +231,10 @@ class Release(WorkloadRelease):
         level, work = check_confidence(confidence), self._question(question)
         if isinstance(question, Workload):
             return self._ask_workload(work, level)
-        return self._ask_one(work.blocks[0].block, level)
+        return self._ask_one(work.blocks[0], level)
 
-    def _ask_one(self, block: Block, level: float) -> Answer:
+    def _ask_one(self, query: QueryBlock, level: float) -> Answer:
+        block = query.block
         try:
             value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
         except NotAnswerable:
@@ -237,7 +243,9 @@ class Release(WorkloadRelease):
                 raise
             return Answer.of(form, level)
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
-        return Answer(value, error, low, high).known(Linear(((1.0, self, block),)), level)
+        (low,), (high,) = middles.widened(self, query, np.array([low]), np.array([high]), level)
+        form = middles.reaching(self, query, Linear(((1.0, self, block),)))
+        return Answer(value, error, float(low), float(high)).known(form, level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [self._ask_block(q, level) for q in work.blocks]
@@ -248,10 +256,11 @@ class Release(WorkloadRelease):
     def _ask_block(self, query: QueryBlock, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(value, low, high, standard error), (rows,) each; of a projection no error is known."""
         if query.rows == 1:
-            one = self._ask_one(query.block, level)
+            one = self._ask_one(query, level)
             error = math.nan if one.standard_error is None else one.standard_error
             return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
         value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        low, high = middles.widened(self, query, low, high, level)
         known = self.projection is None
         return (
             value,
@@ -280,7 +289,7 @@ class Release(WorkloadRelease):
 
     quantiles = statistics.quantiles
     cdf = statistics.cdf
-    mean = statistics.mean
+    mean = means.mean
     share = statistics.share
 
     @functools.cached_property
