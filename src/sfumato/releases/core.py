@@ -41,6 +41,7 @@ from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
 from sfumato.releases.tables import Batch, Intervals, Table, answered, rows_of
+from sfumato.releases.unprojected import projected_answer
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
@@ -89,9 +90,8 @@ class Release(WorkloadRelease):
 
     def answer_block(self, block: Block) -> FloatArray:
         """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
-        if self.projection is not None:
-            return self.projection.possible.answer(block)
-        return self.plan.strategy.answer(self.estimate, block)
+        found = projected_answer(self, block)
+        return self.plan.strategy.answer(self.estimate, block) if found is None else found
 
     def _answers(self) -> FloatArray:
         count = len(self.workload)

@@ -75,4 +75,4 @@ def _projected(found: Projection) -> dict[str, Any]:
         "rounded": found.rounded,
         "iterations": found.iterations,
         "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
-    }
+    } | ({"left_out": list(found.left_out)} if found.left_out else {})
