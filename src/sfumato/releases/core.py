@@ -31,7 +31,7 @@ from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import means, middles, projecting, statistics, words, writing
 from sfumato.releases.answers import Answer, Linear
-from sfumato.releases.cautions import Caution, caution_lines, find_cautions
+from sfumato.releases.cautions import Caution, caution_facts, caution_lines, find_cautions, other_line
 from sfumato.releases.comparing import compared
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
@@ -296,9 +296,9 @@ class Release(WorkloadRelease):
     def cautions(self) -> tuple[Caution, ...]:
         """Reasons to doubt the declaration, the largest share first: most often labels or a range that do not match.
 
-        An attribute is named where the noisy share of records in its `(other)` is at least 5 % and its count 5 standard
-        errors; under outside="clamp", where 99 % are in the first or the last cell. It follows from what was measured
-        and costs nothing.
+        An attribute is named where the noisy count of records in its `(other)` is 5 standard errors above 0, whatever
+        its share; under outside="clamp", where 99 % are in the first or the last cell. It follows from what was
+        measured and costs nothing.
         """
         return find_cautions(self)
 
@@ -361,7 +361,7 @@ class Release(WorkloadRelease):
     # -- files and words ----------------------------------------------------------------------------------
 
     def _processing(self) -> dict[str, Any]:
-        return words.processing(self) | {"cautions": [c.facts() for c in self.cautions]}
+        return words.processing(self) | caution_facts(self)
 
     def contents(self, folder: Path) -> Contents:
         held = writing.settled(self, folder)
@@ -389,6 +389,7 @@ class Release(WorkloadRelease):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield from (("caution", text) for text in caution_lines(self.cautions))
+        yield from (("in (other)", text) for text in [other_line(self)] if text)
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
         yield "", words.reading(self)
