@@ -70,7 +70,9 @@ class SketchRelease(Released):
         reach = self._reach(level, total, second, fourth)
         if isinstance(self.measurement.map, Buckets):
             # what the query's own keys do to one another comes on top of what others do
-            reach = max(reach, self._within(level, reading) * math.sqrt(total / max(total - own, noise)))
+            others = total - own
+            more = math.sqrt(total / others) if others > 0 else 1.0
+            reach = max(reach, self._within(level, reading) * more)
         return Answer(value, error, value - reach, value + reach)
 
     def _reach(self, confidence: float, total: float, second: float, fourth: float) -> float:
