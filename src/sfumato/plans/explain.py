@@ -47,7 +47,7 @@ def order_legend(plan: Plan) -> str:
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
-    yield from protected(plan.unit)
+    yield from protected(plan.unit, plan.price)
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"

@@ -291,7 +291,7 @@ class StreamPlan(WorkloadPlan):
         return f"{super().headline()}, {self.periods.count:,} periods"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"

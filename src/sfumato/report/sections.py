@@ -11,18 +11,9 @@ from sfumato.ground.frames import safe_text
 from sfumato.plans.explain import bias_text, noise_name, objective_text, starving
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, counted
+from sfumato.privacy.statements import attack_success, percent_up, secret
 from sfumato.report.facts import Family, above_bound, sensitivity_text
-from sfumato.report.words import (
-    attack_success,
-    guarantee,
-    parameter,
-    percent_up,
-    scientific,
-    secret,
-    share,
-    show,
-    statement,
-)
+from sfumato.report.words import guarantee, parameter, scientific, share, show, statement
 
 __all__ = [
     "asked",
