@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
 
 __all__ = [
+    "any_noise_text",
     "bias_text",
     "error_text",
     "noise_name",
@@ -27,6 +28,7 @@ __all__ = [
 _SHOWN = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
+_TELLING = 0.1  # of the error: a bound below it is proved, and says nothing of how good a plan is
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
 
 
@@ -103,6 +105,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
             "objective": plan.objective,
             "objective_value": plan.objective_value,
             "lower_bound": plan.lower_bound,
+            "any_noise_bound": plan.any_noise_bound,
             "bias_bound_per_record": plan.bias_bound,
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
@@ -223,9 +226,19 @@ def _bound(plan: Plan) -> str:
         return "no lower bound: those that are known are for unbiased answers"
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
-    ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
     plain = plan.max_standard_error if plan.objective == "max" else plan.mean_error
     weighted = not math.isclose(plan.objective_value, plain, rel_tol=1e-9)
     kind = f"{'weighted ' if weighted else ''}{'largest standard error' if plan.objective == 'max' else 'error'}"
-    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}, "
-    return f"{what}proved lower bound {plan.lower_bound:,.6g}; this plan is {ratio:.2%} above it"
+    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}: "
+    return (
+        f"{what}no unbiased answers with Gaussian noise err less than {plan.lower_bound:,.6g}, proved; this plan is "
+        f"{max(0.0, plan.objective_value / plan.lower_bound - 1):.2%} above it{any_noise_text(plan)}"
+    )
+
+
+def any_noise_text(plan: Plan) -> str:
+    """What is proved of all laws of noise, as the end of a sentence; nothing where nothing is, or next to nothing."""
+    bound = plan.any_noise_bound
+    if bound is None or bound < _TELLING * plan.objective_value:
+        return ""
+    return f"; with noise of any law that costs a ledger of {plan.budget.currency} no more, none less than {bound:,.6g}"
