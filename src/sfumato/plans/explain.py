@@ -6,15 +6,19 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sfumato.domain.spans import spans
+from sfumato.ground.frames import safe_text
 from sfumato.plans.planned import price_text, protected
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
+    from sfumato.workloads import Workload
 
 __all__ = [
     "any_noise_text",
     "bias_text",
+    "cells_text",
     "error_text",
     "noise_name",
     "objective_text",
@@ -29,6 +33,7 @@ _SHOWN = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
 _TELLING = 0.1  # of the error: a bound below it is proved, and says nothing of how good a plan is
+_CELLS = 3  # attributes whose widest cell is named, in one line
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
 
 
@@ -57,6 +62,7 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "price", price_text(plan.price)
     yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
     yield "best", _bound(plan)
+    yield from cells_text(plan.workload)
     yield "arithmetic", f"exact for tables of up to {plan.record_limit:,} records"
     if plan.forecast is not None:
         how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
@@ -67,6 +73,25 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "bias", f"at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
     starved = starving(plan)
     yield from (("note", n) for n in (*plan.notes, *([starved] if starved else [])))
+
+
+def cells_text(work: Workload) -> Iterator[tuple[str, str]]:
+    """How far cells of several numbers widen the intervals of means, and which cell does most; nothing without any."""
+    found: list[str] = []
+    asked = {n for item in work.items for n in item.attributes}
+    for name in work.domain.names:
+        attribute = work.domain[name]
+        reach = spans(attribute) if name in asked else None
+        if reach is None:
+            continue
+        widths = reach[:, 1] - reach[:, 0]
+        if (widest := float(widths.max())) > 0:
+            cell = attribute.declared_labels[int(widths.argmax())]
+            found.append(f"{safe_text(name)} {cell} by {widest / 100:,.4g}")
+    if found:
+        more = f" and {len(found) - _CELLS:,} more" if len(found) > _CELLS else ""
+        text = "intervals of means hold the values, so they are as wide as cells are; each 1 % of the records in"
+        yield "cells", f"{text} {', '.join(found[:_CELLS])}{more} (the widest cells)"
 
 
 def plan_tables(plan: Plan) -> Iterator[str]:

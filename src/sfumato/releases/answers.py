@@ -99,6 +99,12 @@ class Answer(_Numbers):
         self.unit = "records" if isinstance(form, Linear) else form.unit
         return self
 
+    def within(self, low: float, high: float) -> Answer:
+        """The same answer with other ends of its interval."""
+        found = Answer(self.value, self.standard_error, low, high)
+        found.form, found.confidence, found.unit = self.form, self.confidence, self.unit
+        return found
+
     def known(self, form: Linear, confidence: float) -> Answer:
         """The same numbers, with what they answer."""
         self.form, self.confidence = form, confidence
@@ -151,7 +157,7 @@ class Answer(_Numbers):
             return NotImplemented
         form, moved = self.known_form(), sign * float(other)
         if isinstance(form, Linear):
-            return Answer.of(Linear(form.terms, form.constant + moved), self.confidence)
+            return Answer.of(form + Linear((), moved), self.confidence)
         return Answer.of(replace(form, constant=form.constant + moved), self.confidence)
 
     def __add__(self, other: object) -> Answer:  # type: ignore[override]  (two answers are no longer tuple)
@@ -208,17 +214,38 @@ def _same(one: float, other: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A weighted sum of single answers of releases, (coefficient, release, block of one row) each, and a constant."""
+    """A weighted sum of single answers of releases, (coefficient, release, block of one row) each, and a constant.
+
+    Where it holds sums of the middles of cells, `reach` is two sums between which that of the values lies, each None
+    where nothing measured bounds it; where it holds none, `reach` is None.
+    """
 
     terms: tuple[tuple[float, Release, Block], ...]
     constant: float = 0.0
+    reach: tuple[Linear | None, Linear | None] | None = None
+
+    @property
+    def sides(self) -> tuple[Linear | None, Linear | None]:
+        """What the values' sum is no less than, and no more than."""
+        return (self, self) if self.reach is None else self.reach
 
     def __add__(self, other: Linear) -> Linear:
-        return Linear(self.terms + other.terms, self.constant + other.constant)
+        terms, constant = self.terms + other.terms, self.constant + other.constant
+        if self.reach is None and other.reach is None:
+            return Linear(terms, constant)
+        low, high = (
+            None if a is None or b is None else Linear(a.terms + b.terms, a.constant + b.constant)
+            for a, b in zip(self.sides, other.sides, strict=True)
+        )
+        return Linear(terms, constant, (low, high))
 
     def times(self, factor: float) -> Linear:
         """The same sum, multiplied."""
-        return Linear(tuple((c * factor, r, b) for c, r, b in self.terms), self.constant * factor)
+        terms, constant = tuple((c * factor, r, b) for c, r, b in self.terms), self.constant * factor
+        if self.reach is None:
+            return Linear(terms, constant)
+        low, high = (None if side is None else side.times(factor) for side in self.reach)
+        return Linear(terms, constant, (high, low) if factor < 0 else (low, high))
 
     @property
     def projected(self) -> bool:
@@ -246,7 +273,13 @@ class Linear:
         """(value, standard error, low, high)."""
         centre, error = self.value(raw=True), math.sqrt(max(self.covariance(self), 0.0))
         half = self.multiplier(level) * error
-        return _ended(self.value(), error, centre - half, centre + half, projected=self.projected)
+        low, high = centre - half, centre + half
+        if self.reach is not None:
+            low, high = (
+                math.nan if s is None else s.numbers(level)[e] for s, e in zip(self.reach, (2, 3), strict=True)
+            )
+            low, high = float(np.minimum(low, self.value())), float(np.maximum(high, self.value()))
+        return _ended(self.value(), error, low, high, projected=self.projected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +298,20 @@ class Ratio:
         gradient = self.top.times(1 / b) + self.bottom.times(-a / b**2)
         shown = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
         error = math.sqrt(max(self.bottom.covariance(self.bottom), 0.0))
-        made = Quotient(value, shown, low, high, gradient, abs(b) / error if error else math.inf)
+        reach = None
+        if self.top.reach is not None or self.bottom.reach is not None:
+            reach = tuple(None if r is None else r.bent(level).parts[0][1] for r in self._corners(level))
+        made = Quotient(value, shown, low, high, gradient, abs(b) / error if error else math.inf, reach=reach)
         return Nonlinear(((1.0, made),), 0.0, self.unit, projected)
 
     def numbers(self, level: float) -> tuple[float, float | None, float, float]:
         """(value, standard error, low, high). Raises NotAnswerable where the denominator may be 0."""
         _, error, low, high = self._told(level)
         value = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
+        if self.top.reach is not None or self.bottom.reach is not None:
+            corners = zip(self._corners(level), (2, 3), strict=True)
+            low, high = (math.nan if r is None else r.numbers(level)[end] for r, end in corners)
+            low, high = float(np.minimum(low, value)), float(np.maximum(high, value))
         return _ended(value, error, low, high, projected=self.top.projected or self.bottom.projected)
 
     def _told(self, level: float) -> tuple[float, float, float, float]:
@@ -291,10 +331,30 @@ class Ratio:
         )
         return value, error, low, high
 
+    def _corners(self, level: float) -> tuple[Ratio | None, Ratio | None]:
+        """The ratios that end lowest and highest, where numerator and denominator lie between sums.
+
+        A ratio is least and largest at their ends. Each end is then that of one of four ratios, whichever it is, so
+        both hold with the confidence of each. None where nothing measured bounds one of them. Raises NotAnswerable
+        where the denominator may be 0.
+        """
+        signs = {math.copysign(1.0, b.value(raw=True)) for b in self.bottom.sides if b is not None}
+        if len(signs) > 1:
+            raise NotAnswerable("the denominator lies between sums of different signs, so it may be 0")
+        pairs = itertools.product(self.top.sides, self.bottom.sides)
+        found = [Ratio(a, b, self.unit) for a, b in pairs if a is not None and b is not None]
+        if len(found) < 4:
+            return None, None
+        ends = [r.numbers(level)[2:] for r in found]
+        return found[min(range(4), key=lambda i: ends[i][0])], found[max(range(4), key=lambda i: ends[i][1])]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient:
-    """A quotient as part of a sum: of the unprojected answers its value, its interval, and its first-order change."""
+    """A quotient as part of a sum: of the unprojected answers its value, its interval, and its first-order change.
+
+    Where it holds sums of the middles of cells, `reach` is two quotients between which that of the values lies.
+    """
 
     centre: float
     shown: float
@@ -304,6 +364,7 @@ class Quotient:
     size: float
     """Of the denominator, in standard errors; infinite where there is none."""
     nested: bool = False
+    reach: tuple[Quotient | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +409,17 @@ class Nonlinear:
             )
         if len(self.parts) > 1 and any(q.nested for _, q in self.parts):
             raise NotAnswerable("of sums with ratios of ratios no interval is known that holds; ask for each by itself")
+        if any(side is None for _, q in self.parts for side in q.reach or ()):
+            raise NotAnswerable("nothing measured bounds the values in an open cell, so no interval of this holds")
         return self
 
     def ends(self) -> tuple[float, float]:
         """The interval of the unprojected answers: distances to the ends of the parts' own intervals, put together
-        as standard errors are, with the correlations of the parts [ZD08]."""
+        as standard errors are, with the correlations of the parts [ZD08]; where values lie between sums, from the
+        side on which that end is."""
+        if any(q.reach for _, q in self.parts):
+            low, high = (self._side(end).ends()[end] for end in (0, 1))
+            return low, high
         down = [w * (q.centre - q.low) if w > 0 else w * (q.high - q.centre) for w, q in self.parts]
         up = [w * (q.high - q.centre) if w > 0 else w * (q.centre - q.low) for w, q in self.parts]
         gradients = [q.gradient for _, q in self.parts]
@@ -362,6 +429,15 @@ class Nonlinear:
         correlations = np.clip(covariances / np.outer(scale, scale), -1.0, 1.0)
         below, above = (math.sqrt(max(float(np.array(d) @ correlations @ np.array(d)), 0.0)) for d in (down, up))
         return self.centre - below, self.centre + above
+
+    def _side(self, end: int) -> Nonlinear:
+        """The sum of what the parts are no less than (end 0), or no more than."""
+        sides = ((w, q if q.reach is None else q.reach[end if w > 0 else 1 - end]) for w, q in self.parts)
+        known = tuple((w, replace(q, reach=None)) for w, q in sides if q is not None)
+        if len(known) < len(self.parts):
+            unknown = replace(self.parts[0][1], low=math.nan, high=math.nan, reach=None)
+            return replace(self, parts=((1.0, unknown),))
+        return replace(self, parts=known)
 
     def numbers(self) -> tuple[float, float | None, float, float]:
         """(value, standard error to first order, low, high)."""
@@ -417,7 +493,10 @@ def _bent(form: Linear | Nonlinear, level: float) -> Nonlinear:
         return form
     centre, error = form.value(raw=True), math.sqrt(max(form.covariance(form), 0.0))
     half = form.multiplier(level) * error
-    made = Quotient(centre, form.value(), centre - half, centre + half, form, math.inf)
+    reach = None
+    if form.reach is not None:
+        reach = tuple(None if side is None else _bent(side, level).parts[0][1] for side in form.reach)
+    made = Quotient(centre, form.value(), centre - half, centre + half, form, math.inf, reach=reach)
     return Nonlinear(((1.0, made),), 0.0, "records", form.projected)
 
 
@@ -451,4 +530,7 @@ def _ended(
     value: float, error: float, low: float, high: float, *, projected: bool
 ) -> tuple[float, float | None, float, float]:
     """Of a projected value no standard error is known; its interval is the unprojected one, extended to it."""
-    return (value, None, min(low, value), max(high, value)) if projected else (value, error, low, high)
+    if not projected:
+        return value, error, low, high
+    # numpy's own keep an end that is not known
+    return value, None, float(np.minimum(low, value)), float(np.maximum(high, value))

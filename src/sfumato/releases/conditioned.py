@@ -23,9 +23,19 @@ __all__ = ["mean_where"]
 
 
 def mean_where(
-    release: Release, attribute: str, rows: tuple[FloatArray, FloatArray], where: str, level: float
+    release: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    where: str,
+    level: float,
+    reach: tuple[FloatArray, FloatArray],
+    off: tuple[float, float],
 ) -> Answer:
-    """The ratio of two rows over an attribute's cells, of the records that satisfy a condition."""
+    """The ratio of two rows over an attribute's cells, of the records that satisfy a condition.
+
+    reach: rows of the cells' lower and upper ends; off: how far these are from the first row's values at most, which
+    is what the interval reaches down and up where sums of the ends were not measured.
+    """
     domain = release.plan.workload.domain
     condition = predicates(domain, [where]).blocks[0].block
 
@@ -43,7 +53,17 @@ def mean_where(
         return Linear(((1.0, release, whole),))
 
     top, bottom = map(form, rows)
-    return Answer.of(Ratio(top, bottom, f"(mean {safe_text(attribute)})"), level)
+    unit = f"(mean {safe_text(attribute)})"
+    found = Answer.of(Ratio(top, bottom, unit), level)
+    if not any(off):
+        return found
+    try:
+        low, high = (
+            Ratio(form(row), bottom, unit).numbers(level)[side] for row, side in zip(reach, (2, 3), strict=True)
+        )
+    except NotAnswerable:
+        low, high = found.low - off[0], found.high + off[1]
+    return found.within(min(low, found.value), max(high, found.value))
 
 
 def _weighted(domain: Domain, condition: Block, attribute: str, row: FloatArray) -> Block:

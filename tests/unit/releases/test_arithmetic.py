@@ -104,6 +104,7 @@ class Sum:
     """A weighted sum of Gaussians, as `Linear` is one of answers."""
 
     projected = False
+    reach = None
 
     def __init__(self, weights: Any, values: Any, covariances: Any) -> None:
         self.weights, self.values, self.covariances = np.asarray(weights), values, covariances
