@@ -93,7 +93,7 @@ def _float(value: Any) -> str | None:
     """As DuckDB writes a column of such numbers: whole ones without decimals, the shortest text otherwise."""
     if math.isnan(value):
         return None
-    if math.isfinite(value) and value == math.floor(value) and -_HUGEINT <= value < _HUGEINT:
+    if math.isfinite(value) and value == math.floor(value) and -_HUGEINT <= float(value) < _HUGEINT:
         return str(int(value))
     return float.__repr__(value) if isinstance(value, float) else str(value)
 

@@ -14,9 +14,11 @@ is raised or reported about it. What a field means does not depend on where it i
 * `Bins`: the bin [a, b) that holds the number; "clamp" sends what is below to the first bin, the last
   edge and above to the last. Infinities are numbers outside.
 * `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
-  written with zero decimals is that whole number ("1.0" is code 1). Other columns are read by their text.
+  written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other columns are read by
+  their text.
 * `Hierarchy`: its finest codes, as categories are.
-* Persons and keys are told apart by their text; the text of a number is that of its value, so 1 and 1.0 are one name.
+* Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
+  whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
 """
 
@@ -26,7 +28,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes
+from sfumato.cells import WHOLE, Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
 __all__ = ["UNREADABLE", "Column", "Statement", "cell_of", "check_declared", "check_type", "double_at_least", "encode"]
@@ -87,6 +89,10 @@ class Column:
 
     def name(self, field: str) -> str:
         """The field as the text that tells persons or keys apart, NULL where it is missing or cannot be read."""
+        return _whole(self.written(field))
+
+    def written(self, field: str) -> str:
+        """The field as the text that told persons apart in 0.2, where the text "1.0" was another name than 1."""
         return f"NULLIF({self.text(field)}, {literal(UNREADABLE)})"
 
     def number(self, field: str) -> str:
@@ -194,10 +200,18 @@ def prepared(rule: Rule, i: int) -> list[Statement]:
     if isinstance(rule, Edges):
         return [(f"SET VARIABLE edges{i} = ?", ([double_at_least(e) for e in rule.edges[1:-1]],))]
     if isinstance(rule, Truths):
-        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
-    if isinstance(rule, Codes):
-        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, rule.codes))})", ())]
-    return []
+        return _enums(i, _FALSE + _TRUE)
+    return _enums(i, rule.codes) if isinstance(rule, Codes) else []
+
+
+def _enums(i: int, codes: Sequence[str]) -> list[Statement]:
+    """Types of the codes, and of the whole numbers that they write: of two that write one, the first stands for it."""
+    taken, wholes = set(codes), list[str]()
+    for code in codes:
+        wholes.append(code if (whole := whole_text(code)) in taken else whole)
+        taken.add(whole)
+    named = {f"codes{i}": codes, f"wholes{i}": wholes}
+    return [(f"CREATE TYPE {name} AS ENUM ({', '.join(map(literal, texts))})", ()) for name, texts in named.items()]
 
 
 def field_of(rule: Rule, column: Column, raw: str) -> str:
@@ -223,7 +237,7 @@ def cell_of(rule: Rule, i: int) -> str:
         inside = f"{v} >= {_double(rule.edges[0])} AND {v} < {_double(rule.edges[-1])}"
         found = _bisect(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
-        found = _lookup(v, f"codes{i}")
+        found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({_whole(v)} AS wholes{i})))"
         if isinstance(rule, Truths):
             found = f"({found}) // {len(_FALSE)}"
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"
@@ -232,11 +246,10 @@ def cell_of(rule: Rule, i: int) -> str:
     return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
 
 
-def _lookup(text: str, codes: str) -> str:
-    """Position of a text among the codes, NULL where it is none of them."""
-    zeros = f"regexp_full_match({text}, '-?(0|[1-9][0-9]*)[.]0+')"
-    whole = f"CASE WHEN {zeros} THEN CAST(TRY_CAST({text} AS HUGEINT) AS VARCHAR) END"
-    return f"coalesce(enum_code(TRY_CAST({text} AS {codes})), enum_code(TRY_CAST({whole} AS {codes})))"
+def _whole(text: str) -> str:
+    """`whole_text` in SQL."""
+    found = f"regexp_replace({text}, '^{WHOLE}$', '\\1\\2')"
+    return f"CASE WHEN contains({text}, '.0') THEN {found} ELSE {text} END"  # few do, and looking for it costs less
 
 
 def _bisect(value: str, edges: str, count: int) -> str:
