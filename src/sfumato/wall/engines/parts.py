@@ -44,6 +44,8 @@ class Engine(ABC):
 
     label: str
     table: tuple[str, ...]
+    notation: tuple[str, str] = (".", "")
+    """Decimal mark and separator of thousands in texts."""
 
     @abstractmethod
     def __init__(self, source: object) -> None: ...

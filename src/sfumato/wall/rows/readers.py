@@ -14,7 +14,7 @@ import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -27,12 +27,13 @@ from sfumato.ground import elsewhere, scratch
 from sfumato.wall.rows import csvfile, jsonfile
 from sfumato.wall.rows.elements import plain_column
 from sfumato.wall.rows.encoding import UNREADABLE, Column, identifier, literal
+from sfumato.wall.rows.written import Source, source_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = ["MAX_ROWS", "SETTINGS", "Opened", "Session", "attempt", "keep", "open_table", "own_texts", "register"]
-__all__ += ["lacks"]
+__all__ += ["delimiter_of", "kind_of", "lacks"]
 
 T = TypeVar("T")
 
@@ -144,27 +145,59 @@ def open_table(source: object, needed: Sequence[str]) -> Opened:
 
     Raises InvalidInput for what is no source, SourceError for a table that cannot be opened or lacks a column.
     """
-    if (engine := elsewhere.engine(source)) is not None:
-        opened: Opened = engine.opened(needed)
-    elif isinstance(source, str) and source.startswith("duckdb:"):
-        path, table = _parse_url(source)
-        opened = _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",))
-    elif isinstance(source, (str, Path)) and Path(source).suffix.lower() in _OPENERS:
-        opener = _OPENERS[Path(source).suffix.lower()]
-        opened = _open_file(str(source), lambda s, p: opener(s, p, needed))
-    elif _is_pandas(source):
-        opened = keep(Session(), lambda s: _open_pandas(s, source, needed))
-    elif hasattr(source, "__arrow_c_stream__"):
-        opened = keep(Session(), lambda s: _open_stream(s, source))
-    else:
-        # of an address its beginning: it may hold a password
-        shown = repr(str(source).split("://")[0]) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
-        raise InvalidInput(f"{shown} is not a source of data; allowed are {_ALLOWED}")
+    given = source_of(source)
+    opened = _opened(given, needed)
     for name in needed:
         if name not in opened.columns:
             opened.session.close()
             raise lacks(opened.label, name)
     return opened
+
+
+def _opened(given: Source, needed: Sequence[str]) -> Opened:
+    source = given.table
+    if (engine := elsewhere.engine(given)) is not None:
+        found: Opened = engine.opened(needed)
+        return found
+    if isinstance(source, str) and source.startswith("duckdb:"):
+        path, table = _parse_url(source)
+        given.allow("a table of a database", *_NUMBERS)
+        return _declared(given, _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",)))
+    if isinstance(source, (str, Path)) and (kind := kind_of(source)) in _OPENERS:
+        opener, allowed = _OPENERS[kind]
+        given.allow(f"a table ending {kind}", *allowed)
+        return _declared(given, _open_file(str(source), lambda s, p: opener(s, p, needed, given)))
+    if isinstance(source, (str, Path)):
+        # of an address its beginning: it may hold a password
+        raise InvalidInput(f"{str(source).split('://')[0]!r} is not a source of data; allowed are {_ALLOWED}")
+    label = f"a {type(source).__name__}"
+    if _is_pandas(source):
+        given.allow(label, *_NUMBERS)
+        return _declared(given, keep(Session(), lambda s: _open_pandas(s, source, needed, given.decimal)))
+    if hasattr(source, "__arrow_c_stream__"):
+        given.allow(label, *_NUMBERS)
+        return _declared(given, keep(Session(), lambda s: _open_stream(s, source)))
+    raise InvalidInput(f"{label} is not a source of data; allowed are {_ALLOWED}")
+
+
+def kind_of(path: str | Path) -> str:
+    """What the name of a file ends with, in small letters; of a packed one the last two parts."""
+    suffixes = [s.lower() for s in Path(path).suffixes]
+    return "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
+
+
+def delimiter_of(path: str, given: Source) -> str | None:
+    """What stands between the fields of a text file, where it is declared or its name says it."""
+    return given.delimiter or ("\t" if kind_of(path).startswith(".tsv") else None)
+
+
+def _declared(given: Source, opened: Opened) -> Opened:
+    """The table with its columns of texts in the notation that was declared."""
+    if (given.decimal, given.thousands) == (".", ""):
+        return opened
+    noted = {"decimal": given.decimal, "thousands": given.thousands}
+    columns = {n: replace(c, **noted) if c.family == "text" else c for n, c in opened.columns.items()}
+    return replace(opened, columns=columns)
 
 
 def lacks(label: str, name: str) -> SourceError:
@@ -199,22 +232,26 @@ def _check_extent(path: str, size: int, rows: int) -> None:
         raise SourceError(f"{os.path.basename(path)} holds more than {MAX_BYTES:,} bytes or {MAX_ROWS:,} rows")
 
 
-def _open_csv(session: Session, path: str, needed: Sequence[str]) -> Opened:
+def _open_csv(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
     label = os.path.basename(path)
-    found = attempt(f"{label} cannot be read", lambda: csvfile.layout(path, needed))
+    encoding, mark = given.encoding, delimiter_of(path, given)
+    found = attempt(f"{label} cannot be read", lambda: csvfile.layout(path, needed, encoding, mark))
     for name in needed:
         if found.names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in found.names:
+            for one in found.names:
+                csvfile.public_name(one, label, encoding)
             raise lacks(label, name)
-    plain = attempt(f"{label} cannot be read", lambda: csvfile.readable(path, session.copy, found))
+    message = f"{label} cannot be read: it is damaged, or memory or disk ran out"
+    plain = attempt(message, lambda: csvfile.readable(path, session.copy, found, encoding))
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
     dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
     sql = f"read_csv({literal(_plainly(plain))}, {dialect}, columns = {{{columns}}}, {_CSV})"
     return Opened(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in needed})
 
 
-def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
+def _open_json(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
     """Records on lines of their own, or, in a file called .json, an array of objects or objects one after another."""
     label = os.path.basename(path)
     by_line = not path.lower().endswith(".json")
@@ -232,6 +269,7 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
         number = f"TRY_CAST({text} AS DOUBLE)"
         whole = f"CASE WHEN {number} = trunc({number}) AND abs({number}) < {2**53} THEN CAST({number} AS BIGINT) END"
         double = f"CASE WHEN NOT isnan({number}) THEN coalesce(CAST({whole} AS VARCHAR), {text}) END"
+        double = double if given.decimal == "." else f"replace({double}, '.', '{given.decimal}')"  # as texts beside it
         # a field that is not there is missing; a record that is no object has no field that could be read
         field = f"WHEN 'DOUBLE' THEN {double} WHEN 'ARRAY' THEN {unreadable} WHEN 'OBJECT' THEN {unreadable}"
         field = f"CASE {kind} {field} ELSE {text} END"
@@ -239,7 +277,8 @@ def _open_json(session: Session, path: str, needed: Sequence[str]) -> Opened:
     return Opened(session, label, sql, columns)
 
 
-def _open_parquet(session: Session, path: str, needed: Sequence[str]) -> Opened:
+def _open_parquet(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
+    del needed, given
     label = os.path.basename(path)
     message = f"{label} is not a Parquet file, or is damaged"
     of_file, of_columns = (
@@ -277,7 +316,7 @@ def _is_pandas(source: object) -> bool:
     return any(c.__name__ == "DataFrame" and c.__module__.split(".")[0] == "pandas" for c in type(source).__mro__)
 
 
-def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened:
+def _open_pandas(session: Session, source: Any, needed: Sequence[str], decimal: str) -> Opened:
     """Its columns hold what they hold, whatever pandas says of them: see `elements`."""
     label = "the pandas table"
     names = [name if isinstance(name, str) else "" for name in source.columns]
@@ -289,7 +328,7 @@ def _open_pandas(session: Session, source: Any, needed: Sequence[str]) -> Opened
         if name not in names:
             raise lacks(label, name)
         message = f"{label} cannot be read for its column {name!r}"
-        held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)]))
+        held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)], decimal))
     return Opened(session, label, "source", columns | register(session, held))
 
 
@@ -336,10 +375,13 @@ def own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
     return found
 
 
-_OPENERS: dict[str, Callable[[Session, str, Sequence[str]], Opened]] = {
-    ".csv": _open_csv,
-    ".parquet": _open_parquet,
-    ".json": _open_json,
-    ".ndjson": _open_json,
-    ".jsonl": _open_json,
+_NUMBERS = ("decimal", "thousands")
+_TEXTS = (*_NUMBERS, "encoding", "delimiter")
+_OPENERS: dict[str, tuple[Callable[[Session, str, Sequence[str], Source], Opened], tuple[str, ...]]] = {
+    ".csv": (_open_csv, _TEXTS),
+    ".parquet": (_open_parquet, _NUMBERS),
+    ".json": (_open_json, _NUMBERS),
+    ".ndjson": (_open_json, _NUMBERS),
+    ".jsonl": (_open_json, _NUMBERS),
 }
+"""Who opens a file, by the end of its name, and what may be declared of it."""
