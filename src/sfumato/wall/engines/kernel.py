@@ -22,7 +22,8 @@ from sfumato.wall.engines.words import Packed, Words
 from sfumato.wall.rows.clusters import Cluster
 from sfumato.wall.rows.counting import tally
 from sfumato.wall.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
-from sfumato.wall.rows.readers import SETTINGS, Session, own_texts
+from sfumato.wall.rows.readers import own_texts
+from sfumato.wall.rows.session import SETTINGS, Session
 from sfumato.wall.rows.summing import sum_down
 
 __all__ = ["RECEIPT", "SLICE", "Encoding", "Part", "count", "encode", "gather", "spread", "total", "versions"]

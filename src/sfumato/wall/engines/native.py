@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.cells import Codes, Edges, Rule, Truths, Wholes, whole_text
 from sfumato.wall.rows.encoding import Column, double_at_least
-from sfumato.wall.rows.readers import Session
+from sfumato.wall.rows.session import Session
 
 __all__ = ["cell"]
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 from sfumato.wall.engines.streams import Field, Stream
 from sfumato.wall.rows.encoding import identifier, literal
-from sfumato.wall.rows.readers import MAX_ROWS
+from sfumato.wall.rows.session import MAX_ROWS
 
 __all__ = ["Postgres"]
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows.encoding import Column
-from sfumato.wall.rows.readers import SETTINGS, Opened, Session, own_texts
+from sfumato.wall.rows.readers import own_texts
+from sfumato.wall.rows.session import SETTINGS, Opened, Session
 
 __all__ = ["Field", "Reading", "Stream"]
 

@@ -10,7 +10,9 @@ from typing import Any, cast
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows import csvfile
-from sfumato.wall.rows.readers import attempt, delimiter_of, kind_of, open_table
+from sfumato.wall.rows.kinds import delimiter_of, kind_of
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import attempt
 from sfumato.wall.rows.written import source_of
 
 __all__ = ["column_names"]

@@ -16,7 +16,8 @@ from sfumato.errors import InvalidInput
 from sfumato.ground.elsewhere import engine
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
-from sfumato.wall.rows.readers import Opened, attempt, open_table
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import Opened, attempt
 from sfumato.wall.rows.sources import open_source
 from sfumato.wall.rows.written import Source, source_of
 

@@ -19,7 +19,8 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.clusters import Packing
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.rows.encoding import check_declared, check_type, encode
-from sfumato.wall.rows.readers import Opened, attempt, open_table
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import Opened, attempt
 from sfumato.wall.rows.sources import Histogram, collect
 
 __all__ = ["FIELDS", "People", "open_people"]
