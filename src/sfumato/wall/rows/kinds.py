@@ -49,7 +49,7 @@ def parquet_files(path: str) -> list[str] | None:
     """
     if os.path.isdir(path):
         found = glob.glob(os.path.join(glob.escape(path), "*.parquet"))
-        if any(entry.is_dir() for entry in os.scandir(path)):
+        if any(os.path.isdir(os.path.join(path, name)) for name in os.listdir(path)):
             raise SourceError(
                 f"{path!r} is a folder with folders in it, and what their names say of the rows is not read: name the "
                 "files of one folder, or write the table as one Parquet file"
@@ -70,5 +70,6 @@ def no_source(source: object) -> InvalidInput:
         return InvalidInput(f"a {type(source).__name__} is not a source of data; allowed are {_ALLOWED}")
     # of an address its beginning: it may hold a password
     shown = str(source).split("://")[0]
-    advice = None if "://" in str(source) else _INSTEAD.get(kind_of(source))
+    elsewhere = "copy the file here, or read it by polars or arrow and give what they read"
+    advice = elsewhere if "://" in str(source) else _INSTEAD.get(kind_of(source))
     return InvalidInput(f"{shown!r} is not a source of data{f': {advice}' if advice else ''}; allowed are {_ALLOWED}")
