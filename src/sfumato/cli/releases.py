@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import Folder, Json, Out, Source, Table
+from sfumato.cli.options import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Folder,
+    Json,
+    Out,
+    Sheet,
+    Source,
+    Table,
+    Thousands,
+)
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -35,6 +46,11 @@ def release(
     with_checker: Annotated[
         bool, typer.Option("--with-checker", help="Put the checker, two files, beside the release.")
     ] = False,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Pay for a plan, measure once, and write the release with its report. The same name again is free.
@@ -45,10 +61,12 @@ def release(
     """
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
+    from sfumato.wall.rows.declared import table_at
 
     with busy("planning") as progress:
         found, declared, named = plan_or_spec(spec, progress)
-    data = source or declared
+    written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
+    data = table_at(declared, source, **written, sheet=sheet)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     before = (out / "release.json").exists()

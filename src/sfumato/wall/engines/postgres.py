@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 from sfumato.wall.engines.streams import Field, Stream
 from sfumato.wall.rows.encoding import identifier, literal
-from sfumato.wall.rows.readers import MAX_ROWS
+from sfumato.wall.rows.session import MAX_ROWS
 
 __all__ = ["Postgres"]
 
@@ -250,7 +250,7 @@ def _field(name: str, kind: str) -> Field:
     if kind in _TEXTS:
         return Field(text, "VARCHAR", "VARCHAR")
     if kind == "numeric":
-        return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR")
+        return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR", number=True)
     if kind in ("date", "timestamp"):
         return Field(f"replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
     return Field(text, "VARCHAR", "UUID") if kind == "uuid" else Field("", "", kind)

@@ -41,6 +41,7 @@ from sfumato.wall.streams.people import People, open_people
 from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
     FORMAT,
+    NAMES,
     Standing,
     StreamOpening,
     advance,
@@ -106,7 +107,7 @@ class PublicStream:
         if known is not None:
             return known
         _check_open(standing)
-        given = self._open(source, standing.key)
+        given = self._open(source, standing)
         found: Published | None = None
         with suppress(_Unmade), self._chain.turn(write=True) as turn:
             found = turn.state.find(label)  # another process may have been faster
@@ -123,11 +124,12 @@ class PublicStream:
             self._states.forget(len(turn.state.published))
         return found
 
-    def _open(self, source: Any, key: bytes) -> Counts | People:
+    def _open(self, source: Any, standing: Standing) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
         if self.terms.enforced:
-            return open_people(source, held.grid, held.unit, held.packing, key)
+            rule = standing.opening.names
+            return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
         person = None if isinstance(source, Histogram) else held.unit.person
         rows = held.unit.rows_per_person
@@ -192,7 +194,8 @@ def stream(
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
     holder = fingerprint((held.grid, held.unit))
-    first = first_line(key, StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash))
+    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES)
+    first = first_line(key, opening)
     if store is None:
         held.expect(price, name, plan_hash)
         receipt = held.debit(price, name, plan_hash)
