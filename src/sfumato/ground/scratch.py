@@ -23,7 +23,7 @@ try:
 except ImportError:  # no POSIX: nothing is locked, so nothing is taken away
     fcntl = None
 
-__all__ = ["PAID", "Place", "left", "place"]
+__all__ = ["PAID", "Place", "left", "place", "sync_folder"]
 
 _TRIES = 8  # each is lost only to one who clears in the same instant: once is rare, eight times does not happen
 
@@ -68,6 +68,17 @@ class Place:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on stable storage; Windows has no way to say so, and keeps them by itself."""
+    if os.name == "nt":
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.documents import read_document, sync_folder, write_atomically, write_document
-from sfumato.ground.scratch import PAID, Place, left
+from sfumato.ground.documents import read_document, write_atomically, write_document
+from sfumato.ground.scratch import PAID, Place, left, sync_folder
 from sfumato.releases.writing import write_arrays, write_csvs, write_parquet
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.privacy.ledger import Ledger, Receipt
 
-__all__ = ["Opening", "begun", "tell"]
+__all__ = ["Opening", "begun", "settled", "tell"]
 
 T = TypeVar("T")
 
@@ -56,6 +57,17 @@ def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None
         raise NotWritten(
             f"{kept}, but the ledger could not be told so ({error}); the same call of sf.open goes on with it"
         ) from error
+
+
+def settled(account: Ledger, name: str, fingerprint: str) -> None:
+    """Have the ledger say that a session that is kept was opened, where the process that opened it could not."""
+    entry = account.find(name)
+    if entry is None or entry.released:
+        return
+    receipt = account.paid(name, entry.plan_hash)
+    if receipt is not None:
+        with suppress(SfumatoError):  # another process was faster, or the ledger is read alone
+            account.mark_released(receipt, fingerprint)
 
 
 def _text(place: Any) -> str | None:
