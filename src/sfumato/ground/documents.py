@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import UNREADABLE, bundled, unbundled
 from sfumato.ground.codec import decode, encode
-from sfumato.ground.scratch import place
+from sfumato.ground.scratch import place, sync_folder
 
 __all__ = [
     "is_beside",
     "read_document",
-    "sync_folder",
     "write_atomically",
     "write_document",
 ]
@@ -40,15 +39,6 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(handle.fileno())
         partial.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Have the names in a folder on stable storage."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def write_document(path: str | os.PathLike[str], value: object, *, beside: bool = False) -> None:

@@ -99,12 +99,6 @@ class Answer(_Numbers):
         self.unit = "records" if isinstance(form, Linear) else form.unit
         return self
 
-    def within(self, low: float, high: float) -> Answer:
-        """The same answer with other ends of its interval."""
-        found = Answer(self.value, self.standard_error, low, high)
-        found.form, found.confidence, found.unit = self.form, self.confidence, self.unit
-        return found
-
     def known(self, form: Linear, confidence: float) -> Answer:
         """The same numbers, with what they answer."""
         self.form, self.confidence = form, confidence
