@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bias_text",
+    "cut_text",
     "error_text",
     "noise_name",
     "objective_text",
@@ -48,6 +49,8 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
     yield from protected(plan.unit)
+    if told := cut_text(plan):
+        yield "", f"  {told}"
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
@@ -65,6 +68,19 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "bias", f"at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
     starved = starving(plan)
     yield from (("note", n) for n in (*plan.notes, *([starved] if starved else [])))
+
+
+def cut_text(plan: Plan) -> str:
+    """How well it will be known how many persons had more rows than are counted; nothing where none is named."""
+    if plan.unit.person is None:
+        return ""
+    if not plan.cut:
+        return "how many persons have more is not measured"
+    error, share = math.sqrt(plan.noise.variance) / plan.cut, plan.cut**plan.sensitivity.power / plan.sensitivity.value
+    cost = f"{share:.1%}".replace("%", " %")
+    return (
+        f"how many persons have more is measured beside, with a standard error of {error:,.3g}, for {cost} of the price"
+    )
 
 
 def plan_tables(plan: Plan) -> Iterator[str]:
@@ -95,6 +111,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
                 "exact": found.exact,
             },
             "record_limit": plan.record_limit,
+            **({"cut": plan.cut} if plan.cut else {}),
         },
         "error": {
             "rmse": plan.rmse,
