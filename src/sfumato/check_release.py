@@ -44,7 +44,9 @@ else:  # by itself, with its other half beside it
 Cannot, number, fingerprint = maps.Cannot, maps.number, maps.fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
-HASHED = "workload keys budget unit mechanism strategy map noise terms price stability course body periods"  # of plans
+HASHED = (
+    "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut"  # of plans
+)
 BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
@@ -227,10 +229,12 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        within = plan.unit.within
-        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, within)
-        self.paid(value * unit[2] ** p, exact, m.noise, event)
-        return found, value * unit[2] ** p if exact else 0
+        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, plan.unit.within)
+        cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many
+        right = [type(cut), type(m.cut)] == [int, int if cut else type(None)] and cut * bool(unit[1]) == abs(cut)
+        self.must("maps", "persons who had more rows were not counted as the plan says", right)
+        self.paid(value := value * unit[2] ** p + cut**p, exact, m.noise, event)
+        return found, value if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
         found, value = self.measured(m, event_of(plan.price), plan, unit)

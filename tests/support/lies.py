@@ -231,6 +231,15 @@ def _fewer_rows(f: Forged) -> None:
     f.plan["unit"]["rows_per_person"] -= 1
 
 
+def _plan_cut(times: int) -> Callable[[Forged], None]:
+    """The plan says otherwise how often it is counted who had more rows than are counted."""
+
+    def tell(f: Forged) -> None:
+        f.plan["cut"] *= times
+
+    return tell
+
+
 def _nobody(f: Forged) -> None:
     """What was done for persons is said of records."""
     f.plan["unit"] |= {"person": None, "rows_per_person": 1}
@@ -463,6 +472,7 @@ def _real_value(period: Any) -> None:
     period["values"][0] = period["values"][0].astype(float)
 
 
+_PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _BANDED = ("stream of banded persons",)
 _STREAMS = (*_FILTERED, *_BANDED)
@@ -522,6 +532,10 @@ LIES: dict[str, Lie] = {
     "the budget stated is smaller": Lie(_smaller_budget, "price", (*_ALL, "mwem", "count-sketch", "hybrid")),
     "the sensitivity stated is smaller": Lie(_smaller_sensitivity, "price", ("residuals", "tree", "dense, replaced")),
     "records are replaced": Lie(_replaced, "price", ("residuals", "direct", "tree", "count-sketch", "mwem")),
+    "who was cut is counted twice as often": Lie(_plan_cut(2), "price", _PERSONS),
+    "who was cut is counted in secret": Lie(_plan_cut(0), "maps", _PERSONS),
+    "who was cut is not counted": Lie(lambda f: f.measured.pop("cut"), "maps", _PERSONS),
+    "who was cut is counted in part": Lie(lambda f: f.measured.update(cut=0.5), "maps", _PERSONS),
     "persons have more rows": Lie(_more_rows, "price", ("residuals of persons", "residuals of replaced persons")),
     "persons have fewer rows": Lie(_fewer_rows, "entry", ("residuals of persons",), follow=False),
     "persons are records": Lie(_nobody, "unit", ("residuals of persons",), follow=False),

@@ -19,6 +19,7 @@ __all__ = [
     "any_noise_text",
     "bias_text",
     "cells_text",
+    "cut_text",
     "error_text",
     "noise_name",
     "objective_text",
@@ -55,6 +56,8 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
     yield from protected(plan.unit, plan.price)
+    if told := cut_text(plan):
+        yield "", f"  {told}"
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
@@ -94,6 +97,19 @@ def cells_text(work: Workload) -> Iterator[tuple[str, str]]:
         yield "cells", f"{text} {', '.join(found[:_CELLS])}{more} (the widest cells)"
 
 
+def cut_text(plan: Plan) -> str:
+    """How well it will be known how many persons had more rows than are counted; nothing where none is named."""
+    if plan.unit.person is None:
+        return ""
+    if not plan.cut:
+        return "how many persons have more is not measured"
+    error, share = math.sqrt(plan.noise.variance) / plan.cut, plan.cut**plan.sensitivity.power / plan.sensitivity.value
+    cost = f"{share:.1%}".replace("%", " %")
+    return (
+        f"how many persons have more is measured beside, with a standard error of {error:,.3g}, for {cost} of the price"
+    )
+
+
 def plan_tables(plan: Plan) -> Iterator[str]:
     """Errors by part, and by table where these are few."""
     few = plan.workload.tables <= _SHOWN
@@ -122,6 +138,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
                 "exact": found.exact,
             },
             "record_limit": plan.record_limit,
+            **({"cut": plan.cut} if plan.cut else {}),
         },
         "error": {
             "rmse": plan.rmse,

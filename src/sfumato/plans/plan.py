@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.designs.calibrate import calibrate
+from sfumato.designs.calibrate import calibrate, left
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.known import KnownGroups
 from sfumato.designs.strategy import Strategy
@@ -46,6 +46,7 @@ class Plan(WorkloadPlan):
     """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
 
     `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+    `cut` is how many times it is measured how many persons had more rows than are counted; 0: it is not.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> made.mechanism, made.price
@@ -70,6 +71,7 @@ class Plan(WorkloadPlan):
     body: str | None = None
     forecast: Forecast | None = None
     alone: tuple[Alone, ...] = later(())
+    cut: int = later(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
@@ -210,7 +212,8 @@ class Plan(WorkloadPlan):
         """A proved bound on `objective_value` for Gaussian noise, or None where none is known.
 
         No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        this budget, or, where it is measured how many persons had more rows than are counted, at what that leaves of
+        it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
         Noise of other laws may err less: `any_noise_bound` is for all of them.
         """
         return self.bound
@@ -314,7 +317,7 @@ class Plan(WorkloadPlan):
 
     # -- what makes it a plan -----------------------------------------------------------------------------
 
-    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body")
+    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body", "cut")
     holds = WorkloadPlan.holds | {
         "strategy": Strategy,
         "noise": NoiseLaw,
@@ -323,6 +326,7 @@ class Plan(WorkloadPlan):
         "bound": float | int | None,
         "body": str | None,
         "forecast": Forecast | None,
+        "cut": int,
     }
 
     def check(self) -> None:
@@ -359,10 +363,13 @@ class Plan(WorkloadPlan):
 
 
 def at_budget(problem: Problem, bound: float) -> float:
-    """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`."""
+    """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`.
+
+    At what the count of those who had more rows than are counted leaves of the budget.
+    """
     weights = 1.0 if problem.largest else problem.total_weight
     # sensitivity at c rows a person is c times as large, for every strategy alike
-    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
+    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared * left(problem.unit, 2)))
     return bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
 
 
@@ -392,4 +399,5 @@ def price_design(design: Design, problem: Problem) -> Plan:
         bound,
         problem.records,
         design.notes,
+        cut=done.cut,
     )
