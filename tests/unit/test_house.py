@@ -136,9 +136,7 @@ def test_nobody_is_told_to_install_a_package_of_our_name_from_an_index() -> None
 
     Mutants: a message or a page says pip install 'sfumato[ui]', or pip install sfumato.
     """
-    named = re.compile(
-        r"""(?:pip3?|pipx|uv|conda|poetry)[ a-z]* (?:install|add|run) [^\n`#;]*?["' `]sfumato\b(?![-/.])"""
-    )
+    named = re.compile(r"""(?:pip3?|pipx|conda|poetry|uv) (?:install|add) [^\n`#;]*?(?<=["' `])sfumato\b(?![-/.])""")
     for bad in (
         "pip install 'sfumato[ui]'",
         "pip install -U sfumato",
