@@ -357,7 +357,7 @@ class _Reader:
 
 def whole(value: Any) -> int:
     """A whole number as it is stored. Raises Malformed for anything else."""
-    if type(value) is dict and value.keys() == {"~integer"} and type(value["~integer"]) is str:
+    if isinstance(value, dict) and value.keys() == {"~integer"} and type(value["~integer"]) is str:
         text = value["~integer"]
         if len(text) <= 2**14 and re.fullmatch("-?0x[1-9a-f][0-9a-f]*", text) and abs(int(text, 16)) >= _LARGE:
             return int(text, 16)
@@ -368,7 +368,7 @@ def whole(value: Any) -> int:
 
 def exact(value: Any) -> Fraction:
     """An exact number as it is stored: a whole number, or a fraction in lowest terms. Raises Malformed."""
-    if type(value) is not dict or value.keys() != {"~fraction"}:
+    if not isinstance(value, dict) or value.keys() != {"~fraction"}:
         return Fraction(whole(value))
     pair = value["~fraction"]
     if type(pair) is list and len(pair) == 2:

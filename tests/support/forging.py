@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato import check_maps, check_release
+from sfumato import check_forms, check_maps, check_release
 
 
 class Forged:
@@ -137,8 +137,8 @@ class Forged:
 
 def _budget(doc: Any) -> dict[str, str]:
     name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
-    given = {name: str(check_maps.number(doc["parameter"]))}
-    return given if doc["delta"] is None else given | {"delta": str(check_maps.number(doc["delta"]))}
+    given = {name: str(check_forms.exact(doc["parameter"]))}
+    return given if doc["delta"] is None else given | {"delta": str(check_forms.exact(doc["delta"]))}
 
 
 def verdict(
