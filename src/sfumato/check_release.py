@@ -239,7 +239,8 @@ def far(x: Decimal) -> Decimal:  # log P(N > x): the continued fraction, to more
 def spent_at(eps: Decimal, mu: Decimal) -> Decimal:  # the delta of mu-GDP at an epsilon; for words, not for proofs
     with localcontext() as context:
         context.prec = 50
-        return far(eps / mu - mu / 2).exp() - (eps + far(eps / mu + mu / 2)).exp()
+        first = far(eps / mu - mu / 2).exp()  # beyond 2^16 words go without the second term, to be on the safe side
+        return first if eps > 2**16 else first - (eps + far(eps / mu + mu / 2)).exp()
 
 
 def edge(holds: Any) -> Fraction:  # the largest number for which it holds, to 15 digits
