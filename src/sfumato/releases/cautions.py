@@ -24,6 +24,7 @@ from sfumato.operators import Block, Sparse
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import of_any_sum
 from sfumato.plans.predictions import biases
+from sfumato.releases.cut import cut_persons
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Caution:
     """A reason to doubt a declaration: the noisy share of records in one cell of one attribute.
 
     `attribute` and `cell` are None where the table as a whole holds no records that can be told from noise; `share`
-    is then that of its standard error. `text` is one sentence for people.
+    is then that of its standard error; and where persons had more rows than were counted: `share` is then that of
+    counted records that are theirs, 0 where the number of records is not known. `text` is one sentence for people.
     """
 
     attribute: str | None
@@ -80,6 +82,28 @@ def find_cautions(release: Release) -> tuple[Caution, ...]:
     """Every reason to doubt the declaration that was measured, the largest shares first; see `Release.cautions`."""
     raw, domain = release.raw, release.plan.workload.domain
     whole = _count(raw, table_block(domain, ()))
+    size = None if whole is None or not whole.clear[0] else float(whole.answers[0])
+    return (*_cut(raw, size), *_declared(raw, domain, whole))
+
+
+def _cut(release: Release, size: float | None) -> Iterator[Caution]:
+    """What there is to say of rows that were left out."""
+    found, rows = cut_persons(release), release.plan.unit.rows_per_person
+    if found is None or found.value <= ERRORS * (found.standard_error or 0.0):
+        return
+    persons, doubt = float(found.value), float(found.standard_error or 0.0)
+    share, off = (0.0, 0.0) if size is None else (min(1.0, rows * persons / size), rows * doubt / size)
+    theirs = f" ({percent(share)} of all that are)" if size is not None else ""
+    only = "only one row of each is" if rows == 1 else f"only {rows:,} rows of each are"
+    text = (
+        f"about {persons:,.0f} ± {2 * doubt:,.0f} persons had more than {rows:,} row{'s' if rows > 1 else ''}; {only} "
+        f"counted{theirs}: every answer is of counted rows, and is below that of all rows"
+    )
+    yield Caution(None, None, share, off, text)
+
+
+def _declared(raw: Release, domain: Domain, whole: _Counted | None) -> tuple[Caution, ...]:
+    """What there is to say of the declaration."""
     if whole is None:
         return ()
     size, error = float(whole.answers[0]), float(whole.errors[0])

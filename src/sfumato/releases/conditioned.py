@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,16 +55,13 @@ def mean_where(
 
     top, bottom = map(form, rows)
     unit = f"(mean {safe_text(attribute)})"
-    found = Answer.of(Ratio(top, bottom, unit), level)
     if not any(off):
-        return found
+        return Answer.of(Ratio(top, bottom, unit), level)
     try:
-        low, high = (
-            Ratio(form(row), bottom, unit).numbers(level)[side] for row, side in zip(reach, (2, 3), strict=True)
-        )
+        low, high = map(form, reach)
     except NotAnswerable:
-        low, high = found.low - off[0], found.high + off[1]
-    return found.within(min(low, found.value), max(high, found.value))
+        low, high = top + bottom.times(-off[0]), top + bottom.times(off[1])
+    return Answer.of(Ratio(replace(top, reach=(low, high)), bottom, unit), level)
 
 
 def _weighted(domain: Domain, condition: Block, attribute: str, row: FloatArray) -> Block:

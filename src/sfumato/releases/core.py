@@ -33,6 +33,7 @@ from sfumato.releases import means, middles, projecting, statistics, words, writ
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.cautions import Caution, caution_facts, caution_lines, find_cautions, other_line
 from sfumato.releases.comparing import compared
+from sfumato.releases.cut import cut_persons, cut_text
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
 from sfumato.releases.products import by_products
@@ -297,8 +298,9 @@ class Release(WorkloadRelease):
         """Reasons to doubt the declaration, the largest share first: most often labels or a range that do not match.
 
         An attribute is named where the noisy count of records in its `(other)` is 5 standard errors above 0, whatever
-        its share; under outside="clamp", where 99 % are in the first or the last cell. It follows from what was
-        measured and costs nothing.
+        its share; under outside="clamp", where 99 % are in the first or the last cell. Where persons had more rows than
+        are counted, that comes first, as soon as noise allows to tell. It follows from what was measured and costs
+        nothing.
         """
         return find_cautions(self)
 
@@ -310,6 +312,8 @@ class Release(WorkloadRelease):
         if not isinstance(earlier, Release):
             raise PlanError("a release is compared with a release")
         return compared(self, earlier, check_confidence(confidence), together=simultaneous)
+
+    cut_persons = cut_persons
 
     # -- projection -----------------------------------------------------------------------------------------
 
@@ -393,6 +397,8 @@ class Release(WorkloadRelease):
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
         yield "", words.reading(self)
+        if told := cut_text(self):
+            yield "", told
 
     def appended(self) -> Iterator[str]:
         yield from () if self.projection is None else before_and_after(self)

@@ -22,7 +22,8 @@ def release_headline(release: Release) -> str:
     p, plan = release.provenance, release.plan
     error = error_text(plan) if plan.forecast is None else f"{plan.forecast.raw:,.4g} {plan.main_unit}"
     before = "" if release.projection is None else ", before projection"
-    return f"Release {p.name!r}: {len(release.workload):,} answers, rmse {error}{before}"
+    of = " of counted rows" if plan.unit.person is not None else ""
+    return f"Release {p.name!r}: {len(release.workload):,} answers{of}, rmse {error}{before}"
 
 
 def reading(release: Release) -> str:
