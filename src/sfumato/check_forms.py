@@ -151,7 +151,7 @@ Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_tota
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int
 Projection answers:float64* possible:Possible gap:real certified:bool moved:float iterations:count body:text
-    realisable:bool rounded:float|none norm:text rungs?:[Rung]
+    realisable:bool rounded:float|none norm:text rungs?:[Rung] left_out?:[text]
 Provenance name:text ledger_id:text sequence:count anchor:text one_shot:bool created:text versions:[[text]]
     snapshot:text|none table?:text
 Published label:text values:[int64*1] total:count|none

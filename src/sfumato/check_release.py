@@ -59,7 +59,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-MORE = "table impossible cautions projection model_gap"  # what release.json may have besides
+MORE = "table impossible cautions other projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 

@@ -251,7 +251,8 @@ def singles(release: Release) -> tuple[list[Single], int]:
         part, unit = safe_text(query.part), safe_text(query.unit)
         numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
         shown += [
-            Single(part, safe_text(label), unit, *map(float, row)) for label, row in zip(labels, numbers, strict=True)
+            Single(part, safe_text(label), unit, *(math.nan if x is None else float(x) for x in row))
+            for label, row in zip(labels, numbers, strict=True)
         ]
     return shown, omitted
 
