@@ -269,9 +269,7 @@ class Linear:
         half = self.multiplier(level) * error
         low, high = centre - half, centre + half
         if self.reach is not None:
-            low, high = (
-                math.nan if s is None else s.numbers(level)[e] for s, e in zip(self.reach, (2, 3), strict=True)
-            )
+            low, high = (_end(s, level, e) for s, e in zip(self.reach, (0, 1), strict=True))
             low, high = float(np.minimum(low, self.value())), float(np.maximum(high, self.value()))
         return _ended(self.value(), error, low, high, projected=self.projected)
 
@@ -303,8 +301,7 @@ class Ratio:
         _, error, low, high = self._told(level)
         value = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
         if self.top.reach is not None or self.bottom.reach is not None:
-            corners = zip(self._corners(level), (2, 3), strict=True)
-            low, high = (math.nan if r is None else r.numbers(level)[end] for r, end in corners)
+            low, high = (_end(r, level, e) for r, e in zip(self._corners(level), (0, 1), strict=True))
             low, high = float(np.minimum(low, value)), float(np.maximum(high, value))
         return _ended(value, error, low, high, projected=self.top.projected or self.bottom.projected)
 
@@ -492,6 +489,11 @@ def _bent(form: Linear | Nonlinear, level: float) -> Nonlinear:
         reach = tuple(None if side is None else _bent(side, level).parts[0][1] for side in form.reach)
     made = Quotient(centre, form.value(), centre - half, centre + half, form, math.inf, reach=reach)
     return Nonlinear(((1.0, made),), 0.0, "records", form.projected)
+
+
+def _end(side: Linear | Ratio | None, level: float, end: int) -> float:
+    """The lower (0) or upper (1) end of an interval; NaN where nothing measured bounds what is asked."""
+    return math.nan if side is None else side.numbers(level)[2:][end]
 
 
 def fieller(
