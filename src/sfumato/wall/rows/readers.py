@@ -61,8 +61,10 @@ def _opened(given: Source, needed: Sequence[str]) -> Opened:
         given.numbers("a table of a database")
         return _declared(given, _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",)))
     if isinstance(source, (str, Path)):
-        parts = attempt(f"{str(source)!r} cannot be read", lambda: parquet_files(str(source)))
-        if (kind := kind_of(source) if parts is None else ".parquet") not in _OPENERS or "://" in str(source):
+        kind, parts = kind_of(source), None
+        if kind == ".parquet" or kind not in _OPENERS:
+            parts = attempt(f"{str(source)!r} cannot be read", lambda: parquet_files(str(source)))
+        if (kind := kind if parts is None else ".parquet") not in _OPENERS or "://" in str(source):
             raise no_source(source)
         opener, allowed = _OPENERS[kind]
         given.allow(f"a table ending {kind}", *allowed)
