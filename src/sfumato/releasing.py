@@ -118,6 +118,10 @@ def release(
     if out is not None and isinstance(result, WorkloadRelease) and not (Path(out) / REPORT).exists():
         try:
             write_report(result, Path(out) / REPORT)
+        except KeyboardInterrupt as ended:
+            raise KeyboardInterrupt(
+                f"interrupted, but the release is complete in {out}; make its page with: sfumato report FOLDER"
+            ) from ended
         except Exception as error:
             # the budget is spent and the release is stored: nothing about its page may hide that
             warnings.warn(

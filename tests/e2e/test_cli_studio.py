@@ -74,7 +74,7 @@ def test_without_the_extra_it_says_what_to_install(run: Run, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "starlette", None)
     said = run("studio", "--demo")
     assert said.code == 2
-    assert "sfumato[ui]" in said.err
+    assert "pip install -e '.[ui]'" in said.err
 
 
 def test_nothing_else_loads_it() -> None:

@@ -44,7 +44,7 @@ def release(
     table: Table = None,
     snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
     with_checker: Annotated[
-        bool, typer.Option("--with-checker", help="Put the checker, two files, beside the release.")
+        bool, typer.Option("--with-checker", help="Put the checker, three files, beside the release.")
     ] = False,
     decimal: Decimal = None,
     thousands: Thousands = None,
@@ -79,8 +79,8 @@ def release(
     if with_checker:
         from sfumato import check_release
 
-        for half in ("check_release.py", "check_maps.py"):
-            shutil.copy(Path(check_release.__file__).with_name(half), out / half)
+        for part in ("check_release.py", "check_maps.py", "check_forms.py"):
+            shutil.copy(Path(check_release.__file__).with_name(part), out / part)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
@@ -110,7 +110,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Derive what a release costs anew from its files and the ledger, as a stranger would: by two files alone.
+    """Derive what a release costs anew from its files and the ledger, as a stranger would: by three files alone.
 
     Ends with 0 where it is accepted, else with 2 and every reason.
 

@@ -56,8 +56,7 @@ def open_(
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     given = {"updates": updates, "threshold": threshold, "alpha": _alpha(alpha), "beta": beta, "questions": questions}
-    if out.is_file():
-        raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")
+    before = out.is_file() and Ledger(ledger).find(name) is not None
     with busy("opening"):
         account = Ledger(ledger)
         options = {name: value for name, value in given.items() if value is not None}
@@ -79,7 +78,8 @@ def open_(
         print_json(opened.status() | {"store": str(out)})
         return
     paid = "" if out.is_dir() else f" --ledger {ledger}"
-    typer.echo(f'{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} "PREDICATE"{paid}')
+    kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."
+    typer.echo(f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {out} "PREDICATE"{paid}')
 
 
 @commands.command()

@@ -50,11 +50,12 @@ def open_(
       sfumato stream open deaths.toml --ledger budget.db --name deaths --store deaths.stream
       sfumato stream append deaths.stream week-01.csv --period 2026-W01 --ledger budget.db
     """
+    from sfumato.privacy.ledger import Ledger
     from sfumato.recipes.opening import open_plan
 
     with busy("planning"):
         plan, named = _plan(spec)
-    before = store.exists()
+    before = store.exists() and Ledger(ledger).find(name) is not None
     with busy("opening"):
         opened = open_plan(plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from sfumato.errors import NotWritten, SfumatoError
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.wall import Source
 
-__all__ = ["Opening", "begun", "tell"]
+__all__ = ["Opening", "begun", "settled", "tell"]
 
 T = TypeVar("T")
 
@@ -57,6 +58,17 @@ def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None
         raise NotWritten(
             f"{kept}, but the ledger could not be told so ({error}); the same call of sf.open goes on with it"
         ) from error
+
+
+def settled(account: Ledger, name: str, fingerprint: str) -> None:
+    """Have the ledger say that a session that is kept was opened, where the process that opened it could not."""
+    entry = account.find(name)
+    if entry is None or entry.released:
+        return
+    receipt = account.paid(name, entry.plan_hash)
+    if receipt is not None:
+        with suppress(SfumatoError):  # another process was faster, or the ledger is read alone
+            account.mark_released(receipt, fingerprint)
 
 
 def _text(place: Any) -> str | Source | None:

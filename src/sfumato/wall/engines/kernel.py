@@ -42,7 +42,7 @@ class Part(NamedTuple):
     """One row of what a partition gives.
 
     status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
-    note: SHA-256 of `data` and the largest cell of every attribute (int64). data: words, or whatever travels.
+    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute. data: words, or whatever travels.
     """
 
     part: int
@@ -173,12 +173,12 @@ def _arrow(session: Session, query: str) -> Any:
     return pa.table(session.connection.sql(query))
 
 
-def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int) -> Part:
+def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> Part:
     words = how.moved(words)  # after persons' rows were chosen, as in a file
     data = np.ascontiguousarray(words, dtype="<i8").tobytes()
     rows = words.shape[1]
     tops = [int(how.cells(words, i).max(initial=0)) for i in range(len(how.grid.rules))]
-    note = hashlib.sha256(data).digest() + np.array(tops, dtype="<i8").tobytes()
+    note = hashlib.sha256(data).digest() + np.array([cut, *tops], dtype="<i8").tobytes()
     return Part(part, chunk, rows, seen, note, data)
 
 
@@ -214,8 +214,9 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
         if people.most(found) > how.most:
             raise ValueError
     words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
+    cut = np.asarray(found.column("cut"))
     for chunk, start in enumerate(range(0, max(1, words.shape[1]), _ROWS)):
-        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0)
+        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0, int(cut[start : start + _ROWS].sum()))
     yield from receipts
 
 
@@ -247,12 +248,12 @@ class _People:
         return _arrow(self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})")
 
     def kept(self) -> Any:
-        """What is kept of each person: words and name."""
+        """What is kept of each person: words, name, and a mark on one row of who had more."""
         places = self._how.places()
         cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
         names = ", ".join(f"a{i}" for i in range(len(places)))
         chosen = truncation(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
-        return _arrow(self._session, f"SELECT {self._words}, person FROM ({chosen})")
+        return _arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
 
     def most(self, found: Any) -> int:
         """Rows of the person who has most of them."""

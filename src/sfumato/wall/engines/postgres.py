@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
-from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 from sfumato.wall.engines.streams import Field, Stream
 from sfumato.wall.rows.encoding import identifier, literal
 from sfumato.wall.rows.session import MAX_ROWS
@@ -237,7 +237,7 @@ def _modules() -> Iterator[Any]:
             yield import_module(name)
         except ImportError:
             raise MissingExtra(
-                f"{name} is not installed, and Postgres servers are read with it: pip install 'sfumato[postgres]'"
+                f"{name} is not installed, and Postgres servers are read with it; {how_to_install('postgres')}"
             ) from None
 
 

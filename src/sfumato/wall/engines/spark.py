@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Grid
-from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 from sfumato.wall.engines.jobs import end_what_comes, told
 from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
 from sfumato.wall.engines.native import cell
@@ -194,7 +194,7 @@ def _module(name: str) -> Any:
         return _module_of(name)
     except ImportError:
         raise MissingExtra(
-            "pyspark or pyarrow is not installed, and Spark is asked by them: pip install 'sfumato[spark]'"
+            f"pyspark or pyarrow is not installed, and Spark is asked by them; {how_to_install('spark')}"
         ) from None
 
 

@@ -150,7 +150,8 @@ def encode(
 ) -> list[Statement]:
     """Statements to run in order; the last creates the temporary table `encoded`.
 
-    It has one unsigned column a0, a1, … per attribute and one row per record that is counted.
+    It has one unsigned column a0, a1, … per attribute and one row per record that is counted; with `person` also `cut`,
+    true in one row of everybody who had more rows than are kept.
     `columns` has the columns of the attributes and of `person`; `source` is the SQL they are read from.
     Raises SourceError where a column's type cannot be read as its attribute.
     """
@@ -181,11 +182,12 @@ def encode(
         query = f"SELECT * FROM ({query}) WHERE {' AND '.join(dropping)}"
     if person is not None:
         query = truncation(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
-    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {kept} FROM ({query})", ())]
+    marked = kept if person is None else f"{kept}, cut"
+    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {marked} FROM ({query})", ())]
 
 
 def truncation(kept: str, rows: str, rows_per_person: int) -> str:
-    """SQL that keeps at most so many rows of each value of `person`.
+    """SQL that keeps at most so many rows of each value of `person`, with `cut`, true in one row of who had more.
 
     `kept` are the columns that matter. `rows` is SQL of them and of `person`, each different row once, with the
     number `n` of times that it is there.
@@ -198,8 +200,11 @@ def truncation(kept: str, rows: str, rows_per_person: int) -> str:
     # Each of n equal rows has a digest of its own, so that any c of a person's rows are as likely to be kept as any
     # others; with one digest for all of them a rare cell would be kept as often as a common one.
     order = f"md5(concat_ws('|', person, {kept}, nth)), {kept}, nth"
-    chosen = f"QUALIFY row_number() OVER (PARTITION BY person ORDER BY {order}) <= {rows_per_person}"
-    return f"SELECT * FROM (SELECT *, unnest(range(n)) AS nth FROM ({rows})) {chosen}"
+    place = f"row_number() OVER (PARTITION BY person ORDER BY {order})"
+    # Once a person, and by that person's rows alone: so one person changes how many are cut by at most 1.
+    cut = f"{place} = 1 AND count(*) OVER (PARTITION BY person) > {rows_per_person} AS cut"
+    given = f"SELECT *, unnest(range(n)) AS nth FROM ({rows})"
+    return f"SELECT *, {cut} FROM ({given}) QUALIFY {place} <= {rows_per_person}"
 
 
 def prepared(rule: Rule, i: int) -> list[Statement]:

@@ -66,7 +66,7 @@ class People:
         for statement in encode(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
-        return collect(self.opened, self.grid, self.packing), kept
+        return collect(self.opened, self.grid, self.packing, persons=True), kept
 
 
 def open_people(
