@@ -26,6 +26,11 @@ _FIELDS = {
 }
 _PLACES = {
     "data.source": "where the table is",
+    "data.decimal": "what stands before decimals",
+    "data.thousands": "what stands between thousands",
+    "data.encoding": "the encoding of the file",
+    "data.delimiter": "what stands between fields",
+    "data.sheet": "the name of the sheet",
     "schema_defaults.outside": "what goes for values that are not declared",
     "schema_defaults.missing": "what goes for missing values",
     "privacy.neighbours": "whose privacy",

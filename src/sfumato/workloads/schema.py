@@ -344,7 +344,7 @@ _TEMPLATE = """\
 # Fill in every "": the file refuses to run until then. Delete the tables of columns that are not asked about.
 
 [data]
-source = {source}   # a table: .csv, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
+source = {source}   # a table: .csv, .xlsx, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
 # table = "people"  # its public name, which stays when its file moves: the ledger holds every spend to it
 {written}
 # Each column is declared from public knowledge, never by looking at the rows:

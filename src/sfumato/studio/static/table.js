@@ -13,6 +13,8 @@ const PARTS = {
   number: [["min", "From"], ["max", "to"], ["width", "width of a cell"], ["edges", "or edges of cells, with commas"]],
 };
 
+const MARKS = ["decimal", "thousands", "delimiter"];
+
 const spec = () => data.spec;
 const table = (...keys) => keys.reduce((here, key) => here?.[key] ?? {}, spec());
 
@@ -179,6 +181,8 @@ function show() {
   if (data.broken) { complain(data.broken); return; }
   $("source").value = table("data").source ?? "";
   $("public-name").value = table("data").table ?? "";
+  for (const id of [...MARKS, "encoding", "sheet"]) $(id).value = table("data")[id] ?? "";
+  $("written").open = [...MARKS, "encoding", "sheet"].some((id) => table("data")[id] !== undefined);
   $("impossible").value = (table("domain").impossible ?? []).join("\n");
   for (const policy of ["outside", "missing"]) $(policy).value = table("schema_defaults")[policy] ?? "";
   for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
@@ -202,6 +206,11 @@ $("impossible").addEventListener("change", (event) => {
   change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], summary, { field: event.target, about: "domain.impossible" });
 });
 kept("source", ["data", "source"]);
+kept("encoding", ["data", "encoding"]);
+kept("sheet", ["data", "sheet"]);
+for (const mark of MARKS) {
+  $(mark).addEventListener("change", (event) => change([{ place: ["data", mark], value: event.target.value || null }], summary));
+}
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
 kept("rows", ["privacy", "rows_per_person"], number);
