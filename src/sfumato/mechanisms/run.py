@@ -28,7 +28,7 @@ from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.accounts import one_shot, opened
-from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, unfinished
+from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, sweep, unfinished
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
@@ -269,6 +269,7 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     if not entry.released:
         # the process that stored it ended before it could say so
         account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
+        sweep(Path(out), kind.bundle(Path(out)))
     return found
 
 

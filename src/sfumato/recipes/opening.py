@@ -14,6 +14,7 @@ from sfumato.mechanisms.registry import named, planned
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.choose import request
 from sfumato.releases.accounts import opened
@@ -30,7 +31,6 @@ from sfumato.sessions.opening import (
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.requests import Opening
 from sfumato.sessions.streams import Stream, open_stream
-from sfumato.wall.places import holds
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 

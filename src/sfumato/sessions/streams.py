@@ -10,6 +10,7 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases.accounts import one_shot
 from sfumato.releases.provenance import Provenance, Versions, provenance, versions
@@ -17,7 +18,6 @@ from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
 from sfumato.sessions.requests import settled, tell
 from sfumato.wall import Curator
-from sfumato.wall.places import holds
 from sfumato.wall.streams import PublicStream, resume_stream, stream
 from sfumato.wall.streams.stored import StoredStream, read_stream
 

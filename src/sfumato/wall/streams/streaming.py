@@ -31,9 +31,10 @@ from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import holds
 from sfumato.wall.curator import Curator, holding
 from sfumato.wall.holding import Holding, check_plan_hash, own
-from sfumato.wall.places import check_place, check_same, check_unopened, holds, pay
+from sfumato.wall.places import check_place, check_same, check_unopened, pay
 from sfumato.wall.rows.counting import Counts, check_countable
 from sfumato.wall.rows.sources import Histogram, open_source
 from sfumato.wall.streams.measuring import cells_of, measure
