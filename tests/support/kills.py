@@ -137,7 +137,7 @@ def _judged(act: Act, place: Path) -> str:
     import sfumato as sf
 
     def spends() -> int:
-        if not (place / "l.db").exists() or not (place / "l.db").stat().st_size:
+        if not holds(place / "l.db"):
             return 0
         return sum(e.kind == "spend" and e.price > 0 for e in sf.Ledger(place / "l.db").entries())
 
