@@ -135,6 +135,7 @@ def _child(body: Callable[[], object]) -> tuple[int, str]:
 def _judged(act: Act, place: Path) -> str:
     """What the same command makes of what a kill has left."""
     import sfumato as sf
+    from sfumato.privacy.files import holds
 
     def spends() -> int:
         if not holds(place / "l.db"):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import pack, unpack
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Format
 from sfumato.privacy.continual import Published, StreamTerms
@@ -48,7 +49,7 @@ FORMAT = Format(
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamOpening:
-    """What a stream was opened for. `holder` tells domain and unit, `name` the debit."""
+    """What a stream was opened for. `holder` tells domain and unit, `name` the debit; there is room for `people`."""
 
     terms: StreamTerms
     unit: PrivacyUnit
@@ -58,10 +59,11 @@ class StreamOpening:
     ledger_id: str
     name: str
     plan_hash: str
+    people: int = later(0)
 
     def __post_init__(self) -> None:
         texts = (self.holder, self.ledger_id, self.name, self.plan_hash)
-        kinds = {"terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
+        kinds = {"people": int, "terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
         if {*map(type, texts)} != {str} or not all(isinstance(getattr(self, n), k) for n, k in kinds.items()):
             raise InvalidInput("this is no opening of a stream")
 
