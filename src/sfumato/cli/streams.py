@@ -61,8 +61,9 @@ def open_(
         plan, named = _plan(spec)
     before = store.exists() and Ledger(ledger).find(name) is not None
     with busy("opening"):
-        options = {"table": table or named, "anchor": anchor, "people": people}
-        opened = open_plan(plan, ledger=ledger, name=name, store=store, **options)
+        opened = open_plan(
+            plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor, people=people
+        )
     if as_json:
         print_json({"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)})
         return

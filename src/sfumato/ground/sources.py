@@ -20,7 +20,7 @@ def same_table(one: str, other: str) -> bool:
     mine, theirs = engine(one), engine(other)
     if mine is not None or theirs is not None:
         # a server has several names, so its is not compared
-        return type(mine) is type(theirs) and _may_be(mine.table, theirs.table)
+        return mine is not None and type(mine) is type(theirs) and _may_be(mine.table, theirs.table)
     files = _file(one), _file(other)
     # links and hard links too; what does not exist cannot be read
     return all(map(os.path.exists, files)) and os.path.samefile(*files)

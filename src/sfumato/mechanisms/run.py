@@ -95,7 +95,7 @@ class _Kind:
     """
 
     look: Callable[[Any, _Access], tuple[Receipt, Made]]
-    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, *_: result
+    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, _plan, _progress: result
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
@@ -181,6 +181,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
                 raise
             raise _lost(kind, paid.sequence, "it was interrupted") from ended
         late: BaseException | None = None
+        result: Any = None
         try:
             result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
             try:
@@ -269,7 +270,7 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     if not entry.released:
         # the process that stored it ended before it could say so
         account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
-        sweep(Path(out), kind.bundle(Path(out)))
+    sweep(Path(out), kind.bundle(Path(out)))
     return found
 
 

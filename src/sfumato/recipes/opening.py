@@ -137,7 +137,7 @@ def plan_and_open(
     account = opened(ledger)
     asked = request(what, budget, records=records, **unit)
     counted = records is None and mechanism.needs_records and asked.unit.total_is_public
-    if counted and store is not None and store.is_file() and holds(store):
+    if counted and store is not None and Path(store).is_file() and holds(Path(store)):
         # what is kept there was planned for the number that was counted then
         asked, counted = replace(asked, records=getattr(kept(store, begun=True)[1]["plan"], "records", 1)), False
     if counted:

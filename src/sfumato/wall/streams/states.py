@@ -26,6 +26,7 @@ from sfumato.wall.streams.people import FIELDS
 
 __all__ = ["FileStates", "MemoryStates", "State", "States"]
 
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag, and no such links for most accounts
 _PRIVATE = 0o600  # read and written by its owner alone
 
 
@@ -111,7 +112,7 @@ class FileStates:
             return last[1]
         file = self._file(periods)
         try:
-            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = os.open(file, os.O_RDONLY | _NOFOLLOW)
             with os.fdopen(handle, "rb") as opened:
                 found = np.fromfile(opened, dtype="<i8").astype(np.int64, copy=False)
         except OSError as error:
@@ -139,9 +140,10 @@ class FileStates:
         rest = np.zeros((missing, FIELDS), dtype="<i8")
         rest[:, :2] = np.frombuffer(secrets.token_bytes(16 * missing), dtype="<i8").reshape(-1, 2)
         try:
-            handle = os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, _PRIVATE)
+            handle = os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | _NOFOLLOW, _PRIVATE)
             with os.fdopen(handle, "wb") as opened:
-                os.fchmod(handle, _PRIVATE)
+                if hasattr(os, "fchmod"):
+                    os.fchmod(handle, _PRIVATE)
                 for part in (*state, rest):
                     opened.write(np.ascontiguousarray(part, dtype="<i8").data)
                 opened.flush()
