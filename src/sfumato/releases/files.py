@@ -33,6 +33,7 @@ __all__ = [
     "load_release",
     "read_bundle",
     "save_release",
+    "sweep",
     "unfinished",
     "write_release",
 ]
@@ -146,14 +147,19 @@ class File:
 
 
 def _place(target: Path, name: str, paid: bool) -> Place:
-    """A place beside a target; those of paid releases that hold no file of that name yet, of no use to anybody, go."""
+    """A place beside a target."""
     if not paid:
         return Place(target)
+    sweep(target, name)
+    return Place(target, ending=PAID)
+
+
+def sweep(target: Path, name: str) -> None:
+    """Take away what was left beside a target of paid releases and holds no whole file of that name."""
     with left(target, PAID) as places:
         for path in places:
             if not _whole(path, name):
                 shutil.rmtree(path, ignore_errors=True)
-    return Place(target, ending=PAID)
 
 
 def _settle(place: Place, name: str, paid: bool) -> None:

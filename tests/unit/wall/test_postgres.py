@@ -159,6 +159,16 @@ def test_a_number_has_one_text_however_many_zeros_it_was_typed_with(furnished: S
     assert open_source(furnished.address("typed"), codes).count([("who",)])[("who",)].tolist() == [3, 0, 2]
 
 
+def test_one_long_value_refuses_no_table(furnished: Server) -> None:
+    """It is cut where a file's would be: it is no code, and the name of somebody. Mutant: sent as it is, so that one
+    record decides whether there is a release."""
+    furnished.run("DROP TABLE IF EXISTS long", "CREATE TABLE long (x text, who text)")
+    furnished.run("INSERT INTO long VALUES ('a', repeat('y', 80000000)), (repeat('a', 3000000), 'me'), ('a', 'me')")
+    codes = Domain({"x": Categories(["a"], outside="other", missing="drop")})
+    assert open_source(furnished.address("long"), codes, person="who").rows == 2
+    assert open_source(furnished.address("long"), codes).count([("x",)])[("x",)].tolist() == [2, 1]
+
+
 def test_a_moment_beyond_any_clock_is_there_and_no_code(furnished: Server) -> None:
     """The server's last years are none of DuckDB's. Mutant: what cannot be read as a moment taken for missing."""
     furnished.run("DROP TABLE IF EXISTS far", "CREATE TABLE far (x timestamp)")

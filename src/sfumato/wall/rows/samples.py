@@ -6,14 +6,13 @@ measures uses this file.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput
 from sfumato.ground.elsewhere import engine
+from sfumato.ground.sources import same_table
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
 from sfumato.wall.rows.readers import open_table
@@ -76,25 +75,11 @@ class Sample:
 def refuse_source(sample: str, declared: str | Source | None) -> None:
     """Refuse a sample that is the very table to be protected, or lies in the same file. Raises InvalidInput."""
     source = source_of(declared).table
-    if source is None:
-        return
-    one, other = _file(sample), _file(source)
-    served = [found.table for found in map(engine, (sample, source)) if found is not None]
-    # links and hard links too; what does not exist cannot be read. A server has several names, so its is not compared
-    if (
-        sample == source
-        or (len(served) == 2 and served[0] == served[1])
-        or (os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other))
-    ):
+    if source is not None and same_table(sample, source):
         raise InvalidInput(
             f"{sample!r} is the source of the spec, the table to be protected: what a check shows is exact and would "
             "give its rows away. Check a public sample, or mock rows (sfumato mock); nothing was read"
         )
-
-
-def _file(address: str) -> str:
-    """The file of a path or of duckdb:///file.db?table=t."""
-    return unquote(urlsplit(address).path.removeprefix("/")) if address.startswith("duckdb:") else address
 
 
 def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit) -> Sample:
