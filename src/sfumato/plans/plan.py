@@ -211,7 +211,8 @@ class Plan(WorkloadPlan):
         """A proved bound on `objective_value`, or None where none is known.
 
         No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget, or where it is counted who had more rows than are counted, at what that leaves of it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        this budget; where it is also counted who had more rows than are counted, at what that leaves of it. There
+        is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
         """
         return self.bound
 
