@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.privacy.noise import RoundedGaussian
 from sfumato.releases import files
 from support.wall import COUNTS, TABLE, WORK, Untouchable, plan
 
@@ -68,15 +70,16 @@ def test_another_release_of_the_same_plan_is_not_taken_for_the_stored_one(ledger
 # ---- interrupted after the debit ---------------------------------------------------------------------------
 
 
-def _interrupt(*_: Any) -> None:
+def _interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
 def test_interrupted_before_it_is_stored(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutants: a draft, or a folder made for it, left behind; a name that is free again although it was paid for."""
+    """Mutants: a draft, or a folder made for it, left behind; a name that is free again although it was paid for; an
+    end without a word of what was spent."""
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_arrays", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(files, "write_document", _interrupt)
+        with pytest.raises(sf.errors.NotWritten, match=r"the budget is spent .entry 1. .*interrupted"):
             sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "new/r")
     assert unreleased(tmp_path) == ["n"]
     assert ledger.spent == 1
@@ -89,7 +92,7 @@ def test_interrupted_before_it_is_recorded(ledger: sf.Ledger, tmp_path: Path, mo
     """Mutant: a stored release that stays listed as unreleased."""
     with monkeypatch.context() as patch:
         patch.setattr(sf.Ledger, "mark_released", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="complete in"):
             sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
     assert unreleased(tmp_path) == ["n"]
     stored = sf.load(tmp_path / "r")
@@ -98,6 +101,104 @@ def test_interrupted_before_it_is_recorded(ledger: sf.Ledger, tmp_path: Path, mo
     assert unreleased(tmp_path) == []
     assert ledger.entries()[0].result_hash == stored.result_hash
     assert ledger.spent == 1
+
+
+def test_interrupted_while_it_is_written(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, or SIGTERM where it is handled, in the middle of writing: writing ends, and then the signal acts.
+
+    Mutants: an interrupt that acts at once, and a draft thrown away; one that is swallowed, so that a loop of releases
+    goes on; a handler that stays.
+    """
+    real = files.write_arrays
+
+    def struck(*args: Any) -> None:
+        signal.raise_signal(number)
+        real(*args)
+
+    monkeypatch.setattr(files, "write_arrays", struck)
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    number = signal.SIGINT
+    with pytest.raises(KeyboardInterrupt, match=r"entry 1.*is complete in"):
+        sf.release(plan(), TABLE, ledger=ledger, name="n", out=tmp_path / "r")
+
+    def ended(given: int, _: object) -> None:
+        raise SystemExit(128 + given)
+
+    signal.signal(signal.SIGTERM, ended)
+    number = signal.SIGTERM
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            sf.release(plan(), TABLE, ledger=ledger, name="m", out=tmp_path / "s")
+        assert signal.getsignal(signal.SIGTERM) is ended
+    finally:
+        signal.signal(signal.SIGTERM, before[signal.SIGTERM])
+    assert {n: signal.getsignal(n) for n in before} == before
+    assert unreleased(tmp_path) == []
+    assert [sf.load(tmp_path / r).provenance.sequence for r in ("r", "s")] == [1, 3]
+    assert names(tmp_path) == {"l.db", "r", "s"}
+
+
+def test_interrupted_while_it_is_projected(ledger: sf.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was paid for is stored as it came out. Mutant: it is lost for want of a projection that costs nothing."""
+    monkeypatch.setattr(sf.Release, "project", _interrupt)
+    made = sf.plan(WORK, sf.gdp(1), neighbours="add-remove", mechanism="projection", records=64)
+    assert made.body is not None
+    with pytest.raises(KeyboardInterrupt, match="is complete in"):
+        sf.release(made, TABLE, ledger=ledger, name="n", out=tmp_path / "r")
+    assert unreleased(tmp_path) == []
+    assert sf.load(tmp_path / "r").projection is None
+    with pytest.raises(sf.errors.NotWritten, match="entry 3"):
+        sf.release(made, TABLE, ledger=ledger, name="m")
+
+
+def test_interrupted_between_the_debit_and_the_noise(ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: an end that says nothing of what was spent; nothing was spent, and it says that something was."""
+    monkeypatch.setattr(RoundedGaussian, "sample", _interrupt)
+    with pytest.raises(sf.errors.NotWritten, match=r"entry 1.*interrupted"):
+        sf.release(plan(), TABLE, ledger=ledger, name="n")
+    monkeypatch.setattr(sf.Ledger, "expect", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sf.release(plan(), TABLE, ledger=ledger, name="m")
+    assert ledger.spent == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import sfumato as sf
+from sfumato.releases import files
+from support.wall import TABLE, plan
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(files, sys.argv[2], killed)
+sf.release(plan(), TABLE, ledger="l.db", name="n", out="r")
+"""
+
+
+@pytest.mark.parametrize("step", ["write_arrays", "_seal", "sync_folder"])
+def test_killed_while_it_is_written_the_same_command_finishes_it(step: str, ledger: sf.Ledger, tmp_path: Path) -> None:
+    """What lies beside is stored, of its own noise, and nobody else takes it away.
+
+    Mutants: a leftover that is not looked for; one that the next release to the same place, or under another name,
+    takes away; one of another entry taken for it; a second debit; one that stays when it is stored.
+    """
+    call = [sys.executable, "-c", KILLED, str(Path(__file__).parents[1]), step]
+    assert subprocess.run(call, cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+    (left,) = [n for n in names(tmp_path) if n.endswith(".paid")]
+    whole = files.read_bundle(tmp_path / left / "release.sfumato")
+    sf.release(plan(), TABLE, ledger=ledger, name="m", out=tmp_path / "r")
+    shutil.rmtree(tmp_path / "r")
+    sf.release(plan(), TABLE, ledger=None, out=tmp_path / "r")
+    shutil.rmtree(tmp_path / "r")
+    with pytest.raises(sf.errors.NameTaken, match="though never stored"):
+        sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "elsewhere")
+    found = sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r")
+    assert [v.tolist() for v in found.measurement.values] == [v.tolist() for v in whole.measurement.values]
+    assert found.provenance == sf.load(tmp_path / "r").provenance == whole.provenance
+    assert (unreleased(tmp_path), ledger.spent) == ([], 2)
+    assert names(tmp_path) == {"l.db", "r"}
+    assert (tmp_path / "r" / "report.html").exists()
 
 
 def _remove_the_place(draft: Path, _: Path) -> None:
@@ -136,7 +237,17 @@ def test_a_place_that_turns_bad_after_the_debit(
     assert unreleased(tmp_path) == ["n"]
     if swap is _name_is_taken:
         assert names(tmp_path / "r") == {"release.json"}
-    assert not any(name.endswith(".partial") for name in names(tmp_path)) or swap is _file_in_its_place
+        shutil.rmtree(tmp_path / "r")
+    elif swap is _link_in_its_place:
+        (tmp_path / "r").unlink()
+    else:
+        assert not any(name.endswith(".paid") for name in names(tmp_path)) or swap is _file_in_its_place
+        return
+    # it was paid for and lies beside, until its place is free
+    monkeypatch.undo()
+    again = sf.release(plan(), Untouchable(), ledger=ledger, name="n", out=tmp_path / "r")
+    assert again.provenance.sequence == 1
+    assert names(tmp_path) == {"l.db", "r"}
 
 
 @pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError(), sf.errors.LedgerError("the disk is full")])

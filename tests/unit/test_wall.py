@@ -30,8 +30,8 @@ LONG = {"sfumato.wall.parts"}
 # they lie here because they look at every record, after what the domain declares was built anew.
 MOST_MEASURE = 5_600
 MOST_CHOOSE = 400
-# The goal of the wings is 1,600.
-MOST_WINGS = 1_750
+# The goal of the wings is 1,600. 70 more see to it that an opening that was cut short is paid for once and goes on.
+MOST_WINGS = 1_820
 # Of streams, 620 in wall/, 75 of which see to it that nobody is counted too often: the rest is what they cost, and
 # bundles and names, which other wings have too.
 MOST_STREAMS = 1_120

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import signal
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,14 +19,28 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, context_
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 2 refused and nothing spent, 3 spent but not written, 1 a bug."""
+    """Run the command line. Exit codes: 0 done, 2 refused and nothing spent, 3 spent but not written, 1 a bug.
+
+    130 is Ctrl-C, 143 an end by SIGTERM: nothing was spent, or it says what was.
+    """
     same_bytes()
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         app(prog_name="sfumato")
+    except SystemExit as ended:
+        # typer ends by itself after Ctrl-C, whatever was said
+        cause = getattr(ended.__context__, "__cause__", None)
+        if isinstance(cause, KeyboardInterrupt) and str(cause):
+            typer.echo(f"sfumato: {cause}", err=True)
+        raise
     except NotWritten as error:
         _fail(error, NOT_WRITTEN)
     except SfumatoError as error:
         _fail(error, REFUSED)
+
+
+def _terminated(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _fail(error: Exception, code: int) -> None:

@@ -47,16 +47,16 @@ def open_(
     from sfumato.privacy.ledger import Ledger
     from sfumato.recipes.opening import plan_and_open
     from sfumato.specs import read_spec
+    from sfumato.wall.rows.declared import table_at
 
     found = read_spec(spec)
     if found.periods is not None:
         raise InvalidInput(f"{spec} declares a stream; open it with: sfumato stream open {spec}, or take [stream] out")
-    data = source or found.source
+    data = table_at(found.source, source)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     given = {"updates": updates, "threshold": threshold, "alpha": _alpha(alpha), "beta": beta, "questions": questions}
-    if out.is_file():
-        raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")
+    before = out.is_file() and Ledger(ledger).find(name) is not None
     with busy("opening"):
         account = Ledger(ledger)
         options = {name: value for name, value in given.items() if value is not None}
@@ -78,7 +78,8 @@ def open_(
         print_json(opened.status() | {"store": str(out)})
         return
     paid = "" if out.is_dir() else f" --ledger {ledger}"
-    typer.echo(f'{opened.explain()}\n\nKept in {out}. To ask: sfumato session ask {out} "PREDICATE"{paid}')
+    kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."
+    typer.echo(f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {out} "PREDICATE"{paid}')
 
 
 @commands.command()

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.check_forms import documents
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import UNREADABLE, bundled, unbundled
 from sfumato.ground.codec import decode, encode
-from sfumato.ground.scratch import place
+from sfumato.ground.scratch import place, sync_folder
 
 __all__ = [
     "is_beside",
     "read_document",
-    "sync_folder",
     "write_atomically",
     "write_document",
 ]
@@ -40,15 +40,6 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(handle.fileno())
         partial.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Have the names in a folder on stable storage."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def write_document(path: str | os.PathLike[str], value: object, *, beside: bool = False) -> None:
@@ -106,6 +97,7 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
                 raise InvalidInput("it names files beside it")
             arrays |= {k: _read_beside(Path(path).parent, name) for k, name in outside.items()}
             tree = tree["value"]
+        documents(tree, arrays)
         value = decode(tree, arrays)
     except UNREADABLE as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error

@@ -3,6 +3,9 @@
 A place is a folder, hidden beside what it is for, and locked (flock) for as long as its process works in it. The kernel
 gives the lock up when that process dies, however it dies; so whoever gets the lock of a place that is there knows that
 nobody works in it, and takes it away. A file system that locks no folders has nothing taken away.
+
+A place of what was paid for has another ending than the rest, and is taken away by none but those who look for it:
+what lies there may be all that a budget was spent on.
 """
 
 from __future__ import annotations
@@ -20,9 +23,14 @@ try:
 except ImportError:  # no POSIX: nothing is locked, so nothing is taken away
     fcntl = None
 
-__all__ = ["Place", "place"]
+__all__ = ["PAID", "Place", "left", "place", "sync_folder"]
 
 _TRIES = 8  # each is lost only to one who clears in the same instant: once is rare, eight times does not happen
+
+
+PAID = "paid"
+"""The ending of a place for what a ledger paid for."""
+_PARTIAL = "partial"
 
 
 class Place:
@@ -33,11 +41,13 @@ class Place:
 
     __slots__ = ("_lock", "_process", "path")
 
-    def __init__(self, target: Path, mode: int = 0o777) -> None:
-        _clear(target)
+    def __init__(self, target: Path, mode: int = 0o777, ending: str = _PARTIAL) -> None:
+        with left(target) as places:
+            for path in places:
+                shutil.rmtree(path, ignore_errors=True)
         self._process = os.getpid()
         for _ in range(_TRIES):
-            self.path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+            self.path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.{ending}")
             self.path.mkdir(mode)
             try:
                 self._lock = _locked(self.path)
@@ -51,9 +61,24 @@ class Place:
         if os.getpid() != self._process:
             return
         shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
+    def release(self) -> None:
+        """Give up the lock, and leave what is there to whoever looks for it."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on stable storage; Windows has no way to say so, and keeps them by itself."""
+    if os.name == "nt":
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextmanager
@@ -87,16 +112,22 @@ def _locked(path: Path) -> int | None:
     return folder
 
 
-def _clear(target: Path) -> None:
-    """Take away the places of this user's killed processes for the same target."""
-    if fcntl is None:
-        return
-    shape = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.partial")
-    with suppress(OSError):
-        with os.scandir(target.parent) as found:
-            left = [Path(e.path) for e in found if shape.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
-        for path in left:
+@contextmanager
+def left(target: Path, ending: str = _PARTIAL) -> Generator[list[Path]]:
+    """The places that this user's killed processes left beside `target`; for the time of the block nobody has them."""
+    shape = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.{ending}")
+    places, locks = list[Path](), list[int]()
+    try:
+        if fcntl is not None:
+            with suppress(OSError), os.scandir(target.parent) as found:
+                places += [Path(e.path) for e in found if shape.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+        mine = list[Path]()
+        for path in sorted(places):
             with suppress(OSError):
                 if path.stat().st_uid == os.geteuid() and (lock := _locked(path)) is not None:
-                    shutil.rmtree(path, ignore_errors=True)
-                    os.close(lock)
+                    locks.append(lock)
+                    mine.append(path)
+        yield mine
+    finally:
+        for lock in locks:
+            os.close(lock)

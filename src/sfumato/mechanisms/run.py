@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.designs.pricing.sensitivity import certificate
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.ground.codec import fingerprint
+from sfumato.ground.interrupts import ENDINGS, held
 from sfumato.ground.names import check_text
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
@@ -23,10 +25,10 @@ from sfumato.plans.keys import KeyPlan
 from sfumato.plans.packing import pack
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
-from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.accounts import one_shot, opened
-from sfumato.releases.files import Draft, File, check_file
+from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, unfinished
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
@@ -68,7 +70,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
         folder=at.folder,
         cut=plan.cut,
     )
-    return receipt, lambda where: projected_release(Release(plan, measured, where), plan, at.progress)
+    return receipt, lambda where: Release(plan, measured, where)
 
 
 def _look_often(plan: IterativePlan, at: _Access) -> tuple[Receipt, Made]:
@@ -89,26 +91,32 @@ def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
 class _Kind:
     """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
 
-    `look` pays, and returns the receipt with what makes the release of what came out.
+    `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
+    `bundle` names the file that holds all of a release, which `read` reads.
     """
 
     look: Callable[[Any, _Access], tuple[Receipt, Made]]
+    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, *_: result
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
-    draft: Callable[[Place], Draft | File] = Draft
+    draft: Callable[..., Draft | File] = Draft
+    bundle: Callable[[Path], str] = lambda _: BUNDLE
+    read: Callable[[Path], Any] = read_bundle
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
 
 
 _KINDS: dict[type[Planned], _Kind] = {
-    Plan: _Kind(_look_once),
-    IterativePlan: _Kind(_look_often, check_rounds),
+    Plan: _Kind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    IterativePlan: _Kind(_look_often, check=check_rounds),
     KeyPlan: _Kind(
         _look_at_keys,
         what="sketch",
         place="file",
         draft=File,
+        bundle=lambda out: out.name,
+        read=load_sketch,
         load=load_sketch,
         holds=lambda out: check_file(out).exists(),
     ),
@@ -161,20 +169,53 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
     made_by = versions()
-    with nullcontext() if out is None else kind.draft(out) as draft, heard(getattr(progress, "jobs", None)):
+    with (
+        nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
+        heard(getattr(progress, "jobs", None)),
+    ):
         folder = None if draft is None else draft.partial
-        receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
+        try:
+            receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
+        except ENDINGS as ended:
+            paid = account.find(name)
+            if paid is None:
+                raise
+            raise _lost(kind, paid.sequence, "it was interrupted") from ended
+        late: BaseException | None = None
         try:
             result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
-            if draft is not None:
-                draft.keep(result)
-            account.mark_released(receipt, result.result_hash)
+            try:
+                result = kind.finish(result, plan, progress)
+            except ENDINGS as ended:
+                if draft is None:
+                    raise
+                late = ended  # what was paid for is stored as it is: it can be projected at any time
+            with nullcontext() if draft is None else held():
+                if draft is not None:
+                    draft.keep(result)
+                account.mark_released(receipt, result.result_hash)
+        except ENDINGS as ended:
+            if out is None or not _holds(kind, out):
+                raise _lost(kind, receipt.sequence, "it was interrupted") from ended
+            late = ended
         except Exception as error:
-            raise NotWritten(
-                f"the budget is spent (entry {receipt.sequence}) but the {kind.what} could not be stored: {error}. "
-                "The ledger lists it as unreleased; there is no refund once noise was drawn"
-            ) from error
-        return result
+            raise _lost(kind, receipt.sequence, str(error)) from error
+        if late is None:
+            return result
+        if isinstance(late, SystemExit):
+            raise late
+        raise KeyboardInterrupt(
+            f"interrupted, but the {kind.what} was paid for (entry {receipt.sequence}) and is complete in {out}; the "
+            "same command again reads it back, free"
+        ) from late
+
+
+def _lost(kind: _Kind, sequence: int, why: str) -> NotWritten:
+    return NotWritten(
+        f"the budget is spent (entry {sequence}) but the {kind.what} could not be stored: {why}. The ledger lists it "
+        "as unreleased; there is no refund once noise was drawn. Where all that came out was written beside its place "
+        "already, the same command again finishes it, free"
+    )
 
 
 def _check(plan: Planned, kind: _Kind) -> None:
@@ -217,12 +258,10 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
             raise NameTaken(
                 f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
             )
+    if out is not None and not _holds(kind, out) and not entry.released:
+        _finish(plan, kind, account, entry, Path(out))
     if out is None or not _holds(kind, out):
-        raise NameTaken(
-            f"{name!r} was already paid for{'' if entry.released else ', though never stored'}. Its {kind.what} is "
-            f"free to read where it was stored: give out=, its {kind.place}, or sf.load. Measuring again is new "
-            "noise and a new debit: choose another name"
-        )
+        raise _taken(kind, entry, out)
     found = kind.load(out) if older is None else older
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
@@ -232,6 +271,49 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
         # the process that stored it ended before it could say so
         account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
     return found
+
+
+def _finish(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Path) -> None:
+    """Store the release that an entry paid for at `out`, if all of it lies beside, where writing it was interrupted."""
+    with unfinished(out, kind.bundle(out)) as found:
+        for file, place in found.items():
+            try:
+                made = kind.read(file)
+            except InvalidInput:
+                continue
+            where = made.provenance
+            theirs = (where.ledger_id, where.name, where.sequence, made.plan.fingerprint)
+            if theirs != (account.ledger_id, entry.name, entry.sequence, plan.fingerprint):
+                continue
+            account.check(where.anchor)
+            try:
+                with kind.draft(out, paid=True) as draft:
+                    draft.keep(made)
+            except InvalidInput:
+                raise
+            except Exception as error:
+                raise NotWritten(
+                    f"{entry.name!r} was paid for (entry {entry.sequence}) and all of it is in {place}, but it could "
+                    f"not be stored in {out}: {error}. Make room or access, and give the same command again"
+                ) from error
+            shutil.rmtree(place, ignore_errors=True)
+            return
+
+
+def _taken(kind: _Kind, entry: Entry, out: Place | None) -> NameTaken:
+    """The refusal of a name that was paid for, and how to come by what it paid for."""
+    if entry.released or out is None:
+        return NameTaken(
+            f"{entry.name!r} was already paid for{'' if entry.released else ', though never stored'}. Its {kind.what} "
+            f"is free to read where it was stored: give out=, its {kind.place}, or sf.load. Measuring again is new "
+            "noise and a new debit: choose another name"
+        )
+    return NameTaken(
+        f"{entry.name!r} was already paid for (entry {entry.sequence}), though never stored at {out}: nothing of it "
+        "was shown, unless another process is writing it now. If it was to be stored elsewhere, give that place as "
+        f"out=, and what lies there is finished. Else it is lost, and there is no refund once noise was drawn: "
+        "measuring again is a new debit, under another name"
+    )
 
 
 def _of_older_default(plan: Planned, paid: str, out: Place | None) -> Release | None:

@@ -27,7 +27,7 @@ from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
-from sfumato.privacy.accountant import Event
+from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity
@@ -36,6 +36,7 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
+_MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
 _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
@@ -208,13 +209,36 @@ class Plan(WorkloadPlan):
 
     @property
     def lower_bound(self) -> float | None:
-        """A proved bound on `objective_value`, or None where none is known.
+        """A proved bound on `objective_value` for Gaussian noise, or None where none is known.
 
         No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget; where it is also counted who had more rows than are counted, at what that leaves of it. There
-        is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        this budget, or, where it is measured how many persons had more rows than are counted, at what that leaves of
+        it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        Noise of other laws may err less: `any_noise_bound` is for all of them.
         """
         return self.bound
+
+    @property
+    def any_noise_bound(self) -> float | None:
+        """A proved bound on `objective_value` for noise of any law at this plan's price, or None where none is known.
+
+        It is `lower_bound` times mu / sqrt(e^(mu^2) - 1). A mechanism whose mean answers are exact moves them by d from
+        a table to its neighbour, so d dᵀ <= (e^(mu^2) - 1) C for their covariance C at the table [CR51], since mu-GDP
+        and mu^2/2-zCDP bound the chi-square divergence of neighbours by e^(mu^2) - 1. Scaled by that, C is a covariance
+        of Gaussian noise that keeps mu = 1, of which `lower_bound` knows the best [NT24]. It holds for the error on
+        every table where records are added, on those with records in all cells where they are replaced. What costs a
+        ledger more, or is paid by none, may err less, as Laplace noise at the same (epsilon, delta) may.
+
+        >>> made = sf.plan(sf.total(sf.Domain({"age": 4})), sf.approx(1, "1e-6"), neighbours="add-remove")
+        >>> round(made.lower_bound, 4), round(made.any_noise_bound, 4)
+        (4.2247, 4.1656)
+        """
+        if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
+            return None
+        mu_squared = float(self.price.mu_squared)
+        # at the whole price, of which `lower_bound` is at what the count of those who were cut leaves
+        whole = mu_squared * float(left(self.unit, 2) if self.cut else 1)
+        return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals, compact as the entry's powers."""

@@ -20,7 +20,7 @@ from sfumato.ground.telling import Told
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget, keeps
-from sfumato.privacy.statements import events_export
+from sfumato.privacy.statements import events_export, told_apart
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 
@@ -156,18 +156,24 @@ def counted(unit: PrivacyUnit) -> str:
     )
 
 
-def protected(unit: PrivacyUnit) -> Iterator[tuple[str, str]]:
-    """Who is protected, and which rows are counted, as lines."""
+def protected(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str]]:
+    """What is kept from whoever looks, in a sentence; who is protected, and which rows are counted, as lines."""
+    yield "", told_apart(unit, event)
     yield "protects", unit.describe()
     if told := counted(unit):
         yield "counts", told
 
 
 def price_text(event: Event) -> str:
-    """A price in words."""
+    """A price in words, to six figures where it has more; the ledger has them all."""
     name, value = _parameter(event)
     delta = f", delta = {readable(event.delta)}" if isinstance(event, ApproxEvent) else ""
-    return f"{name} = {readable(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
+    return f"{name} = {_six(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
+
+
+def _six(value: Fraction) -> str:
+    text = readable(value)
+    return text if len(text) <= 8 else f"{float(value):.6g}"
 
 
 def event_text(event: Event) -> str:

@@ -218,12 +218,8 @@ class FileChain(Chain[S]):
         def fill(connection: Connection) -> None:
             make(connection, form, [(0, opening, head)])
 
-        file = FileStore.create(Path(path), form.words, fill)
-        try:
-            return cls(path, form, advance)
-        except BaseException:
-            file.remove()
-            raise
+        FileStore.create(Path(path), form.words, fill)
+        return cls(path, form, advance)
 
     @property
     def path(self) -> Path:
@@ -333,6 +329,8 @@ def _check_header(connection: Connection, form: Format) -> bool:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
     noun, version = form.words.noun, pragma("user_version")
+    if not pragma("page_count"):
+        raise LedgerError(f"this file is empty: making a {noun} of it ended early, and nothing was paid; make it again")
     if pragma("application_id") != form.application_id:
         raise LedgerError(f"this file is not a sfumato {noun}, or its header is damaged; restore it or check the path")
     if version == _OLD and form.older is None:

@@ -76,9 +76,20 @@ class Debits:
         currency; nothing is spent then.
         """
         with self._chain.turn(write=True) as turn:
-            line, cost = self._spend(turn, name, plan_hash, event, unit, table)
-            turn.append(line)
-        return Receipt(len(turn.state.entries), turn.anchor, self.ledger_id, name, cost, self.currency)
+            turn.append(self._spend(turn, name, plan_hash, event, unit, table))
+            return self._receipt(turn, name)
+
+    def paid(self, name: str, plan_hash: str) -> Receipt | None:
+        """The receipt of an earlier debit, if one was made under that name for that very hash."""
+        with self._chain.turn() as turn:
+            entry = turn.state.find(name)
+            return None if entry is None or entry.plan_hash != plan_hash else self._receipt(turn, name)
+
+    def _receipt(self, turn: Turn[State], name: str) -> Receipt:
+        entry = turn.state.find(name)
+        assert entry is not None
+        at = entry.sequence
+        return Receipt(at, f"{at}:{turn.hashes[at]}", self.ledger_id, name, entry.price, self.currency)
 
     def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
         """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
@@ -96,8 +107,8 @@ class Debits:
 
     def _spend(
         self, turn: Turn[State], name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None
-    ) -> tuple[bytes, Fraction]:
-        """The line that spends an event's price, and that price; refused where it may not be spent."""
+    ) -> bytes:
+        """The line that spends an event's price; refused where it may not be spent."""
         state = turn.state
         turn.require_current()
         _check_name(name)
@@ -113,7 +124,7 @@ class Debits:
         if cost > state.remaining:
             raise self._overspent(event, cost, state)
         refuse_overspending(delta_of(event), state.delta_remaining, "delta")
-        return spend_line(state, name, plan_hash, event, cost, *whom), cost
+        return spend_line(state, name, plan_hash, event, cost, *whom)
 
     def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
         """The refusal of a price above what is left."""

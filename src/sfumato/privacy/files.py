@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import LedgerCorrupted, LedgerError
+from sfumato.ground.scratch import sync_folder
 
 __all__ = ["FileStore", "Wording"]
 
@@ -70,32 +71,34 @@ class FileStore:
 
     @classmethod
     def create(cls, path: Path, words: Wording, fill: Callable[[sqlite3.Connection], None]) -> FileStore:
-        """Make the file, which must not exist, with what `fill` puts there in one transaction."""
+        """Make the file, which must not exist, with what `fill` puts there in one transaction.
+
+        So it is complete or empty, whenever a process dies; an empty one counts as none. It is never taken away, for
+        another process may be filling it.
+        """
         _require_sqlite()
+        exists = LedgerError(f"{path} exists; open the {words.noun} that is there, or choose another path")
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, words.mode))
         except FileExistsError as error:
-            raise LedgerError(f"{path} exists; open the {words.noun} that is there, or choose another path") from error
+            # a journal says that what is there is of a transaction that was not ended, and opening undoes it
+            ours = path.is_file() and not path.is_symlink() and (not path.stat().st_size or _journal(path).exists())
+            if not ours:
+                raise exists from error
         except (OSError, ValueError) as error:
             raise LedgerError(f"{path} cannot be made ({_reason(error)}); choose a folder you can write to") from error
         store = cls(path, words)
-        try:
-            with store.transaction(write=True) as connection:
-                fill(connection)
-            folder = os.open(store.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except BaseException:
-            # The file is this call's own, and nobody can have used what was never made.
-            store.remove()
-            raise
+        with store.transaction(write=True) as connection:
+            if connection.execute("PRAGMA schema_version").fetchone()[0]:
+                raise exists
+            fill(connection)
+        with _translated(store.path, words):
+            sync_folder(store.path.parent)
         return store
 
     def remove(self) -> None:
         """Take the file and what a crash may have left of a transaction away."""
-        for leftover in (self.path, self.path.with_name(self.path.name + "-journal")):
+        for leftover in (self.path, _journal(self.path)):
             leftover.unlink(missing_ok=True)
 
     @contextmanager
@@ -156,6 +159,11 @@ class FileStore:
         for pragma in _GUARDED if mode == "ro" else (*_GUARDED, *_DURABLE):
             connection.execute(pragma)
         return connection
+
+
+def _journal(path: Path) -> Path:
+    """Where SQLite keeps what undoes a transaction."""
+    return path.with_name(path.name + "-journal")
 
 
 def _require_sqlite() -> None:

@@ -30,6 +30,7 @@ from sfumato.sessions.opening import (
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.requests import Opening
 from sfumato.sessions.streams import Stream, open_stream
+from sfumato.wall.places import holds
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 
@@ -101,8 +102,8 @@ def open_plan(
         if anchor is not None:
             raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
         return histogram_session(run.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
-    if place is not None and place.exists():
-        return _resumed(plan, source, account, name, place, anchor)
+    if place is not None and holds(place):
+        return _resumed(Opening(plan, source, account, name, place, table), place, anchor)
     if anchor is not None:
         raise InvalidInput(f"anchor= is of a session that is kept, and at {store} there is none; leave it out")
     if source is None:
@@ -131,6 +132,9 @@ def plan_and_open(
     account = opened(ledger)
     asked = request(what, budget, records=records, **unit)
     counted = records is None and mechanism.needs_records and asked.unit.total_is_public
+    if counted and store is not None and store.is_file() and holds(store):
+        # what is kept there was planned for the number that was counted then
+        asked, counted = replace(asked, records=getattr(kept(store, begun=True)[1]["plan"], "records", 1)), False
     if counted:
         account = Ledger.in_memory(budget) if account is None else account
         trial = planned(mechanism, replace(asked, records=1))
@@ -147,16 +151,19 @@ def currency_of(account: Ledger | None, mechanism: str) -> str | None:
     return named(mechanism).alone if account is None else account.currency.value
 
 
-def _resumed(plan: Any, source: Any, account: Ledger | None, name: str, store: Path, anchor: str | None) -> Session:
-    """The session that is kept, if it is this one."""
-    found, about = kept(store, anchor)
+def _resumed(asked: Opening, store: Path, anchor: str | None) -> Session:
+    """The session that is kept, if it is this one; one whose opening ended before the debit is paid for now."""
+    found, about = kept(store, anchor, begun=True)
     other = ""
-    if about["plan"].fingerprint != plan.fingerprint:
+    if about["plan"].fingerprint != asked.plan.fingerprint:
         other = "a session of another plan"
-    elif found.name != name:
-        other = f"the session {found.name!r}, not {name!r}"
+    elif found.name != asked.name:
+        other = f"the session {found.name!r}, not {asked.name!r}"
     if other:
         raise InvalidInput(
             f"{store} keeps {other}; choose another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
         )
-    return resume_session(store, account, source, anchor=anchor)
+    account, source = asked.ledger, about.get("source") if asked.source is None else asked.source
+    if account is not None and account.find(asked.name) is None and source is not None:
+        return open_session(replace(asked, source=source))
+    return resume_session(store, account, asked.source, anchor=anchor)

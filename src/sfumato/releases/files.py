@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
+import shutil
+import zipfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.documents import read_document, sync_folder, write_atomically, write_document
-from sfumato.ground.scratch import Place
+from sfumato.ground.documents import read_document, write_atomically, write_document
+from sfumato.ground.scratch import PAID, Place, left, sync_folder
 from sfumato.releases.writing import write_arrays, write_csvs, write_parquet
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ __all__ = [
     "check_file",
     "check_folder",
     "load_release",
+    "read_bundle",
     "save_release",
+    "unfinished",
     "write_release",
 ]
 
@@ -67,17 +70,17 @@ class Draft:
 
     Making it proves that the place can be written to, before a budget is spent on what goes there. Two
     drafts of one name are two folders; the second to be published is refused by the file system. What a killed
-    process left goes when the next draft of that name is made.
-    Used in a `with` statement, at whose end it is published or gone. Raises InvalidInput where no release
-    could be written.
+    process left goes when the next draft of that name is made; of one that is `paid` for by a ledger, only what holds
+    no release yet. Used in a `with` statement, at whose end it is published or gone, or lies there to be finished.
+    Raises InvalidInput where no release could be written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = check_folder(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, paid: bool = False) -> None:
+        self.folder, self._paid = check_folder(folder), paid
         self._made = [p for p in self.folder.parents if not p.exists()]
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            self._place = Place(self.folder)
+            self._place = _place(self.folder, BUNDLE, paid)
         except (OSError, ValueError) as error:
             self._leave()
             raise InvalidInput(f"{self.folder} cannot be written: {error}") from error
@@ -101,8 +104,8 @@ class Draft:
         self.discard()
 
     def discard(self) -> None:
-        """Remove what was not published, and the folders made for it."""
-        self._place.remove()
+        """Remove what was not published, and the folders made for it; but a release that was paid for stays."""
+        _settle(self._place, BUNDLE, self._paid)
         self._leave()
 
     def _leave(self) -> None:
@@ -116,27 +119,60 @@ class File:
 
     partial = None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = check_file(path)
-        trial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
+    def __init__(self, path: str | os.PathLike[str], *, paid: bool = False) -> None:
+        self.path, self._paid = check_file(path), paid
         try:
             exists = self.path.exists()
-            trial.touch(exist_ok=False)
-            trial.unlink()
+            self._place = _place(self.path, self.path.name, paid)
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{self.path} cannot be written: {error}; its folder must exist") from error
         if exists:
+            self._place.remove()
             raise InvalidInput(f"{self.path} exists; choose another name")
 
     def __enter__(self) -> File:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """A file appears complete or not at all."""
+        """A file appears complete or not at all; what was paid for lies there to be finished."""
+        _settle(self._place, self.path.name, self._paid)
 
     def keep(self, release: Released) -> None:
         """Write a release to it."""
-        release.save(self.path)
+        made = self._place.path / self.path.name
+        release.save(made)
+        made.replace(self.path)
+        sync_folder(self.path.parent)
+
+
+def _place(target: Path, name: str, paid: bool) -> Place:
+    """A place beside a target; those of paid releases that hold no file of that name yet, of no use to anybody, go."""
+    if not paid:
+        return Place(target)
+    with left(target, PAID) as places:
+        for path in places:
+            if not _whole(path, name):
+                shutil.rmtree(path, ignore_errors=True)
+    return Place(target, ending=PAID)
+
+
+def _settle(place: Place, name: str, paid: bool) -> None:
+    if paid and _whole(place.path, name):
+        place.release()
+    else:
+        place.remove()
+
+
+def _whole(place: Path, name: str) -> list[Path]:
+    """The files of that name in a place, under the name of their own or of a draft, that came to their end."""
+    return [f for f in sorted(place.rglob(name)) if f.is_file() and zipfile.is_zipfile(f)]
+
+
+@contextmanager
+def unfinished(target: Path, name: str) -> Generator[dict[Path, Path]]:
+    """What is left beside a target of releases that were paid for: the files of that name, each with its place."""
+    with left(target, PAID) as places:
+        yield {file: place for place in places for file in _whole(place, name)}
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
@@ -213,8 +249,13 @@ def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:
         raise InvalidInput(f"{folder} holds no finished release: {error}") from error
     if changed:
         raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
+    return read_bundle(path / BUNDLE)
+
+
+def read_bundle(path: Path) -> Release | ModelRelease:
+    """The release that a file of a folder is, whatever else there is. Raises InvalidInput."""
     # the release's own class, which this module is below of, is found by its stored name
-    stored = read_document(path / BUNDLE, object, beside=True)
+    stored = read_document(path, object, beside=True)
     if type(stored).__name__ not in ("Release", "ModelRelease"):
-        raise InvalidInput(f"{path / BUNDLE} holds no release")
+        raise InvalidInput(f"{path} holds no release")
     return stored

@@ -283,7 +283,7 @@ class StreamRelease(Released):
         if self.published:
             yield from (("caution", c.text) for c in _left_out(self.increments))
         yield "guarantee", f"{self.plan.budget}, for all periods together"
-        yield from protected(self.plan.unit)
+        yield from protected(self.plan.unit, self.plan.price)
         yield "over time", self.plan.periods.describe()
         if told := self.plan.missing:
             yield "", f"  {told}"

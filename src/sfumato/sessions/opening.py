@@ -28,7 +28,7 @@ from sfumato.sessions.keyopening import open_key_histogram, open_sparse, resume_
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan
 from sfumato.sessions.online import OnlineSession
 from sfumato.sessions.plans import SessionPlan
-from sfumato.sessions.requests import Opening, begun
+from sfumato.sessions.requests import Opening, begun, settled
 from sfumato.wall import Curator
 from sfumato.wall.keys.stored import StoredHistogram, is_histogram, read_histogram
 from sfumato.wall.talk import converse, resume
@@ -78,12 +78,14 @@ def resume_session(
             "believed about who paid, for whoever made it could name a ledger of their own"
         )
     # looked at twice, here and by the curator: with an anchor both are of one file
-    _, about = kept(store, anchor)
+    found, about = kept(store, anchor, begun=True)
     table = about.get("source") if source is None else source
     if table is None:
         raise InvalidInput(f"{store} does not remember its table; name it")
     plan = about["plan"]
-    return KEPT[type(plan)].resume(Path(store), table, account, plan, anchor)
+    opened_again = KEPT[type(plan)].resume(Path(store), table, account, plan, anchor)
+    settled(account, found.name, plan.fingerprint)
+    return opened_again
 
 
 def session_status(store: Place) -> dict[str, Any]:
@@ -93,7 +95,8 @@ def session_status(store: Place) -> dict[str, Any]:
     found, about = kept(store)
     own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor}
     plan = about["plan"]
-    return KEPT[type(plan)].describe(plan, found) | own | {"source": about.get("source")}
+    table = about.get("source")
+    return KEPT[type(plan)].describe(plan, found) | own | {"source": None if table is None else str(table)}
 
 
 def keeps_session(path: Path) -> bool:
@@ -101,9 +104,14 @@ def keeps_session(path: Path) -> bool:
     return is_conversation(path) or is_histogram(path)
 
 
-def kept(store: Place, anchor: str | None = None) -> tuple[StoredTranscript | StoredHistogram, dict[str, Any]]:
-    """What a stored session shows, and what it remembers of its opening."""
-    found = read_histogram(Path(store), anchor) if is_histogram(Path(store)) else read_transcript(store, anchor)
+def kept(
+    store: Place, anchor: str | None = None, *, begun: bool = False
+) -> tuple[StoredTranscript | StoredHistogram, dict[str, Any]]:
+    """What a stored session shows, and what it remembers of its opening, which need only be `begun`."""
+    if is_histogram(Path(store)):
+        found = read_histogram(Path(store), anchor)
+    else:
+        found = read_transcript(store, anchor, begun=begun)
     if not isinstance(found.about, dict) or type(found.about.get("plan")) not in KEPT:
         raise InvalidInput(f"{store} is a conversation, but no session of this kind")
     return found, found.about
@@ -118,8 +126,6 @@ def _open_online(asked: Opening) -> Session:
     """Check the public number of records where there is one, then debit and begin."""
     plan = asked.plan
     account = Ledger.in_memory(plan.budget) if asked.ledger is None else asked.ledger
-    if asked.store is not None and asked.store.exists():
-        raise InvalidInput(f"{asked.store} exists; choose another path, or go on with it by the plan it was opened by")
     # what follows from public input and the ledger alone is refused before the table is read
     account.expect(asked.name, "0" * 64, plan.price, plan.unit, asked.table)
     curator = Curator(asked.source, plan.domain, plan.unit, account, table=asked.table, packing=pack)

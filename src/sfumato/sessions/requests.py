@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.wall import Source
 
-__all__ = ["Opening", "begun", "tell"]
+__all__ = ["Opening", "begun", "settled", "tell"]
 
 T = TypeVar("T")
 
@@ -58,8 +60,23 @@ def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None
         ) from error
 
 
-def _text(place: Any) -> str | None:
-    """A path or an address as text that means the same elsewhere; None for what lives in memory."""
+def settled(account: Ledger, name: str, fingerprint: str) -> None:
+    """Have the ledger say that a session that is kept was opened, where the process that opened it could not."""
+    entry = account.find(name)
+    if entry is None or entry.released:
+        return
+    receipt = account.paid(name, entry.plan_hash)
+    if receipt is not None:
+        with suppress(SfumatoError):  # another process was faster, or the ledger is read alone
+            account.mark_released(receipt, fingerprint)
+
+
+def _text(place: Any) -> str | Source | None:
+    """A path or an address as text that means the same elsewhere, with how its table is written; None for what lives
+    in memory."""
+    if isinstance(place, Source):
+        kept = _text(place.table)
+        return None if kept is None else replace(place, table=kept)
     if isinstance(place, os.PathLike):
         place = os.fspath(place)
     if not isinstance(place, str):

@@ -15,8 +15,9 @@ from sfumato.releases.accounts import one_shot
 from sfumato.releases.provenance import Provenance, Versions, provenance, versions
 from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
-from sfumato.sessions.requests import tell
+from sfumato.sessions.requests import settled, tell
 from sfumato.wall import Curator
+from sfumato.wall.places import holds
 from sfumato.wall.streams import PublicStream, resume_stream, stream
 from sfumato.wall.streams.stored import StoredStream, read_stream
 
@@ -129,7 +130,7 @@ def open_stream(
     doors of the wall.
     """
     plan.check()
-    if store is not None and store.exists():
+    if store is not None and store.exists() and holds(store):
         found = read_stream(store, anchor)
         kept = _plan_of(found.about, store)
         if kept.fingerprint != plan.fingerprint or found.name != name:
@@ -137,8 +138,9 @@ def open_stream(
                 f"{store} keeps the stream {found.name!r}{'' if found.name != name else ' of another plan'}; choose "
                 f"another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
             )
-        return resume_stored(store, account, anchor)
-    if anchor is not None:
+        if account is None or account.find(name) is not None:
+            return resume_stored(store, account, anchor)
+    elif anchor is not None:
         raise InvalidInput(f"anchor= is of a stream that is kept, and at {store} there is none; leave it out")
     if not plan.honest:
         raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
@@ -150,7 +152,7 @@ def open_stream(
     )
     if store is not None:
         tell(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
-    return Stream(plan, public, _provenance(about, receipt, paying))
+    return Stream(plan, public, _provenance(public.about, receipt, paying))
 
 
 def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None) -> Stream:
@@ -163,6 +165,7 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
     plan = _plan_of(found.about, store)
     curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
     public = resume_stream(curator, store, anchor=anchor)
+    settled(account, found.name, plan.fingerprint)
     sequence, paid = public.paid
     entry = account.find(found.name)
     assert entry is not None  # the door found it
@@ -181,7 +184,7 @@ def stored_release(store: Path, anchor: str | None = None) -> StreamRelease:
 def _released(found: StoredStream, store: Path) -> StreamRelease:
     plan = _plan_of(found.about, store)
     if found.paid is None:
-        raise InvalidInput(f"the opening of {store} did not come to its end; open another stream")
+        raise InvalidInput(f"the opening of {store} did not come to its end; open it again by the same command")
     sequence, anchor = found.paid
     created, made_by, table = _made(found.about)
     ours = (found.name, found.ledger_id, sequence, anchor, False)

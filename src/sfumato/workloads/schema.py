@@ -321,15 +321,24 @@ def _key(text: str) -> str:
     return text if _BARE_KEY.fullmatch(text) else _quoted(text)
 
 
-def spec_template(columns: Domain | Columns | Iterable[str], source: str = "") -> str:
-    """A whole spec file for these columns, or these column names, with blanks for what people must decide."""
+def spec_template(
+    columns: Domain | Columns | Iterable[str], source: str = "", written: Mapping[str, str] | None = None
+) -> str:
+    """A whole spec file for these columns, or these column names, with blanks for what people must decide.
+
+    `written` says how the table is written, as the keys of [data] do.
+    """
     if not isinstance(columns, (Domain, Mapping)):
         names = list(columns)
         check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
-    return _TEMPLATE.format(source=_quoted(source), schema=spec_text(columns))
+    known = "".join(f"{name} = {_quoted(value)}\n" for name, value in (written or {}).items())
+    return _TEMPLATE.format(source=_quoted(source), written=known or _PLAIN, schema=spec_text(columns))
 
 
+_PLAIN = """\
+# decimal = ","     # how texts are written, if not plainly; also thousands = ".", encoding = "cp1252", delimiter = ";"
+"""
 _TEMPLATE = """\
 # What is known about a table, what is asked of it, and what that may cost. None of this comes from its rows.
 # Fill in every "": the file refuses to run until then. Delete the tables of columns that are not asked about.
@@ -337,7 +346,7 @@ _TEMPLATE = """\
 [data]
 source = {source}   # a table: .csv, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
 # table = "people"  # its public name, which stays when its file moves: the ledger holds every spend to it
-
+{written}
 # Each column is declared from public knowledge, never by looking at the rows:
 #   type = "integer"    min = 0, max = 99 and, for cells of several numbers, width = 5
 #   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge; or min, max and width

@@ -350,11 +350,28 @@ def test_a_second_name_of_the_file_is_refused_for_spending(path: Path) -> None:
         ledger.debit("a", PLAN, ONE, UNIT)
 
 
-def test_an_interrupted_creation_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(chain.SCHEMA, "lines", "CREATE TABLE no sense")
-    with pytest.raises(LedgerError):
+def test_an_interrupted_creation_leaves_nothing_in_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file counts as none: it can be made again, and says what it is.
+
+    Mutants: "exists", and then "damaged; restore it"; an empty file that is taken away, though another process fills
+    it; one that is a link, or has content, taken for one that was begun.
+    """
+    with monkeypatch.context() as patch:
+        patch.setitem(chain.SCHEMA, "lines", "CREATE TABLE no sense")
+        with pytest.raises(LedgerError):
+            Ledger.create(path, total=Budget.pure(1))
+    assert [f.stat().st_size for f in path.parent.iterdir()] == [0]
+    with pytest.raises(LedgerError, match="ended early, and nothing was paid; make it again"):
+        Ledger(path)
+    made = Ledger.create(path, total=Budget.pure(2))
+    assert (made.remaining, Ledger(path).ledger_id) == (2, made.ledger_id)
+    with pytest.raises(LedgerError, match="exists"):
         Ledger.create(path, total=Budget.pure(1))
-    assert list(path.parent.iterdir()) == []
+    link = path.with_name("link")
+    link.symlink_to(path.with_name("empty"))
+    path.with_name("empty").touch()
+    with pytest.raises(LedgerError, match="exists"):
+        Ledger.create(link, total=Budget.pure(1))
 
 
 def test_a_busy_ledger_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -144,19 +145,45 @@ def crash(body: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
-@pytest.mark.parametrize(("at", "entries", "said"), [("debit", 0, "never paid"), ("pay", 1, "there is no refund")])
-def test_an_opening_that_ends_early_is_unpaid_or_spent(
-    at: str, entries: int, said: str, ledger: sf.Ledger, store: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("at", "entries"), [("debit", 0), ("pay", 1)])
+@pytest.mark.parametrize("again", [True, False])
+def test_an_opening_that_ends_early_goes_on_by_the_same_call(
+    at: str, entries: int, again: bool, ledger: sf.Ledger, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: an unfinished file that can be used. (Every boundary: tests/statistical/test_conversation_stress.py.)"""
+    """Paid for once, and then used; what asks for something else is refused.
+
+    Mutants: a file that can neither be opened nor made; a second debit; an unpaid file that is resumed; one that was
+    put back to before its receipt, and draws its noise anew. (Every boundary: test_conversation_stress.py.)
+    """
     with monkeypatch.context() as patch:
         patch.setattr(conversing.FileTranscript if at == "pay" else sf.Ledger, at, lambda *_: os._exit(7))
         crash(lambda: opened(ledger, store))
     assert len(ledger.entries()) == entries
-    with pytest.raises(sf.errors.LedgerError, match=said):
-        resume(curator(ledger, Untouchable()), store)
-    with pytest.raises(sf.errors.LedgerError, match="never opened"):
+    with pytest.raises(sf.errors.LedgerError, match="did not come to its end"):
         read_transcript(store)
+    assert read_transcript(store, begun=True).steps == ()
+    if not entries:
+        with pytest.raises(sf.errors.LedgerError, match="never paid"):
+            resume(curator(ledger, Untouchable()), store)
+    early = store.with_name("early")
+    shutil.copy(store, early)
+    early.chmod(0o600)
+    if again or not entries:
+        with pytest.raises(sf.errors.InvalidInput, match="something else"):
+            converse(curator(ledger), TERMS, COST, name="other", plan_hash=HASH, store=store)
+        opened(ledger, store)
+    else:
+        resume(curator(ledger), store)
+    assert len(ledger.entries()) == 1
+    assert resume(curator(ledger), store).remaining == resume(curator(ledger), store).terms.epochs.count
+    ledger.mark_released(ledger.paid(*_entry(ledger)), "kept")
+    with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
+        resume(curator(ledger), early)
+
+
+def _entry(ledger: sf.Ledger) -> tuple[str, str]:
+    (entry,) = ledger.entries()
+    return entry.name, entry.plan_hash
 
 
 def test_an_opening_that_cannot_be_completed_says_that_it_is_spent(

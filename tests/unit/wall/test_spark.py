@@ -591,10 +591,10 @@ def test_what_is_not_installed_is_named_with_its_extra(
 ) -> None:
     frame = plain.frame("SELECT n AS x FROM plain")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[spark\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '.\[spark\]'"):
         open_source(frame, X)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[spark\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '.\[spark\]'"):
         open_source("spark://h:1?table=t", X)
 
 

@@ -162,7 +162,7 @@ def test_what_is_refused_is_refused_before_anything_is_spent(tmp_path: Path, led
     ):
         with pytest.raises(error):
             opening()
-    (tmp_path / "s.db.odd").touch()
+    (tmp_path / "s.db.odd").write_text("of another")
     with pytest.raises(InvalidInput, match=r"s\.db\.odd exists"):
         stream(mine, of, cost, store=tmp_path / "s.db", **place)
     (tmp_path / "s.db.odd").unlink()

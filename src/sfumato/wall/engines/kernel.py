@@ -22,7 +22,8 @@ from sfumato.wall.engines.words import Packed, Words
 from sfumato.wall.rows.clusters import Cluster
 from sfumato.wall.rows.counting import tally
 from sfumato.wall.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
-from sfumato.wall.rows.readers import SETTINGS, Session, own_texts
+from sfumato.wall.rows.readers import own_texts
+from sfumato.wall.rows.session import SETTINGS, Session
 from sfumato.wall.rows.summing import sum_down
 
 __all__ = ["RECEIPT", "SLICE", "Encoding", "Part", "count", "encode", "gather", "spread", "total", "versions"]
@@ -66,19 +67,21 @@ class Encoding(Packed):
 
     raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
     person: the DuckDB type of the column `r` that names persons, of whose rows `most` are kept.
+    notation: decimal mark and separator of thousands in texts.
     """
 
     raw: dict[int, str] = field(default_factory=dict[int, str])
     person: str | None = None
     most: int = 1
     buckets: int = 1
+    notation: tuple[str, str] = (".", "")
 
     def statements(self) -> tuple[list[Statement], str]:
         """(what to run first, SQL) of words that are whole, and the name of the person, from the table `source`."""
         first: list[Statement] = []
         raw = [f"w{k}" for k in range(self.words)]
         fields, words = list(raw), [[w] for w in raw]
-        columns = own_texts({f"r{i}": Column(f"r{i}", kind) for i, kind in self.raw.items()})
+        columns = own_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
         for i, (word, shift, _) in enumerate(self.places()):
             if i in self.raw:
                 rule = self.grid.rules[i]
@@ -87,10 +90,11 @@ class Encoding(Packed):
                 first += prepared(rule, i)
                 raw.append(f"{column.sql} AS f{i}")
                 fields.append(f"{field_of(rule, column, f'f{i}')} AS v{i}")
-                words[word].append(f"CAST(coalesce({cell_of(rule, i)}, {rule.size}) AS BIGINT) * {2**shift}")
+                cell = f"coalesce({cell_of(rule, i, column.decimal)}, {rule.size})"
+                words[word].append(f"CAST({cell} AS BIGINT) * {2**shift}")
         kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
         if self.person is not None:
-            who = own_texts({"r": Column("r", self.person)})["r"]
+            who = own_texts({"r": Column("r", self.person, *self.notation)})["r"]
             raw.append(f"{who.sql} AS f")
             fields.append(f"{who.name('f')} AS person")
             kept.append("person")

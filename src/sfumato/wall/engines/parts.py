@@ -23,7 +23,7 @@ from sfumato.wall.engines.kernel import RECEIPT, Part
 from sfumato.wall.rows.clusters import Cluster, Packing, Sets
 from sfumato.wall.rows.counting import PackedCounts, passes
 from sfumato.wall.rows.encoding import Column, check_type
-from sfumato.wall.rows.readers import MAX_ROWS, Opened, Session, lacks
+from sfumato.wall.rows.session import MAX_ROWS, Opened, Session, lacks
 
 __all__ = ["Check", "Engine", "PartCounts", "checked"]
 
@@ -48,6 +48,8 @@ class Engine(ABC):
 
     label: str
     table: tuple[str, ...]
+    notation: tuple[str, str] = (".", "")
+    """Decimal mark and separator of thousands in texts."""
 
     @abstractmethod
     def __init__(self, source: object) -> None: ...

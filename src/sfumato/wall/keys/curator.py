@@ -30,8 +30,8 @@ from sfumato.wall.holding import check_plan_hash
 from sfumato.wall.keys.access import KeyAccess
 from sfumato.wall.keys.counts import KeyTable, open_keys
 from sfumato.wall.keys.lazy import LazyHistogram, MemoryCache
-from sfumato.wall.keys.store import HistogramOpening, KeyStore
-from sfumato.wall.places import check_place
+from sfumato.wall.keys.store import FORMAT, HistogramOpening, KeyStore
+from sfumato.wall.places import check_place, check_same, holds, pay
 from sfumato.wall.talk.conversing import Conversation, converse, resume
 
 __all__ = ["KeyCurator"]
@@ -121,17 +121,19 @@ class KeyCurator:
             return LazyHistogram(table, noise, MemoryCache()), receipt
         if not self._ledger.durable:
             raise PlanError("a histogram that is kept in a file is paid from a ledger that is kept in one")
-        path = check_place(store, "histogram")
-        self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, self._unit, self._name)
-        table, salt = self._open(), secrets.token_hex(32)
+        path = check_place(store, "histogram", FORMAT)
+        begun = KeyStore(path) if holds(path) else None
+        if begun is None:
+            self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, self._unit, self._name)
+        table, salt = self._open(), secrets.token_hex(32) if begun is None else begun.opening.salt
         bought = (table.digest(salt), self._ledger.ledger_id, name, plan_hash)
-        cache = KeyStore.create(path, HistogramOpening(self._keys, self._unit, noise, price, about, salt, *bought))
-        try:
-            # the debit names this very file, so no other can be resumed on it
-            receipt = self._ledger.debit(name, cache.plan_hash, price, self._unit, self._name)
-        except BaseException:
-            cache.remove()
-            raise
+        opening = HistogramOpening(self._keys, self._unit, noise, price, about, salt, *bought)
+        if begun is not None:
+            check_same(path, begun.opening, opening)
+        cache = begun or KeyStore.create(path, opening)
+        # the debit names this very file, so no other can be resumed on it
+        terms = (name, cache.plan_hash, price, self._unit, self._name)
+        receipt = pay(self._ledger, terms, (path, cache.remove), lambda _: None)
         return LazyHistogram(table, noise, cache), receipt
 
     def resume_histogram(self, store: Path, anchor: str | None = None) -> LazyHistogram:
@@ -153,7 +155,7 @@ class KeyCurator:
         if not paid or self._ledger.ledger_id != opening.ledger_id:
             raise LedgerError(
                 f"this ledger did not pay for {store}; give the ledger that did. If there is none, opening it ended "
-                "before the debit: remove the file and open another"
+                "before the debit: open it again as it was opened, or remove the file"
             )
         table = self._open()
         if table.digest(opening.salt) != opening.digest:

@@ -15,7 +15,8 @@ from sfumato.ground import elsewhere
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
-from sfumato.wall.rows.readers import MAX_ROWS, Opened, attempt, open_table
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import MAX_ROWS, Opened, attempt
 
 __all__ = ["Histogram", "collect", "open_source"]
 

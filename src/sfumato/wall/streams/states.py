@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from sfumato.errors import LedgerCorrupted, LedgerError
+from sfumato.ground.scratch import sync_folder
 from sfumato.wall.streams.filtering import Integers
 from sfumato.wall.streams.people import FIELDS
 
@@ -128,11 +129,7 @@ class FileStates:
                     opened.write(np.ascontiguousarray(part, dtype="<i8").data)
                 opened.flush()
                 os.fsync(handle)
-            folder = os.open(file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(file.parent)
         except OSError as error:
             raise LedgerError(
                 f"{file}: the state of the stream cannot be written ({error.strerror}); nothing was shown: make room "

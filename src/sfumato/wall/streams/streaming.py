@@ -33,7 +33,7 @@ from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.wall.curator import Curator, holding
 from sfumato.wall.holding import Holding, check_plan_hash, own
-from sfumato.wall.places import check_place
+from sfumato.wall.places import check_place, check_same, check_unopened, holds, pay
 from sfumato.wall.rows.counting import Counts, check_countable
 from sfumato.wall.rows.sources import Histogram, open_source
 from sfumato.wall.streams.measuring import cells_of, measure, measure_persons
@@ -41,6 +41,7 @@ from sfumato.wall.streams.people import People, open_people
 from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
     FORMAT,
+    NAMES,
     Standing,
     StreamOpening,
     advance,
@@ -106,7 +107,7 @@ class PublicStream:
         if known is not None:
             return known
         _check_open(standing)
-        given = self._open(source, standing.key)
+        given = self._open(source, standing)
         found: Published | None = None
         with suppress(_Unmade), self._chain.turn(write=True) as turn:
             found = turn.state.find(label)  # another process may have been faster
@@ -123,11 +124,12 @@ class PublicStream:
             self._states.forget(len(turn.state.published))
         return found
 
-    def _open(self, source: Any, key: bytes) -> Counts | People:
+    def _open(self, source: Any, standing: Standing) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
         if self.terms.enforced:
-            return open_people(source, held.grid, held.unit, held.packing, key)
+            rule = standing.opening.names
+            return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
         person = None if isinstance(source, Histogram) else held.unit.person
         rows = held.unit.rows_per_person
@@ -183,18 +185,20 @@ def stream(
     chosen after what was published before (`privacy.continual`).
 
     Refused before anything is spent: PlanError for terms that cost more than `price`, for a table that could not be
-    counted, and for a store under a ledger that is none; InvalidInput for a place where no file can be; NameTaken,
-    BudgetExceeded or LedgerError for what the ledger would not pay. NotWritten: spent, but the store is not complete.
+    counted, and for a store under a ledger that is none; InvalidInput for a place where no file can be, nor one whose
+    opening for the same was cut short; NameTaken, BudgetExceeded or LedgerError for what the ledger would not pay.
+    NotWritten: spent, but the store is not complete; the same call goes on with it.
     """
     held = holding(curator)
     terms, price, about = own((terms, price, about))
     _check(held, terms, price)
     check_plan_hash(plan_hash)
-    ledger, key = held.ledger, secrets.token_bytes(32)
+    ledger = held.ledger
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
     holder = fingerprint((held.grid, held.unit))
-    first = first_line(key, StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash))
+    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES)
+    first = first_line(secrets.token_bytes(32), opening)
     if store is None:
         held.expect(price, name, plan_hash)
         receipt = held.debit(price, name, plan_hash)
@@ -203,24 +207,19 @@ def stream(
         return PublicStream(held, chain, MemoryStates(_shape(held, terms))), receipt
     if not ledger.durable or held.bits is not None:
         raise PlanError("a stream that is kept in a store is paid from a ledger that is kept in one")
-    path = check_place(store, "stream")
-    for side in ("even", "odd"):
-        check_place(f"{path}.{side}", "stream")
-    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, held.unit, held.table)
-    chain = FileChain.create(path, FORMAT, advance, first)
-    try:
-        receipt = ledger.debit(name, _paid_as(chain), price, held.unit, held.table)
-    except BaseException:
-        chain.remove()
-        raise
-    try:
-        _pay(chain, receipt)
-    except Exception as error:
-        raise NotWritten(
-            f"the budget is spent (entry {receipt.sequence}) but {path} could not be completed ({error}); there is no "
-            "refund once noise may be drawn"
-        ) from error
-    return PublicStream(held, chain, FileStates(chain.path, _shape(held, terms), key)), receipt
+    path = check_place(store, "stream", FORMAT)
+    if holds(path):
+        chain = FileChain(path, FORMAT, advance)
+        check_same(path, chain.read().state.opening, opening)
+        _check_receipt(chain, ledger)
+    else:
+        for side in ("even", "odd"):
+            check_place(f"{path}.{side}", "stream")
+        ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, held.unit, held.table)
+        chain = FileChain.create(path, FORMAT, advance, first)
+    bought = (name, _paid_as(chain), price, held.unit, held.table)
+    receipt = pay(ledger, bought, (path, chain.remove), lambda receipt: _pay(chain, receipt))
+    return PublicStream(held, chain, FileStates(chain.path, _shape(held, terms), chain.read().state.key)), receipt
 
 
 def resume_stream(curator: Curator, store: Path, *, anchor: str | None = None) -> PublicStream:
@@ -236,23 +235,21 @@ def resume_stream(curator: Curator, store: Path, *, anchor: str | None = None) -
     opening, ledger = standing.opening, held.ledger
     if not isinstance(ledger, Debits) or ledger.ledger_id != opening.ledger_id:
         raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
-    entry = ledger.find(opening.name)
-    if entry is None or entry.plan_hash != _paid_as(chain):
+    entry, receipt = ledger.find(opening.name), ledger.paid(opening.name, _paid_as(chain))
+    if entry is None or receipt is None:
         raise LedgerError(
-            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Remove the file "
-            "and open another"
+            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Open it again as "
+            "it was opened, or remove the file"
         )
-    if standing.paid is None:
-        raise LedgerError(
-            f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
-            "used, and there is no refund"
-        )
-    ledger.check(standing.paid[1])
-    if entry.sequence != standing.paid[0] or entry.event != opening.price:
+    _check_receipt(chain, ledger)
+    sequence, paid_at = standing.paid or (receipt.sequence, receipt.anchor)
+    ledger.check(paid_at)
+    if entry.sequence != sequence or entry.event != opening.price:
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
     if fingerprint((held.grid, held.unit)) != opening.holder:
         raise PlanError(f"{store} is a stream over another domain or privacy unit; resume it with its own")
     _check(held, opening.terms, opening.price)
+    _pay(chain, receipt)  # where its opening ended before it was written down, and nothing was published
     states = FileStates(chain.path, _shape(held, opening.terms), standing.key)
     states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
     return PublicStream(held, chain, states)
@@ -292,9 +289,18 @@ def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
     return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
 
 
+def _check_receipt(chain: FileChain[Standing], ledger: Debits) -> None:
+    standing = chain.read().state
+    if standing.paid is None:
+        check_unopened(chain.path, ledger, standing.opening.name)
+
+
 def _pay(chain: Chain[Standing], receipt: Receipt) -> None:
-    with chain.turn(write=True) as turn:
-        turn.append(receipt_line(receipt.sequence, receipt.anchor))
+    """Write the receipt down, unless that was done."""
+    if chain.read().state.paid is None:
+        with chain.turn(write=True) as turn:
+            if turn.state.paid is None:
+                turn.append(receipt_line(receipt.sequence, receipt.anchor))
 
 
 def _paid_as(chain: Chain[Standing]) -> str:

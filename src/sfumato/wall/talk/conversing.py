@@ -23,8 +23,8 @@ from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.holding import check_plan_hash
-from sfumato.wall.places import check_place
-from sfumato.wall.talk.filed import FileTranscript, Opening
+from sfumato.wall.places import check_place, check_same, check_unopened, holds, pay
+from sfumato.wall.talk.filed import FORMAT, FileTranscript, Opening
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
 __all__ = ["Access", "Conversation", "converse", "resume"]
@@ -185,7 +185,8 @@ def converse(
     """Open a conversation whose whole price is debited now; values are the wall's own, built anew by the caller.
 
     Refused before the table is touched: PlanError for terms that cost more than `price`, and for a file under a ledger
-    that is none; InvalidInput for a place where no new file can be; NameTaken, BudgetExceeded or LedgerError for what
+    that is none; InvalidInput for a place where no new file can be, nor one whose opening for the same was cut short;
+    NameTaken, BudgetExceeded or LedgerError for what
     the ledger would not pay. SourceError: the table cannot be loaded; nothing is spent. NotWritten: spent, but the
     file could not be completed.
     """
@@ -199,24 +200,19 @@ def converse(
         return Conversation(MemoryTranscript(SparseVector.begin(terms, bits), about), access, bits), receipt
     if not isinstance(ledger, Debits) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
-    path = check_place(store, "conversation")
-    ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
+    path = check_place(store, "conversation", FORMAT)
+    begun = FileTranscript(path) if holds(path) else None
+    if begun is None:
+        ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
     access.open()
-    key = secrets.token_bytes(32)
+    key = secrets.token_bytes(32) if begun is None else begun.key
     opening = Opening(terms, price, about, access.fingerprint, access.digest(key), ledger.ledger_id, name, plan_hash)
-    transcript = FileTranscript.create(path, opening, key)
-    try:
-        receipt = ledger.debit(name, transcript.plan_hash, price, unit, table)
-    except BaseException:
-        transcript.remove()
-        raise
-    try:
-        transcript.pay(receipt, SparseVector.begin(terms))
-    except Exception as error:
-        raise NotWritten(
-            f"the budget is spent (entry {receipt.sequence}) but {path} could not be completed ({error}); there is no "
-            "refund once noise may be drawn"
-        ) from error
+    if begun is not None:
+        check_same(path, begun.opening, opening)
+        _check_receipt(begun, path, ledger)
+    transcript = begun or FileTranscript.create(path, opening, key)
+    bought = (name, transcript.plan_hash, price, unit, table)
+    receipt = pay(ledger, bought, (path, transcript.remove), transcript.pay)
     return Conversation(transcript, access, None), receipt
 
 
@@ -234,20 +230,16 @@ def resume(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor: str
     opening = transcript.opening
     if not isinstance(ledger, Debits) or ledger.ledger_id != opening.ledger_id:
         raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
-    entry = ledger.find(opening.name)
-    if entry is None or entry.plan_hash != transcript.plan_hash:
+    entry, receipt = ledger.find(opening.name), ledger.paid(opening.name, transcript.plan_hash)
+    if entry is None or receipt is None:
         raise LedgerError(
-            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Remove the file "
-            "and open another"
+            f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Open it again as "
+            "it was opened, or remove the file"
         )
-    paid = transcript.paid
-    if paid is None:
-        raise LedgerError(
-            f"{store} was paid for (entry {entry.sequence}) but its opening ended before it was complete; it cannot be "
-            "used, and there is no refund"
-        )
-    ledger.check(paid[1])
-    if entry.sequence != paid[0] or entry.event != opening.price or not opening.terms.fits(opening.price):
+    _check_receipt(transcript, store, ledger)
+    sequence, paid_at = transcript.paid or (receipt.sequence, receipt.anchor)
+    ledger.check(paid_at)
+    if entry.sequence != sequence or entry.event != opening.price or not opening.terms.fits(opening.price):
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
     if access.fingerprint != opening.holder:
         raise PlanError(f"{store} is a conversation over another domain or privacy unit; resume it with its own")
@@ -255,4 +247,10 @@ def resume(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor: str
     key, digest = transcript.key, opening.digest
     if not hmac.compare_digest(access.digest(key), digest):
         raise SourceError("the table is not the one that the conversation was opened on; its answers would not agree")
+    transcript.pay(receipt)  # where its opening ended before it was written down, and nothing was asked
     return Conversation(transcript, access, None)
+
+
+def _check_receipt(transcript: FileTranscript, path: Path, ledger: Debits) -> None:
+    if transcript.paid is None:
+        check_unopened(path, ledger, transcript.opening.name)

@@ -142,10 +142,13 @@ class FileTranscript:
         """Raise LedgerCorrupted unless the file goes on from an anchor, InvalidInput for a text that is none."""
         self._chain.check(anchor)
 
-    def pay(self, receipt: Receipt, vector: SparseVector) -> None:
-        """Write the receipt down, and the first threshold."""
-        with self._chain.turn(write=True) as turn:
-            turn.append(_line("paid", pack((receipt.sequence, receipt.anchor)), None, vector.threshold))
+    def pay(self, receipt: Receipt) -> None:
+        """Write the receipt down, and the first threshold, unless that was done."""
+        if self.paid is None:
+            with self._chain.turn(write=True) as turn:
+                if turn.state.paid is None:
+                    drawn = SparseVector.begin(self.terms).threshold
+                    turn.append(_line("paid", pack((receipt.sequence, receipt.anchor)), None, drawn))
 
     def standing(self) -> Standing:
         """What was said so far. Raises LedgerError for a conversation that was not paid for."""
@@ -159,7 +162,9 @@ class FileTranscript:
 
     def _paid(self, found: _Said) -> Standing:
         if found.standing is None:
-            raise LedgerError(f"{self._chain.path}: this conversation was never opened; see the ledger, open another")
+            raise LedgerError(
+                f"{self._chain.path}: the opening of this conversation did not come to its end; open it again as it was"
+            )
         return found.standing
 
 

@@ -32,20 +32,23 @@ def is_conversation(path: Path) -> bool:
     return says_it_is(path, FORMAT)
 
 
-def read_transcript(store: str | os.PathLike[str], anchor: str | None = None) -> StoredTranscript:
+def read_transcript(
+    store: str | os.PathLike[str], anchor: str | None = None, *, begun: bool = False
+) -> StoredTranscript:
     """Read the file of a conversation; nothing can be asked by it.
 
-    Raises LedgerError for one that was never opened, LedgerCorrupted for one that was changed.
+    Raises LedgerError for one whose opening did not come to its end, unless it need only be `begun`, LedgerCorrupted
+    for one that was changed.
     """
     transcript = FileTranscript(store)
     if anchor is not None:
         transcript.check(anchor)
-    standing, opening = transcript.standing(), transcript.opening
+    standing, opening = None if begun and transcript.paid is None else transcript.standing(), transcript.opening
     return StoredTranscript(
         opening.terms,
         opening.about,
-        standing.steps,
-        standing.vector.remaining,
+        () if standing is None else standing.steps,
+        opening.terms.epochs.count if standing is None else standing.vector.remaining,
         transcript.anchor,
         opening.ledger_id,
         opening.name,
