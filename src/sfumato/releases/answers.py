@@ -110,7 +110,7 @@ class Answer(_Numbers):
         error = self.standard_error
         scale = (self.high - self.low) / 4 if error is None else error
         value, low, high = (_shown(x, scale) for x in (self.value, self.low, self.high))
-        terms = () if self.form is None or self.unit != "records" else self.form.terms
+        terms = self.form.terms if isinstance(self.form, Linear) and self.unit == "records" else ()
         whose = next((r.plan.unit for _, r, _ in terms if r.plan.unit.person is not None), None)
         text = f"{value} {self.unit if whose is None else rows_text(whose)}".rstrip()
         if self.confidence == 1:

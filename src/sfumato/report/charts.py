@@ -293,10 +293,14 @@ def _count(field: str) -> Spec:
 
 def name_counts(spec: Any, of: str) -> None:
     """Name what is counted on every axis and in every word of some charts, where these are not all records."""
-    for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
-        if key == "title" and value in ("records", "share of records"):
-            spec[key] = value.replace("records", of)
-        elif key != "values":
+    if isinstance(spec, dict):
+        if spec.get("title") in ("records", "share of records"):
+            spec["title"] = spec["title"].replace("records", of)
+        for key, value in spec.items():
+            if key != "values":
+                name_counts(value, of)
+    elif isinstance(spec, list):
+        for value in spec:
             name_counts(value, of)
 
 

@@ -115,10 +115,11 @@ def _drawn(release: StreamRelease, specs: Specs) -> Section:
         for a, b in zip(totals.rows()[-_LISTED:], single.rows()[-_LISTED:], strict=True)
     ]
     thinned = len(release.published) > _DRAWN
+    what = "The number of records" if counted == "Records" else counted
     return {
         "charts": charts,
         "lines": listed,
-        "caption": f"{'Number of records' if counted == 'Records' else counted}: the last {plural(len(listed), 'period')}"
+        "caption": f"{what}: the last {plural(len(listed), 'period')}"
         + (f" of the {_DRAWN:,} that are drawn" if thinned else ""),
     }
 
