@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -234,7 +235,9 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     said, other = value.beside(problem, best, plans)
     if compare:
         plans, refused, _ = _compared(problem, value.considers, found, asked.progress)
+    # those that have an error by it, then those that have none
     lines = [*_lines(value, plans, before), *other]
+    lines.sort(key=lambda c: math.inf if c.value is None else c.value)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
