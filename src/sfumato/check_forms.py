@@ -121,7 +121,7 @@ LocalPlan workload:Workload epsilon:ratio records:int reporter:text questions:Qu
 LocalRelease plan:LocalPlan tally:int64*
 Matrix operator:Operator divisor:float
 Measured kinds:[int] matrix:int64*2 beyond:float64* rows?:Sparse
-Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none
+Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none cut?:int
 Medians members:[CellCounts]
 Merged measured:Combination sizes:[int] public_total:bool title:text
 MergedMap map:Map codes:int64*1
@@ -144,7 +144,7 @@ PlacedCounts place:text cells:count levels:[Operator] attributes:[text] sizes:[i
     count:float64*
 Plan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Strategy noise:Noise
     price:Event sensitivity:Sensitivity bound:float|none records:count|none notes:[text] considered:[Candidate]
-    body:text|none forecast:Forecast|none alone?:[Alone]
+    body:text|none forecast:Forecast|none alone?:[Alone] cut?:count
 Prefix n:size
 PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:Within
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
@@ -187,13 +187,13 @@ StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool
 Step question:Candidates|KeyQuestion|Misses answer:int|none above:bool
 StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:text ledger_id:text name:text
-    plan_hash:text
+    plan_hash:text names?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
     considered:[Candidate]
 StreamRelease plan:StreamPlan published:[Published] provenance:Provenance
 StreamTerms filter:IntegerFilter|WindowFilter families:[FamilyMap] grain:int noise:RoundedGaussian participations:size
-    apart:size most:size certificate:Certificate|none enforced?:bool
+    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count
 Sum parts:[Operator]
 TableCounts attributes:[[text]] values:[float64*]
 Terms epochs:Epochs answer:Noise|none move:count

@@ -451,14 +451,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         labels = [p.label for p in published]
         right = len(labels) <= count and len({*labels}) == len(labels)
         self.must("looks", "more periods were measured than were paid for, or one twice", right)
+        cut = terms.cut or 0  # the multiple of one cell more, that counts who is left out for the first time
+        right = type(cut) is int and 0 <= cut <= bool(unit[1]) * 2**terms.grain
+        self.must("maps", "who is left out is not counted as it may be", right)
         for period in published:
-            self.numbers(period["values"], rows)
+            self.numbers(period["values"], [*rows, *[1] * bool(cut)])
             right = period.total is None or (public and 0 <= period.total <= terms.most)
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
         value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
+        signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
         if replace and not public:  # counts may be cut: one person goes, and then another comes
-            signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
             value = 2 * (value + min(value, value if signs else opposed(found, ops)))
         response, rounding = maps.over_time(terms.filter, times, apart)
         response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
@@ -467,6 +470,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             math.prod(largest[k] for _, k in fs) for _, fs in found
         )
         shift = (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
+        if cut:  # of each person one period
+            response, rounding = maps.over_time(terms.filter, 1, 1)
+            response *= Fraction(
+                cut**2 * (1 + replace) * (1 + replace * signs), 4 ** (terms.grain + (terms.filter.shift or 0))
+            )
+            rounding *= (1 + replace) ** 2
+            shift += (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
         self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, event_of(plan.price))
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"

@@ -236,7 +236,9 @@ class Plan(WorkloadPlan):
         if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
             return None
         mu_squared = float(self.price.mu_squared)
-        return self.bound * math.sqrt(mu_squared / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
+        # at the whole price, of which `lower_bound` is at what the count of those who were cut leaves
+        whole = mu_squared * float(left(self.unit, 2) if self.cut else 1)
+        return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals, compact as the entry's powers."""

@@ -24,6 +24,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import of_any_sum
+from sfumato.plans.planned import rows_text
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -109,7 +110,9 @@ class Answer(_Numbers):
         error = self.standard_error
         scale = (self.high - self.low) / 4 if error is None else error
         value, low, high = (_shown(x, scale) for x in (self.value, self.low, self.high))
-        text = f"{value} {self.unit}".rstrip()
+        terms = self.form.terms if isinstance(self.form, Linear) and self.unit == "records" else ()
+        whose = next((r.plan.unit for _, r, _ in terms if r.plan.unit.person is not None), None)
+        text = f"{value} {self.unit if whose is None else rows_text(whose)}".rstrip()
         if self.confidence == 1:
             return f"{text}, of {low} to {high} that are possible at all; its error is not known"
         told = "" if error is None else f", standard error {_shown(error, error)}"

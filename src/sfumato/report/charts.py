@@ -18,6 +18,7 @@ __all__ = [
     "distribution_chart",
     "family_chart",
     "framed",
+    "name_counts",
     "over_time_chart",
     "table_chart",
     "tip",
@@ -288,6 +289,19 @@ def _bars(along: str, size: Spec, stroke: float) -> list[Spec]:
 def _count(field: str) -> Spec:
     axis = {"tickCount": 5, "format": ",.6~r", "domain": False}
     return {"field": field, "type": "quantitative", "title": "records", "axis": axis}
+
+
+def name_counts(spec: Any, of: str) -> None:
+    """Name what is counted on every axis and in every word of some charts, where these are not all records."""
+    if isinstance(spec, dict):
+        if spec.get("title") in ("records", "share of records"):
+            spec["title"] = spec["title"].replace("records", of)
+        for key, value in spec.items():
+            if key != "values":
+                name_counts(value, of)
+    elif isinstance(spec, list):
+        for value in spec:
+            name_counts(value, of)
 
 
 def _along(table: SmallTable) -> Spec:

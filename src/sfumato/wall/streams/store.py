@@ -124,7 +124,7 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
     terms = standing.opening.terms
-    ends = np.cumsum([f.rows for f in terms.families])
+    ends = np.cumsum(terms.rows)
     for body in bodies:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))
