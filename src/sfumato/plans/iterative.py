@@ -102,6 +102,11 @@ class IterativePlan(WorkloadPlan):
             raise PlanError("the looks of this plan cost more than the price that it states; plan again")
         return left
 
+    def agree(self) -> None:
+        super().agree()
+        if self.course.total_known is not self.unit.total_is_public or self.slack < 0:
+            raise PlanError("it is wrong about whether the number of records is public")
+
     decides = ("workload", "budget", "unit", "mechanism", "price", "course")
 
     @property
