@@ -47,7 +47,8 @@ FREE: dict[str, str] = {
     "StreamPlan.objective": "as of plans of tables",
     "StreamTerms.certificate": "how a sensitivity is proved quickly; one that proves too little is refused",
     "Sensitivity.exact": "a bound says less; one that is larger than what the checker finds is not called exact",
-    "Release.projection": "what was made of the values, which stand beside it; the checker says that it does not follow it",
+    "Release.projection": "what was made of the values, which stand beside it; the checker does not follow it",
+    "StreamRelease.published": "nothing public binds a stream's values; the checker says so, and --earlier holds them",
     "ModelRelease.model": "what was made of the values, as a projection is",
     "ModelRelease.gap": "as the model",
 }
@@ -182,7 +183,6 @@ _ARRAY_FORM: dict[str, Change] = {
     "in one more axis": lambda a: a[None],
     "as nested lists": lambda a: a.tolist(),
     "holding nan": lambda a: _edited(a.astype(float), lambda x: np.nan),
-    "of no axis": lambda a: np.array(1, dtype=a.dtype),
 }
 
 
@@ -229,7 +229,7 @@ def changes(value: Any) -> Iterator[tuple[str, str, Change]]:
 
 
 class Told(NamedTuple):
-    """A lie that was drawn: the field, the change, whether in its form or the ledger follows, and whether it is free."""
+    """A lie that was drawn: field, change, whether of form, whether the ledger follows, and whether it is free."""
 
     field: str
     change: str
@@ -368,7 +368,12 @@ def judged(told: Told) -> tuple[str, bool]:
     return found, loads
 
 
+def said_alone(told: Told) -> bool:
+    """Whether it is said in release.json of what the stranger's checker cannot derive."""
+    said = told.field.removeprefix("release.json: ")
+    return said != told.field and said.startswith(SAID)
+
+
 def accepted(told: Told, found: str) -> bool:
     """Whether a lie was accepted that is none of what is free."""
-    said = told.field.removeprefix("release.json: ")
-    return found == "accepted" and not told.free and not (said != told.field and said.startswith(SAID))
+    return found == "accepted" and not told.free and not said_alone(told)

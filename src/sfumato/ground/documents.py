@@ -116,6 +116,6 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
     if (agree := getattr(value, "agree", None)) is not None:
         try:
             agree()
-        except SfumatoError as error:
+        except (SfumatoError, *UNREADABLE) as error:
             raise InvalidInput(f"{path} contradicts itself: {error}") from error
     return value
