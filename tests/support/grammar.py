@@ -255,10 +255,8 @@ def tell(release: Path, ledger: Path, place: Path, rng: np.random.Generator) -> 
         after = change(copy.deepcopy(before))
     if _same(before, after):
         return None
-    if name in _ANY and _fits(after, at.field):
-        form = VALUE
-    elif name in _ANY:
-        form = FORM
+    if name in _ANY:
+        form = VALUE if _fits(after, at.field) or type(after) is type(before) is not dict else FORM
     at.holder[at.key] = after
     if not isinstance(root["it"], dict) or "plan" not in root["it"]:
         return None
