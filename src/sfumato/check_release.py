@@ -30,6 +30,7 @@ import re
 import sqlite3
 import sys
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -52,8 +53,8 @@ Cannot, number, fingerprint = maps.Cannot, forms.exact, maps.fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
 HASHED = "workload keys budget unit mechanism strategy map noise terms price stability course body periods"  # of plans
-BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError)
-BROKEN += (StopIteration, ValueError, sqlite3.Error, zipfile.BadZipFile)
+BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, StopIteration, TypeError,
+    ValueError, sqlite3.Error, zipfile.BadZipFile)  # fmt: skip
 NAMED = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}  # the parameter of a budget
 RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
@@ -247,7 +248,7 @@ def spent_at(eps: Decimal, mu: Decimal) -> Decimal:  # the delta of mu-GDP at an
         return first if eps > 2**16 else first - (eps + far(eps / mu + mu / 2)).exp()
 
 
-def edge(holds: Any) -> Fraction:  # the largest number for which it holds, to 15 digits
+def edge(holds: Callable[[Decimal], bool]) -> Fraction:  # the largest number for which it holds, to 15 digits
     low, high = Decimal("1e-320"), Decimal(1)
     while holds(high):
         low, high = high, 2 * high
