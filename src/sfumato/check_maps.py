@@ -93,7 +93,7 @@ ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, a
     "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors]))),
     "Compose": ("left right", lambda o: matrix(o.left).astype(object) @ matrix(o.right)),
     "Padded": ("operator extra", lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra)))),
-    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * whole(o.factor)),
+    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * int(whole(o.factor))),
 }
 
 

@@ -30,6 +30,7 @@ from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
@@ -338,6 +339,11 @@ class Plan(WorkloadPlan):
             if within is None or not np.array_equal(known.codes, np.asarray(within.codes)):
                 raise PlanError("totals are public of groups in which records do not stay: it is damaged, plan again")
         _ = self.rmse, self.max_standard_error, self.strategy.blocks
+
+    def agree(self) -> None:
+        super().agree()
+        if self.sensitivity.power != power_of(self.noise) or not fits(self.sensitivity, self.noise, self.price):
+            raise PlanError("its noise costs more, at the sensitivity that it states, than its price")
 
     @property
     def measures(self) -> tuple[str, Strategy]:

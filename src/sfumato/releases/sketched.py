@@ -11,8 +11,8 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
+from sfumato.errors import InvalidInput, WorkloadError
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.keys import KeyPlan
@@ -38,6 +38,15 @@ class SketchRelease(Released):
     plan: KeyPlan
     measurement: KeyMeasurement
     provenance: Provenance
+
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if fingerprint([found.map, found.noise]) != fingerprint([plan.map, plan.noise]):
+            raise InvalidInput("its values are of another map, or of other noise, than its plan describes")
+        least = found.heavy_counts.max(initial=0) + 1 if plan.stability is None else plan.stability.threshold
+        if (found.heavy_counts < least).any():
+            raise InvalidInput("it shows keys that its plan hides")
 
     def ask(
         self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None = None, *, confidence: float = 0.95
