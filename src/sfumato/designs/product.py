@@ -258,6 +258,10 @@ class Product(Strategy):
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         raw = np.asarray(values[0], dtype=np.float64) / self.multiple
+        return _Read(raw / math.prod(f.scale for f in self.factors), functools.partial(self._table, raw, total))
+
+    def _table(self, raw: FloatArray, total: int | None) -> FloatArray:
+        """The least-squares cells, one axis for every attribute."""
         table = raw
         for factor in self.factors:
             flat = table.reshape(factor.measured.shape[0], -1)
@@ -267,18 +271,29 @@ class Product(Strategy):
         if ones is not None and total is not None:
             spread = reduce(np.multiply.outer, ones).reshape(-1) if ones else np.ones(1)
             table = table + spread * ((total - table.sum()) / spread.sum())
-        shape = tuple(n for group in self.sizes for n in group)
-        return (table.reshape(shape), raw / math.prod(f.scale for f in self.factors))
+        return table.reshape(tuple(n for group in self.sizes for n in group))
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         if self._is_raw(query):
-            raw = estimate[1].reshape(-1)
+            raw = estimate.raw.reshape(-1)
             return raw if self.reconstruction is None else self.reconstruction @ raw
         self.check(query)
-        return np.asarray(marginalise(estimate[0], self.attributes, query), dtype=np.float64)
+        return np.asarray(marginalise(estimate.table, self.attributes, query), dtype=np.float64)
 
     def bias_bound(self, query: Block) -> float:
         return self.bias
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was measured, normalised, and the cells that explain it, which queries answered by themselves never need."""
+
+    raw: FloatArray
+    cells: Callable[[], FloatArray]
+
+    @functools.cached_property
+    def table(self) -> FloatArray:
+        return self.cells()
 
 
 @dataclass(frozen=True, slots=True)
