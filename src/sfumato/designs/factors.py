@@ -147,7 +147,7 @@ class Matrix(Factor):
         return self.divisor
 
     @property
-    def _few(self) -> bool:
+    def few(self) -> bool:
         """Whether least squares are solved over the rows."""
         rows, n = self.operator.shape
         return n > SOLVED and (2 * rows <= n or rows < n > MAX_DENSE_CELLS)
@@ -195,7 +195,7 @@ class Matrix(Factor):
         return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
 
     def cells(self, values: FloatArray) -> FloatArray:
-        if self._few:
+        if self.few:
             inverse = self._over_rows
             # what is read beside the values is known, and is put in its place later
             padded = np.pad(values, ((0, len(inverse) - len(values)), (0, 0)))
@@ -203,7 +203,7 @@ class Matrix(Factor):
         return self._solved[0] @ self._backward(values)
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
-        if power == 2 and not self._few:
+        if power == 2 and not self.few:
             return np.maximum(query.row_forms(self._solved[0]), 0.0)
         out = np.empty(query.shape[0])
         for a, b in query.row_chunks():
@@ -213,10 +213,10 @@ class Matrix(Factor):
         return out
 
     def spread_ones(self) -> FloatArray | None:
-        return None if self._few or self._solved[1] is not None else self._solved[0].sum(axis=1)
+        return None if self.few or self._solved[1] is not None else self._solved[0].sum(axis=1)
 
     def check(self, query: LinearOperator, what: str) -> None:
-        if self._few:
+        if self.few:
             for a, b in query.row_chunks():
                 rows = query.rows(a, b)
                 size = (rows**2).sum(axis=1)
@@ -240,10 +240,10 @@ class Matrix(Factor):
         return (self._over_rows @ self._forward(rows.T)).T
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        return self._spread(rows)[:, : self.operator.shape[0]] if self._few else super().spread(rows)
+        return self._spread(rows)[:, : self.operator.shape[0]] if self.few else super().spread(rows)
 
     def cells_of_rows(self, rows: FloatArray) -> FloatArray:
-        if self._few:
+        if self.few:
             return self._backward(self._over_rows @ self._spread(rows).T).T
         return rows @ self._solved[0]
 
@@ -276,7 +276,7 @@ class Contrasts(Matrix):
         return back + self._weight * values[rows:] if len(values) > rows else back
 
     def spread_ones(self) -> FloatArray:
-        if self._few:
+        if self.few:
             return self.cells_of_rows(np.ones((1, self.operator.shape[1])))[0]
         return self._solved[0].sum(axis=1)
 

@@ -7,11 +7,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["SOLVED", "gram_of", "inverted", "mirrored", "pseudo_inverse"]
+__all__ = ["BIAS_BITS", "SOLVED", "gram_of", "inverted", "mirrored", "pseudo_inverse", "rounding_bias"]
 
+BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
 SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triangle takes a third of the operations
 
 
@@ -94,3 +96,15 @@ def inverted(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         kept = vectors[:, keep]
         inverse = (kept / values[keep]) @ kept.T
         return inverse, None if keep.all() else kept @ kept.T
+
+
+def rounding_bias(strategy: FloatArray, whole: LinearOperator) -> float:
+    """Largest row sum of |W - W B^+ B| once the strategy is rounded without an integer basis."""
+    rounded = np.rint(strategy * 2.0**BIAS_BITS) / 2.0**BIAS_BITS
+    with single_thread():
+        inverse = np.linalg.pinv(rounded)
+    worst = 0.0
+    for a, b in whole.row_chunks():
+        rows = whole.rows(a, b)
+        worst = max(worst, float(np.abs(rows - (rows @ inverse) @ rounded).sum(axis=1).max()))
+    return worst

@@ -23,7 +23,7 @@ from sfumato.plans.intervals import of_any_sum
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Ratio", "fieller"]
+__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Ratio", "fieller", "too_few"]
 
 SIZE_ERRORS = 5.0
 """Least size of a group, in standard errors, of which quantiles, means, shares and ratios are told: its size is then
@@ -256,3 +256,11 @@ def _ended(
 ) -> tuple[float, float | None, float, float]:
     """Of a projected value no standard error is known; its interval is the unprojected one, extended to it."""
     return (value, None, min(low, value), max(high, value)) if projected else (value, error, low, high)
+
+
+def too_few(size: float, half: float) -> str:
+    """What is said of a group whose size is not told from noise."""
+    if half < 0.05:
+        return "no records"
+    digits = 0 if half >= 10 else 1
+    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"

@@ -3,8 +3,7 @@
 A ratio A / B of two unbiased linear answers has no simple error, but A - p B is linear for every p, so
 the values of p that are consistent with A - p B = 0 form an interval (Fieller) that holds with the
 stated confidence exactly, also where B is small. The quantile at p is where prefix - p total crosses 0.
-Where the release is projected, values are those of the possible table; their intervals are the unprojected
-ones, extended to them.
+Projected, values are those of the possible table; their intervals are the unprojected ones, extended to them.
 
 A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
 the rule looks at B and its noise alone. `quantiles`, `cdf`, `mean` and `share` are methods of `Release`.
@@ -28,7 +27,8 @@ from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, of_any_sum
 from sfumato.plans.predictions import biases
-from sfumato.releases.answers import SIZE_ERRORS, Answer, fieller
+from sfumato.plans.serving import answered, counted_as_zero
+from sfumato.releases.answers import SIZE_ERRORS, Answer, fieller, too_few
 from sfumato.releases.conditioned import mean_where
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
 __all__ = ["SIZE_ERRORS", "cdf", "mean", "quantiles", "share"]
-
 
 _ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
 _FALLS = "noise makes it fall somewhere"
@@ -51,9 +50,11 @@ def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
 
 def _block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
     """Rows over one attribute's cells, within each cell of `by`."""
-    domain = release.plan.workload.domain
-    domain.columns((attribute, *by))
-    (owner, factor), table = over(domain, attribute, Dense(rows)), table_block(domain, by)
+    (domain := release.plan.workload.domain).columns((attribute, *by))
+    table = table_block(domain, by)
+    if len(rows) == 1 and (rows == 1).all():
+        return table  # the records of a group, measured with the attribute or without
+    owner, factor = over(domain, attribute, Dense(rows))
     return Block(((owner,), *table.groups), (factor, *table.factors))
 
 
@@ -103,14 +104,7 @@ def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...
     # half a record: what rounding leaves of a size that is known to be 0
     told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
     pairs = zip(told, size, half, strict=True)
-    return _Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
-
-
-def _too_few(size: float, half: float) -> str:
-    if half < 0.05:
-        return "no records"
-    digits = 0 if half >= 10 else 1
-    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"
+    return _Sizes(told, ["" if t else too_few(float(b), float(h)) for t, b, h in pairs])
 
 
 def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
@@ -275,8 +269,9 @@ def mean(
     """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`.
 
     With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
-    error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
-    condition, for a group of fewer than 5 standard errors.
+    error and the interval of a ratio. Where the records of a group were counted, but not those with a declared value,
+    the mean is over all of them, with 0 for the extra cell, and the note says so. Raises PlanError for both,
+    NotAnswerable for what was not measured and, of a condition, for a group of fewer than 5 standard errors.
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
@@ -291,8 +286,14 @@ def mean(
         if names:
             raise PlanError("a mean is asked within the cells of by=, or of one condition where=, not of both")
         return mean_where(release, attribute, (top[0], bottom[0]), where, level)
-    found = _ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
-    return _frame(release, names, {}, found, name=f"mean {attribute}")
+    clip, everybody = (float(row.min()), float(row.max())), np.ones((1, declared.size))
+    known, every = (answered(release.plan.strategy, _block(release, attribute, r, names)) for r in (bottom, everybody))
+    if whole := declared.has_other and every and not known:
+        bottom, clip = everybody, (min(clip[0], 0.0), max(clip[1], 0.0))
+    sizes, numbers = _ratio(release, attribute, (top, bottom), names, level, clip)
+    if whole:
+        sizes = replace(sizes, notes=[note or counted_as_zero(attribute) for note in sizes.notes])
+    return _frame(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
 
 
 def _frame(
