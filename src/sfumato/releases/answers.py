@@ -29,7 +29,7 @@ from sfumato.plans.planned import rows_text
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller"]
+__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller", "too_few"]
 
 SIZE_ERRORS = 5.0
 """Least size of a group, in standard errors, of which quantiles, means, shares and ratios are told: its size is then
@@ -533,3 +533,11 @@ def _ended(
         return value, error, low, high
     # numpy's own keep an end that is not known
     return value, None, float(np.minimum(low, value)), float(np.maximum(high, value))
+
+
+def too_few(size: float, half: float) -> str:
+    """What is said of a group whose size is not told from noise."""
+    if half < 0.05:
+        return "no records"
+    digits = 0 if half >= 10 else 1
+    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"
