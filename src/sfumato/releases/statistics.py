@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute
+from sfumato.domain import Attribute, Dates
+from sfumato.domain.dates import shown as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators import Block, Dense
@@ -225,7 +226,8 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
     declared = domain[attribute]
     if not declared.ordered:
         raise PlanError(
-            f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins (in a spec type integer or number)"
+            f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
+            "or date)"
         )
     n = len(declared.declared_labels)
     rows, ones = _declared_rows(declared, np.tri(n)), _declared_rows(declared, np.ones((n, n)))
@@ -318,16 +320,17 @@ def quantiles(
 ) -> Frame:
     """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
 
+    Those of dates are days, as year-month-day.
     They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
     standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
     measured.
     """
     level, names = check_confidence(confidence), by_names(by)
-    declared, _ = _numeric(release, attribute)
+    declared = release.plan.workload.domain[attribute]
+    days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
+    intervals = _numeric(release, attribute)[0].intervals if days is None else list(days)
     wanted = _probabilities(probabilities)
-    intervals = declared.intervals
-    assert intervals is not None
-    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
+    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
     sizes = _sizes(release, attribute, _declared_rows(declared, tri[-1:])[0], names, level)
     upto = _answers(release.raw, attribute, _declared_rows(declared, tri), names)
@@ -342,7 +345,8 @@ def quantiles(
     columns: dict[str, Any] = _groups(release, names, len(wanted))
     columns["probability"] = wanted * groups
     for i, key in enumerate(("quantile", "low", "high")):
-        columns[key] = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        values = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        columns[key] = [v if v is None else day_shown(int(v)) for v in values] if days is not None else values
     columns["note"] = [note for note in sizes.notes for _ in wanted]
     return Frame(columns)
 
