@@ -89,6 +89,9 @@ class Hierarchy(Attribute):
         self.settle(alike=all(row[-1].isascii() for row in rows))
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
+        for name, labels, attribute in zip(levels, labelled, attributes, strict=True):
+            if attribute.declared_size < len(labels):
+                raise DomainError(f"two codes of {name!r} have the same label; labels must be distinct in their level")
         _check_sizes(levels, attributes)
         groupings: list[Level] = []
         for depth, name in enumerate(levels[:-1]):
