@@ -19,9 +19,9 @@ __all__ = ["BLANKS", "capitals", "composed", "day_of", "fields_of", "pattern", "
 BLANKS = " \t\n\v\f\r\u00a0"
 _CASED = range(0x20000)  # beyond are ideographs and signs, which have no capitals
 _DIRECTIVES = {"%Y": 4, "%m": 2, "%d": 2}
-TIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,][0-9]+)?)?"
-TIME += r"(?:(Z)|([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?::?([0-5][0-9]))?)?)?"
-"""A time of day after a day, maybe with its distance from UTC: hour, minute, second, Z, sign, hour, minute, second."""
+_DAYTIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,][0-9]+)?)?"
+_ZONE = r"(?:(Z)|([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?::?([0-5][0-9]))?)?"
+_TIME = f"{_DAYTIME}{_ZONE})?"  # of a day: hour, minute, second, Z, sign, hour, minute, second
 
 
 def composed(text: str) -> str:
@@ -83,7 +83,7 @@ def pattern(given: str = "%Y-%m-%d", *, strict: bool = False) -> tuple[str, tupl
     digits = {"%Y": "([0-9]{4})"} | dict.fromkeys(("%m", "%d"), "([0-9]{1,2})" if short else "([0-9]{2})")
     written = "".join(digits.get(p) or re.escape(p) for p in parts)
     year, month, day = (parts[1::2].index(name) + 1 for name in ("%Y", "%m", "%d"))
-    return written + TIME, (year, month, day)
+    return written + _TIME, (year, month, day)
 
 
 def day_of(text: str, format: str = "") -> int | None:

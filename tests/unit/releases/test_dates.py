@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.domain.mock import mock_columns
+from sfumato.errors import PlanError
 from sfumato.wall.rows.sources import open_source
 from support.reading import write_csv
 
@@ -35,7 +36,7 @@ def test_quantiles_are_days_and_shares_go_by_period() -> None:
     assert shares["admitted"][:2] == ["up to 2024-01", "up to 2024-02"]
     assert shares["share"][5] == pytest.approx(0.5, abs=1e-3)
     assert release.ask("admitted >= '2024-07'").value == pytest.approx(120_000, abs=100)
-    with pytest.raises(sf.PlanError, match="not numeric"):
+    with pytest.raises(PlanError, match="not numeric"):
         release.mean("admitted")
 
 
