@@ -11,6 +11,8 @@ import pytest
 import sfumato as sf
 from sfumato.domain.mock import mock_columns
 from sfumato.errors import PlanError
+from sfumato.report.answers import distributions
+from sfumato.report.charts import distribution_chart
 from sfumato.wall.rows.sources import open_source
 from support.reading import write_csv
 
@@ -47,3 +49,16 @@ def test_mock_rows_lie_in_declared_cells(tmp_path: Path) -> None:
     counts = open_source(path, DOMAIN).count([DOMAIN.names])[DOMAIN.names]
     assert counts[:-1, :-1].sum() == 200
     assert drawn["admitted"][0][2] == "."
+
+
+def test_a_report_draws_days_along_a_time_axis(tmp_path: Path) -> None:
+    """Mutants: an axis of numbers of days; the first day of a cell for its last."""
+    plan = sf.plan(sf.prefix(DOMAIN, "admitted"), sf.gdp(1), neighbours="add-remove")
+    counts = np.zeros(DOMAIN.shape)
+    counts[:12, :2] = 1_000
+    release = sf.release(plan, sf.Histogram(counts), ledger=None, out=tmp_path / "r")
+    (found,) = distributions(release)
+    last = datetime.datetime(2024, 1, 31, tzinfo=datetime.UTC)
+    assert found.rows[0]["x"] == last.timestamp() * 1000
+    assert distribution_chart(found)["encoding"]["x"]["type"] == "temporal"
+    assert "2024-01" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
