@@ -99,7 +99,7 @@ class Attribute:
 
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...] | None:
-        """For numeric attributes the half-open interval [low, high) of each declared cell, else None."""
+        """For numeric attributes the interval [low, high) of each cell, else None; the last bin holds high too."""
         return None
 
     @property
