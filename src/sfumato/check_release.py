@@ -161,8 +161,9 @@ def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whe
 def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
     found = dict[str, int]()
     for name, a in plan.workload.domain.attributes["~map"]:
-        many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two
-        many = len(many) if a.low is None else -((a.low - a.high - 1) // a.width)
+        many = a.source or {label for _, label in a.get("values", {}).get("~map", ())} or (a.edges or [0, 1, 2])[1:]
+        low, high = (maps.period(d, a.by) if a.by else d for d in (a.low, a.high))
+        many = len(many) if low is None else -((low - high - 1) // (a.width or 1))
         found[name] = many + ("other" in (a.outside, a.missing))
         if not 1 <= found[name] <= 10**7:
             raise forms.Malformed(f"{name} has {found[name]} cells")

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute
+from sfumato.domain import Attribute, Dates
+from sfumato.domain.dates import shown as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators import Block, Dense
@@ -230,7 +231,8 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
     declared = domain[attribute]
     if not declared.ordered:
         raise PlanError(
-            f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins (in a spec type integer or number)"
+            f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
+            "or date)"
         )
     n = len(declared.declared_labels)
     rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
@@ -272,18 +274,19 @@ def quantiles(
     """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
 
     The quantile at p is the least value up to which a share of at least p of the records goes; of records in declared
-    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known.
+    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known. Those of dates
+    are days, as year-month-day.
 
     They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
     standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
     measured.
     """
     level, names = check_confidence(confidence), by_names(by)
-    declared, _ = numeric(release, attribute)
+    declared = release.plan.workload.domain[attribute]
+    days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
+    intervals = numeric(release, attribute)[0].intervals if days is None else list(days)
     wanted = _probabilities(probabilities)
-    intervals = declared.intervals
-    assert intervals is not None
-    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
+    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
     sizes = _sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
     upto = answers_of(release.raw, attribute, declared_rows(declared, tri), names)
@@ -298,7 +301,8 @@ def quantiles(
     columns: dict[str, Any] = _groups(release, names, len(wanted))
     columns["probability"] = wanted * groups
     for i, key in enumerate(("quantile", "low", "high")):
-        columns[key] = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        values = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        columns[key] = [v if v is None else day_shown(int(v)) for v in values] if days is not None else values
     columns["note"] = [note for note in sizes.notes for _ in wanted]
     return Frame(columns)
 

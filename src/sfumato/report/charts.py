@@ -352,6 +352,8 @@ def distribution_chart(found: Distribution) -> Spec:
     tips += [tip("high", "95 % to", ".2%")] + ([tip("group", ", ".join(found.by))] if found.by else [])
     x: Spec = {"field": "x", "type": "quantitative", "title": found.attribute}
     x |= {"scale": {"zero": False, "nice": False}, "axis": {"grid": False, "tickCount": 10, "format": ",.6~r"}}
+    if found.days:
+        x |= {"type": "temporal", "scale": {"type": "utc", "nice": False}, "axis": {"grid": False, "tickCount": 10}}
     spec["encoding"] = {"x": x, "tooltip": tips}
     colour: Spec = {"value": ACCENT}
     if found.by:

@@ -19,6 +19,8 @@ _FIELDS = {
     "min": "its least value",
     "max": "its greatest value",
     "width": "the width of a cell",
+    "by": "the period of a cell",
+    "format": "how its days are written",
     "values": "its labels",
     "values_from": "its file",
     "outside": "what goes for values that are not declared",
