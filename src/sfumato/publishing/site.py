@@ -16,7 +16,7 @@ from sfumato.plans.intervals import of_any_sum
 from sfumato.publishing.curves import write_curves
 from sfumato.publishing.tables import Shelf, write_tables
 from sfumato.releases import Release
-from sfumato.releases.cautions import caution_lines
+from sfumato.releases.cautions import reader_lines
 from sfumato.releases.comparing import check_pair
 from sfumato.releases.files import Draft
 from sfumato.report import charts, sections
@@ -130,7 +130,7 @@ def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
             title=safe_text(release.provenance.name),
             earlier="" if earlier is None else safe_text(earlier.provenance.name),
             lead=sections.lead(plan, len(release.workload), released=True, projected=release.projection is not None),
-            cautions=caution_lines(release.cautions),
+            cautions=reader_lines(release),
             named=rows,
             omitted=omitted,
             typical=typical(release),
