@@ -196,7 +196,7 @@ StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool
 Step question:Candidates|KeyQuestion|Misses answer:int|none above:bool
 StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:text ledger_id:text name:text
-    plan_hash:text names?:count
+    plan_hash:text names?:count people?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
     considered:[Candidate]

@@ -16,7 +16,7 @@ from sfumato.errors import DomainError
 
 __all__ = ["BLANKS", "capitals", "composed", "day_of", "fields_of", "pattern", "plain"]
 
-BLANKS = " \t\n\v\f\r\u00a0"
+BLANKS = " \t\n\v\f\r\u00a0"  # what DuckDB, spreadsheets and keyboards leave around a text
 _CASED = range(0x20000)  # beyond are ideographs and signs, which have no capitals
 _DIRECTIVES = {"%Y": 4, "%m": 2, "%d": 2}
 _DAYTIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,][0-9]+)?)?"
