@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FIRST = {"0.2.0": 30, "0.1.0": 1}
+FIRST = {"0.3.0": 103, "0.2.0": 30, "0.1.0": 1}
 """The first fragment of every version, newest first. After a release its fragments are closed: add the next version."""
 
 HEADINGS = ("Added", "Changed", "Fixed", "Removed", "Privacy")

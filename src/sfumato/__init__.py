@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sfumato.sessions.core import Session
     from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
-    from sfumato.wall import Histogram
+    from sfumato.wall import Histogram, Source
     from sfumato.wall.keys import KeyCounts
     from sfumato.workloads import (
         Workload,
@@ -82,6 +82,7 @@ __all__ = [
     "Release",
     "Session",
     "SfumatoError",
+    "Source",
     "Spec",
     "Table",
     "Workload",
@@ -133,6 +134,7 @@ _LATE = {
     "Projection": "sfumato.estimate.projection",
     "Release": "sfumato.releases",
     "Session": "sfumato.sessions.core",
+    "Source": "sfumato.wall",
     "Spec": "sfumato.specs",
     "Table": "sfumato.releases",
     "Workload": "sfumato.workloads",

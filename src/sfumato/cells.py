@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,11 +20,20 @@ from sfumato.errors import DomainError
 from sfumato.ground.codec import rebuild, storable
 from sfumato.ground.later import later
 
-__all__ = ["MAX_CELLS", "Codes", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes"]
+__all__ = ["MAX_CELLS", "WHOLE", "Codes", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes", "whole_text"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 _EXACT = 2**53  # whole numbers below are doubles
 _MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
+WHOLE = "(?:(-?[1-9][0-9]*)|-?(0))[.]0+"
+"""A whole number written with zero decimals, of any length; what comes before them is one of its groups."""
+_WHOLE = re.compile(WHOLE)
+
+
+def whole_text(text: str) -> str:
+    """A text as names, codes and keys are told apart by it: "1.0" is 1, for ids become floats where one is missing."""
+    found = _WHOLE.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

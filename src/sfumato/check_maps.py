@@ -1,7 +1,9 @@
-"""What a release measured and the most that it changes with one record: the half of a stranger's check about maps.
+"""What a release measured and the most that it changes with one record: the third of a stranger's check about maps.
 
-`check_release.py`, which lies beside this file, holds what is found here against noise, price and ledger. Nothing is
-imported but numpy and the standard library; every map is written out anew from its stored document, in integers.
+`check_release.py`, which lies beside this file, holds what is found here against noise, price and ledger;
+`check_forms.py`, also beside it, has seen to the form of every document before. Nothing else is imported but numpy and
+the standard library. Every map is written out anew from its stored document, in integers: those of 64 bits where
+no power, sum or product of them can leave these, else Python's own.
 """
 
 import json
@@ -14,6 +16,11 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+
+if __package__:
+    from sfumato.check_forms import whole
+else:  # by itself, with the others beside it
+    from check_forms import whole  # pyright: ignore[reportMissingImports]
 
 Array = np.ndarray[Any, Any]
 MOST = 2**22  # entries of a matrix or table that is written out; of what is larger a bound is taken, or nothing said
@@ -41,12 +48,6 @@ def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by 
     return digest.hexdigest()
 
 
-def number(value: Any) -> Fraction:  # an exact number; a float is none
-    if not isinstance(value, dict):
-        return Fraction(value.__index__())
-    return Fraction(int(value["~integer"], 16)) if "~integer" in value else Fraction(*map(number, value["~fraction"]))
-
-
 def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
     widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
     kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
@@ -54,9 +55,19 @@ def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest fir
     return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
 
 
-def sparse(o: Any) -> Array:
-    out = np.zeros((len(o.indptr) - 1, o.columns), dtype=o.data.dtype)
-    out[np.repeat(np.arange(len(out)), np.diff(o.indptr)), o.indices] = o.data
+def sparse(o: Any) -> Array:  # an entry that is stored twice would be added up by some readers and not by others
+    lengths, n = np.diff(o.indptr), len(o.data)
+    if len(o.indptr) < 2 or (o.indptr[0], o.indptr[-1]) != (0, n) or lengths.min() < 0 or len(o.indices) != n:
+        raise ValueError("the rows of a sparse map do not hold its entries, each once")
+    if n and (o.indices.min() < 0 or o.indices.max() >= o.columns):
+        raise ValueError("a sparse map has entries outside of its columns")
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if not ((np.diff(rows) > 0) | (np.diff(o.indices) > 0)).all():
+        raise ValueError("a sparse map has an entry twice, or in no order")
+    if len(lengths) * o.columns > 4 * MOST:
+        raise Cannot("sparse maps of so many entries")
+    out = np.zeros((len(lengths), o.columns), dtype=o.data.dtype)
+    out[rows, o.indices] = o.data
     return out
 
 
@@ -82,13 +93,15 @@ ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, a
     "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors]))),
     "Compose": ("left right", lambda o: matrix(o.left).astype(object) @ matrix(o.right)),
     "Padded": ("operator extra", lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra)))),
-    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * int(number(o.factor))),
+    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * whole(o.factor)),
 }
 
 
 def known(op: Any) -> Any:  # a field that is not known here may mean anything
     if op.kind not in ROWS or not op.keys() <= {"~class", *ROWS[op.kind][0].split()}:
         raise Cannot(f"maps of the kind {op.kind} with {', '.join(op)}")
+    if op.kind == "Grouping" and (not len(op.codes) or op.codes.min() < -1 or op.codes.max() >= op.groups):
+        raise ValueError("cells are in groups that are not there")
     return op
 
 
@@ -97,8 +110,8 @@ def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's o
     if cells ** (3 if op.kind == "AllRange" else 2) + (op.groups or 0) * len(op.get("codes", ())) > 4 * MOST:
         raise Cannot(f"maps made with {op.kind} of so many cells; plan whole tables, or tables at levels of places")
     out = ROWS[op.kind][1](op)
-    if out.dtype.kind not in "iO" or out.ndim != 2 or out.min() == -(2**63):
-        raise ValueError("a map that was measured has entries that are no integers below 2^63")
+    if out.dtype not in (np.int64, object) or out.ndim != 2 or not out.size or out.min() == -(2**63):
+        raise ValueError("a map that was measured has entries that are no integers of 64 bits below 2^63")
     return out
 
 
@@ -107,6 +120,8 @@ def shape(op: Any) -> tuple[int, int]:
         return shape(op.left)[0], len(op.right.codes)
     if op.kind == "Grouping":
         return op.groups, len(op.codes)
+    if op.kind in ALIKE and op.n < 1:
+        raise ValueError("a map of no cells")
     return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
 
 
@@ -117,7 +132,7 @@ def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
         return np.append(column(op.left, p), 0)[op.right.codes]
     if op.kind == "Grouping":
         return ((op.codes >= 0) & (op.codes < op.groups)).astype(object) * 1
-    a = abs(matrix(op))
+    a = abs(matrix(op))  # of 64 bits, none of them -2^63
     return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
 
 
@@ -131,6 +146,8 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         joint, maps, out = list[str](), list[Any](), list[Any]()
         for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
             codes = axis.orbits if kind < 0 else axis.contrasts[kind].children
+            if axis.cells.min() < 0:
+                raise ValueError("a cell has no orbit")
             sums = Doc({"~class": "Grouping", "codes": codes[axis.cells], "groups": int(codes.max()) + 1})
             if kind >= 0:
                 same = axis.contrasts[kind].parents
@@ -141,7 +158,7 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         if piece.rows is not None and maps:  # of few of very many orbits, all of which are one partition
             codes = reduce(lambda c, s: (c[:, None] * s.groups + s.codes).ravel(), maps, np.zeros(1, int))
             maps = [Doc({"~class": "Grouping", "codes": codes, "groups": math.prod(m.groups for m in maps)})]
-        held = piece.matrix if piece.rows is None else piece.matrix @ matrix(piece.rows)
+        held = piece.matrix if piece.rows is None else piece.matrix.astype(object) @ matrix(piece.rows)
         yield [(joint, composed(held, maps)), *out]
 
 
@@ -214,6 +231,8 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
     def family(maps: Any, sets: Any, multiples: Any) -> Any:  # a block for every set of attributes
         each = [([name], op) for name, op in zip(s.names, maps, strict=True)]
         multiples = [1] * len(sets) if multiples is None else multiples
+        if any(int(i) < 0 for some in sets for i in some):
+            raise ValueError("a set names an attribute that is not there")
         return [(m, [each[i] for i in some]) for some, m in zip(sets, multiples, strict=True)]
 
     cases: dict[str, Any] = {  # a later kind adds a case
@@ -236,7 +255,7 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
         times, kept = int(multiple), list[Any]()
         for names, op in factors:
             while op.kind == "Scaled":
-                times, op = times * int(number(op.factor)), op.operator
+                times, op = times * whole(op.factor), op.operator
             op = operator(op)
             if names or op.kind != "Identity":
                 kept.append((tuple(names), fingerprint(op)))
@@ -247,6 +266,8 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
 
 def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors over the tree and over the others
     kind = "Residual" if s.residual else "Identity"
+    if any(i < 0 for i in [s.place, *s.at, *(i for some in s.sets for i in some)]):
+        raise ValueError("tables at levels, or over attributes, that are not there")
     for at, some, m in zip(s.at, s.sets, s.multiples, strict=True):
         tree = [([s.names[s.place]], s.levels[at - 1])] if at else []
         yield m, [*tree, *(([s.names[i]], Doc({"~class": kind, "n": s.shape[i]})) for i in some)]

@@ -2,27 +2,31 @@
 
     python check_release.py DIR --ledger LEDGER [--anchor ANCHOR] [--earlier RELEASE] [--json]
 
-It imports numpy and the standard library, and of sfumato its other half alone, `check_maps.py` beside it: what was
-measured, and how far one record moves it. DIR is a release's folder, or the file of a sketch or of a stream.
+It imports numpy and the standard library, and of sfumato the two files beside it alone: `check_forms.py`, what a
+document may hold, and `check_maps.py`, what was measured and how far one record moves it. DIR is a release's folder, or
+the file of a sketch or of a stream.
 Exit code 0: accepted. 2: rejected, with every reason; or not checked, with what these files have no way to check.
 PROVED, if the values are B x + z, x the counts (of a stream what its filter makes of them), B the stored maps, z draws
 of the stored law, independent: the release keeps the guarantee of its ledger line. By the names of the checks:
+  forms  every field of every document is known and of its type, every number exact
   maps   those of the plan's strategy are those of the values     total  a number of records is public only where it may
   price  this noise costs, at the sensitivity found here in integers, at most the price, and that keeps the budget
-  looks  no more was chosen or measured than was paid for         files  release.json says what the release holds
+  looks  no more was chosen or measured than was paid for         files  release.json says what the release holds, and
+         its sentences about privacy are those that follow from the price
   chain  the ledger's lines hash on from each other, add up, and each costs at least what its event does (and anchor)
   entry  the ledger's line is of this plan, price and name, and its result is these values and no others
   unit   neighbours, person, rows and table are those of the ledger's line
   earlier  a stream goes on from the periods of a release that was made before
 TRUSTED, as no file shows it: that samplers draw the law; that rows were counted under the declared domain and limits;
-that what is called public is; that choices among candidates were made at their price; that answers, models and pages
-follow from the values alone; of a stream what is printed as believed. A ledger made anew as a whole is found by an
-anchor kept elsewhere, or not at all.
+that what is called public is; that choices among candidates were made at their price; that answers, predicted errors,
+models, notes and pages follow from the values and the plan; of a stream what is printed as believed. A ledger made
+anew as a whole is found by an anchor kept elsewhere, or not at all.
 """
 
 import argparse
 import json
 import math
+import re
 import sqlite3
 import sys
 import zipfile
@@ -37,31 +41,64 @@ from typing import Any
 import numpy as np
 
 if __package__:
+    from sfumato import check_forms as forms
     from sfumato import check_maps as maps
-else:  # by itself, with its other half beside it
+else:  # by itself, with the others beside it
+    import check_forms as forms  # pyright: ignore[reportMissingImports]
     import check_maps as maps  # pyright: ignore[reportMissingImports]
 
-Cannot, number, fingerprint = maps.Cannot, maps.number, maps.fingerprint
+Cannot, number, fingerprint = maps.Cannot, forms.exact, maps.fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
-HASHED = "workload keys budget unit mechanism strategy map noise terms price stability course body periods"  # of plans
+HASHED = (
+    "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut"  # of plans
+)
 BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
+NAMED = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}  # the parameter of a budget
+RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
+SAMPLER = "exact integer law from the operating system's generator; no seed"
+TRUST = "central: the custodian holds the table"
+FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
+MORE = "table impossible cautions projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
 
 def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
     with zipfile.ZipFile(path) as bundle:
-        text, names = bundle.read("document.json"), [n for n in bundle.namelist() if n.endswith(".npy")]
+        members = bundle.namelist()
+        text, names = bundle.read("document.json"), [n for n in members if n.endswith(".npy")]
         arrays: dict[str, Any] = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
-    for key, name in json.loads(text).get("~outside", {}).items():  # values too many for memory lie beside
-        arrays[key] = np.load(path.parent / Path(name).name, mmap_mode="r", allow_pickle=False)
+    if sorted(members) != sorted({"document.json", *names}):
+        raise forms.Malformed("a zip holds a part twice, or one that is no array")
+    tree = forms.parse(text)
+    if type(tree) is dict and "~outside" in tree:  # values too many for memory lie beside
+        for key, name in tree["~outside"].items():
+            if (
+                tree.keys() != {"~outside", "value"}
+                or key in arrays
+                or not re.fullmatch(r"values-[0-9]{1,6}\.npy", name)
+            ):
+                raise forms.Malformed("values lie in a foreign file")
+            arrays[key] = np.load(path.parent / name, mmap_mode="r", allow_pickle=False)
+        tree = tree["value"]
+    forms.documents(tree, arrays)
 
-    def built(d: dict[str, Any]) -> Any:
-        return arrays[d["~array"]] if "~array" in d else maps.Doc(d)
+    return built(tree, arrays)
 
-    found = json.loads(text, object_hook=built)
-    return found["value"] if "~outside" in found else found
+
+def built(v: Any, arrays: Any = None) -> Any:  # documents in which .name is what stands under a name
+    if type(v) is list:
+        return [built(item, arrays) for item in v]
+    if type(v) is not dict:
+        return v
+    return arrays[v["~array"]] if "~array" in v else maps.Doc({k: built(item, arrays) for k, item in v.items()})
+
+
+def fraction(text: str) -> Fraction:  # as ledgers and release.json write it: one text for every number
+    if not RATIO.fullmatch(text) or str(Fraction(text)) != text:
+        raise forms.Malformed(f"{text[:40]} is no exact number as they are written")
+    return Fraction(text)
 
 
 def event_of(doc: Any) -> str:  # a stored event as ledgers write it
@@ -81,8 +118,17 @@ def tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 
     return Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
 
 
+def parts(event: str) -> tuple[str, Fraction, Fraction]:  # the kind, its parameter, and its delta or 0
+    kind, *numbers = event.split(" ")
+    known = kind in ("gaussian", "pure", "zcdp", "bounded-range", "approx") and len(numbers) == 1 + (kind == "approx")
+    e, delta = [*map(fraction, numbers), Fraction(0)][:2]
+    if not known or e > 10**18 or (kind == "approx" and not 0 < delta < 1):
+        raise forms.Malformed(f"{event[:60]} is no event")
+    return kind, e, delta
+
+
 def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger adds it up; KeyError: it has no price
-    kind, e = event.split()[0], Fraction(event.split()[1])
+    kind, e, _ = parts(event)
     if currency == "mu^2" and kind in ("pure", "bounded-range"):  # the least mu^2 of all such mechanisms, rounded up
         if e > 100:
             raise Cannot(f"an epsilon of {float(e):.3g} as mu^2")
@@ -98,12 +144,12 @@ def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger 
 
 
 def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whether it is as private as a budget says
-    kind, e, own = [*event.split(), "0"][:3]
+    kind, e, own = parts(event)
     if stated != "approx":
         return cost(event, CURRENCY[stated]) <= (b * b if stated == "gdp" else b)
     if kind in ("pure", "approx"):
-        return Fraction(e) <= b and Fraction(own) <= delta
-    mu, eps = real(Fraction(e)).sqrt(), real(b)
+        return e <= b and own <= delta
+    mu, eps = real(e).sqrt(), real(b)
     if kind != "gaussian" or eps / mu + mu / 2 > 15:
         raise Cannot("so large an epsilon, so small a delta, or zCDP as the price of both")
     return tail(eps / mu - mu / 2) + SLACK - eps.exp() * (tail(eps / mu + mu / 2) - SLACK) <= real(delta)
@@ -144,6 +190,110 @@ def opposed(blocks: Any, ops: Any) -> int:
     return max(sum(max(0, -m * m * math.prod(end[f] for f in fs)) for m, fs in blocks) for end in ends)
 
 
+def same(a: Any, b: Any) -> bool:  # to the type: 1, 1.0 and true are three
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def shown(x: Fraction, digits: int) -> str:  # rounded, as people read it
+    y = Context(prec=digits, Emin=-(10**6), Emax=10**6).divide(Decimal(x.numerator), Decimal(x.denominator)).normalize()
+    return (f"{y:f}" if -5 <= y.adjusted() < 12 else f"{y:e}").replace("e+", "e")
+
+
+def readable(x: Fraction) -> str:  # exact where that is short
+    odd = x.denominator
+    for p in (2, 5):
+        while odd % p == 0:
+            odd //= p
+    if odd > 1 and x.denominator < 1000:
+        return str(x) if x.numerator < 1000 else "~" + shown(x, 8)
+    return shown(x, 40) if odd == 1 and Fraction(shown(x, 40)) == x else "~" + shown(x, 8)
+
+
+def rounded(x: Fraction, up: bool = False) -> Fraction:  # a decimal of 16 digits, at most x or at least x
+    y = real(x)
+    unit = Fraction(10) ** (y.adjusted() - 15)
+    return unit * (math.ceil(x / unit) if up else math.floor(x / unit))
+
+
+def root(x: Fraction) -> Fraction:  # at most the root, and near it
+    whole = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
+    return whole if whole * whole == x else Fraction(real(x).sqrt()) * (1 - Fraction(1, 10**30))
+
+
+def exported(event: str) -> dict[str, str]:  # an event for an outside accountant
+    kind, e, delta = parts(event)
+    scale = "inf"
+    if e:  # of the noise for a sensitivity of 1
+        scale = readable(rounded(root(1 / (2 * e if kind == "zcdp" else e)) if kind in ("gaussian", "zcdp") else 1 / e))
+    found = {"mechanism": kind, "sensitivity": "1", "scale": scale, "guarantee": str(e)}
+    return found | ({"delta": str(delta)} if kind == "approx" else {})
+
+
+def far(x: Decimal) -> Decimal:  # log P(N > x): the continued fraction, to more digits than are shown
+    if x < 4:
+        return (tail(x) if x > -4 else 1 - far(-x).exp()).ln()
+    below = x
+    for k in range(400, 0, -1):
+        below = x + k / below
+    return -x * x / 2 - (ROOT * below).ln()
+
+
+def spent_at(eps: Decimal, mu: Decimal) -> Decimal:  # the delta of mu-GDP at an epsilon; for words, not for proofs
+    with localcontext() as context:
+        context.prec = 50
+        first = far(eps / mu - mu / 2).exp()  # beyond 2^16 words go without the second term, to be on the safe side
+        return first if eps > 2**16 else first - (eps + far(eps / mu + mu / 2)).exp()
+
+
+def edge(holds: Any) -> Fraction:  # the largest number for which it holds, to 15 digits
+    low, high = Decimal("1e-320"), Decimal(1)
+    while holds(high):
+        low, high = high, 2 * high
+    while high - low > high * Decimal("1e-15"):
+        middle = (low * high).sqrt() if high > 4 * low else (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return Fraction(low)
+
+
+def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:  # by any order a > 1, of which the best is taken
+    def epsilon(t: float) -> float:
+        x = math.exp(t)
+        log = t - (1 + x) * math.log1p(-1 / (1 + x)) if t > 0 else -x * t + (1 + x) * math.log1p(x)
+        return float(rho) * (1 + x) - (math.log(delta) + log) / x
+
+    low, high = -30.0, 30.0
+    best = min((low + (high - low) * i / 4000 for i in range(4001)), key=epsilon)
+    low, high = best - 0.015, best + 0.015
+    for _ in range(80):
+        a, c = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, c) if epsilon(a) < epsilon(c) else (a, high)
+    return max(Fraction(0), Fraction(epsilon((low + high) / 2)))
+
+
+def sentence(kind: str, b: Fraction, delta: Fraction) -> str:  # a budget in words
+    value, at = readable(b), Fraction(1, 10**6)
+    if kind == "pure":
+        return f"{value}-DP (pure epsilon); Laplace scale {shown(1 / b, 5)} per unit of L1 sensitivity"
+    if kind == "approx":
+        mu = edge(lambda mu: spent_at(real(b), mu) <= real(delta))
+        return f"({value}, {readable(delta)})-DP; Gaussian noise multiplier {shown(1 / mu, 5)}; mu = {shown(mu, 5)}"
+    mu = b if kind == "gdp" else root(2 * b)
+    if kind == "zcdp":
+        epsilon = epsilon_of_rho(b, at)
+    else:
+        none = spent_at(Decimal(0), real(mu)) <= real(at)
+        epsilon = Fraction(0) if none else edge(lambda eps: spent_at(eps, real(mu)) > real(at))
+    name = {"zcdp": "zCDP", "gdp": "GDP"}[kind]
+    return f"{value}-{name}; Gaussian noise multiplier {shown(1 / mu, 5)}; ({shown(epsilon, 5)}, {readable(at)})-DP"
+
+
+def protects(unit: Any) -> str:  # a unit in words
+    who = "one record" if unit[1] is None else f"one person (column {unit[1]!r})"
+    rows = "" if unit[2] == 1 else f" with at most {unit[2]} rows"
+    verb = "added or removed" if unit[0] == "add-remove" else "replaced by another"
+    return f"{who}{rows} {verb}" + (f" of the same {unit[3]}" if unit[3:] else "")
+
+
 class Check:  # of one release: what is wrong, by the name of the check, and what this file has no way to check
     def __init__(self, release: Path, ledger: Path, anchor: str | None = None, earlier: Path | None = None) -> None:
         self.wrong, self.unknown, self.believed = list[tuple[str, str]](), list[str](), list[str]()
@@ -152,6 +302,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 self.release(release, ledger, anchor, earlier)
         except Cannot as error:
             self.unknown.append(str(error))
+        except forms.Malformed as error:
+            self.wrong.append(("forms", str(error)))
         except BROKEN as error:
             self.wrong.append(("files", f"something cannot be read: {error!r}"))
         self.verdict = "rejected" if self.wrong else "not checked" if self.unknown else "accepted"
@@ -170,36 +322,48 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             hashes.append(sha256(f"{hashes[-1]}\n".encode() + text).hexdigest())
             lines.append(text.decode().split("\n"))
             self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n + (old and not n), hashes[-1]))
-        _, granted, currency, total, _, *name = lines[0]
-        given = {k: Fraction(v) for k, v in json.loads(granted).items()}
-        stated = "approx" if "delta" in given else {"epsilon": "pure", "rho": "zcdp", "mu": "gdp"}[min(given)]
+        owner, granted, currency, total, _, *name = lines[0]
+        given = {k: fraction(v) for k, v in forms.parse(granted).items()}
+        stated = {("epsilon",): "pure", ("epsilon", "delta"): "approx", ("rho",): "zcdp", ("mu",): "gdp"}[tuple(given)]
+        if not re.fullmatch("[0-9a-f]{32}", owner) or len(name) > 1 or granted != json.dumps(json.loads(granted)):
+            raise forms.Malformed("the ledger's first line is spelt in another way than they are")
         event, most = {"epsilon": "pure", "rho": "zcdp", "mu^2": "gaussian"}[currency], given.get("delta", Fraction(0))
-        self.must("chain", "the total is above the budget", keeps(f"{event} {total}", stated, given[max(given)], most))
+        budget = given[NAMED[stated]]
+        fits = keeps(f"{event} {total}", stated, budget, most)
+        self.must("chain", "the total is above the budget", fits)
+        if currency != "epsilon":  # in other currencies the total has used the delta already
+            most = Fraction(0)
         unit, table, spent, delta, seen = "", "".join(name), Fraction(0), Fraction(0), dict[str, list[str]]()
         for n, line in enumerate(lines[1:], 1):
             if line[1] == "named":
-                self.must("chain", f"line {n} names a table that has a name", not table)
+                self.must("chain", f"line {n} names a table that has a name", not table and len(line) == 4 and line[2])
                 table = line[2]
             elif line[1] == "released":
                 paid = seen[line[2]]
                 right = paid[:5] == [line[8], "spend", *line[2:5]] and not paid[9]
                 self.must("chain", f"line {n} stores what was not paid for, or again", right)
+                right = len(line) == 10 and line[5] == "0" and fraction(line[6]) == spent and line[9]
+                self.must("chain", f"line {n} says more than that a result was stored", right)
                 paid[9] = line[9]
             else:
-                price, whom = Fraction(line[5]), line[10:] or [unit, table]
-                spent, delta = spent + price, delta + abs(Fraction([*line[4].split(), "0"][2]))
-                right = line[0] == str(n) and Fraction(line[6]) == spent <= Fraction(total) and delta <= most
+                price, whom = fraction(line[5]), line[10:] or [unit, table]
+                right = line[1] == "spend" and len(line) in (10, 12) and line[8:10] == ["0", ""]
+                self.must("chain", f"line {n} is of no kind that ledgers have", right)
+                spent, delta = spent + price, delta + parts(line[4])[2]
+                right = line[0] == str(n) and fraction(line[6]) == spent <= fraction(total) and delta <= most
                 self.must("chain", f"line {n} does not add up, or is above the total", right)
                 right = price >= max(Fraction(0), cost(line[4], currency)) and line[2] not in seen
                 self.must("chain", f"line {n} paid less than it cost, or pays for a name again", right)
                 self.must("chain", f"line {n} is of another unit or table", whom == [unit or whom[0], table or whom[1]])
                 (unit, table), seen[line[2]] = whom, line
+            self.must("chain", f"line {n} has another number", line[0] == str(n))
         return lines, hashes[1:]
 
     def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
-        given, price = event.split()
-        covered = times * number(noise["scale" if p == 1 else "sigma"]) ** p * Fraction(price) if given == kind else -1
+        (given, price, _), scale = parts(event), number(noise["scale" if p == 1 else "sigma"])
+        self.must("price", "there is no noise of this scale", Fraction(1, 2**10) <= scale <= 2**55)
+        covered = times * scale**p * price if given == kind else Fraction(-1)
         if not exact and 0 <= covered < value:
             why = f"it has too many cells, or pairs of cells, to look at all, and the bound is {float(value):.6g}"
             what = "plan under add-remove, where no pairs are looked at, or with fewer attributes"
@@ -223,14 +387,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def measured(self, m: Any, event: str, plan: Any, unit: Any) -> Any:  # its blocks, and the sensitivity if exact
         sizes, ops, public = cells(plan), dict[str, Any](), counted(plan, unit)
-        self.must("total", "the number of records is not public, and stands there", public or m.total is None)
+        right = m.total is None or (public and 0 <= m.total < 2**63)
+        self.must("total", "the number of records is not public, and stands there", right)
         entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        within = plan.unit.within
-        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, within)
-        self.paid(value * unit[2] ** p, exact, m.noise, event)
-        return found, value * unit[2] ** p if exact else 0
+        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, plan.unit.within)
+        cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many
+        right = [type(cut), type(m.cut)] == [int, int if cut else type(None)] and cut * bool(unit[1]) == abs(cut)
+        self.must("maps", "persons who had more rows were not counted as the plan says", right)
+        self.paid(value := value * unit[2] ** p + cut**p, exact, m.noise, event)
+        return found, value if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
         found, value = self.measured(m, event_of(plan.price), plan, unit)
@@ -240,7 +407,11 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         right = all(near and np.array_equal(k.codes, near.codes) for k in known if k.kind == "KnownGroups")
         self.must("total", "totals are public of groups in which records do not stay", right)
         self.must("price", "other noise was drawn than the plan says", plan.noise == m.noise)
-        self.must("price", "the sensitivity is larger than the plan says", number(plan.sensitivity.value) >= value)
+        stated, power = plan.sensitivity, LAWS[m.noise.kind][1]
+        right = number(stated.value) >= value and stated.power == power
+        self.must("price", "the sensitivity is larger than the plan says", right)
+        exactly = not value or not stated.exact or number(stated.value) == value
+        self.must("price", "the sensitivity is called exact and is not", exactly)
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
@@ -254,11 +425,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         total += most * cost(one, CURRENCY[kind])
         self.must("price", "the looks cost more than the price", total <= Fraction(whole))
         looks = [m for m in out if m.kind == "Measurement"]
-        paid, chosen = [m for m in looks if not free or any(b.groups != [] for b in m.blocks)], len(out) - len(looks)
-        self.must("looks", "more was measured than was paid for", len(paid) <= most)
-        self.must("looks", "more was chosen than was paid for", chosen <= sum(n for n, _ in draws[course.kind]))
-        for m in looks:
-            self.measured(m, one, plan, unit)
+        found = [self.measured(m, one, plan, unit)[0] for m in looks]
+        paid = sum(not free or not blocks or any(factors for _, factors in blocks) for blocks in found)
+        chosen = len(out) - len(looks)
+        self.must("looks", "more was measured than was paid for", paid <= most)
+        right = len(looks) - paid <= 1 and chosen <= sum(n for n, _ in draws[course.kind])
+        self.must("looks", "more was chosen than was paid for, or the number of records is there twice", right)
+        right = all(0 <= m.chosen < m.among for m in out if m.kind == "Selection")
+        self.must("looks", "something was chosen that was no candidate", right)
+        self.must(
+            "total", "the plan says otherwise whether the number of records is public", course.total_known == free
+        )
 
     def stream(self, plan: Any, published: Any, unit: Any) -> None:  # filtered tables, period after period
         sizes, terms, ops, public = cells(plan), plan.terms, dict[str, Any](), counted(plan, unit)
@@ -305,18 +482,24 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def keys(self, plan: Any, m: Any, unit: Any) -> None:  # maps of keys have bounded columns whatever their hash is
         o, event, p, replace = plan.map, event_of(plan.price), LAWS[m.noise.kind][1], unit[0] == "replace-one"
         rows = o.width or o.size or len(o.elements)
+        right = o.elements is None or (len(o.elements) and (o.elements[1:] > o.elements[:-1]).all())
+        self.must("maps", "a key is listed twice, or in no order", right)
         change = {"Buckets": (1, 2**p), "Signs": (rows, rows * 2**p), "Listed": (1, min(2, rows))}[o.kind][replace]
         same, values = fingerprint([o, plan.noise]) == fingerprint([m.map, m.noise]), m["values"]
         self.must("maps", "another map or noise was measured than the plan says", same)
         self.must("maps", "values do not fit their map", values.dtype == np.int64 and values.shape == (rows,))
         if plan.stability is None:
-            self.must("price", "keys are shown that were not paid for", not len(m.heavy))
+            self.must("price", "keys are shown that were not paid for", not len(m.heavy) and not len(m.heavy_counts))
         else:  # keys whose noisy count reaches a threshold are shown first
-            scale, (_, e, delta) = number(plan.stability.noise.scale), event.split()
+            scale, (_, e, delta) = number(plan.stability.noise.scale), parts(event)
+            right = len(m.heavy) == len(m.heavy_counts) and (m.heavy[1:] > m.heavy[:-1]).all()
+            right = right and (m.heavy_counts >= plan.stability.threshold).all()
+            self.must("maps", "keys are shown twice, without a count, or below the threshold", right)
+            self.must("price", "a threshold of no size", 1 <= plan.stability.threshold <= 2**40 and scale > 0)
             odds = (-1 / real(scale)).exp()
-            shown = odds ** (plan.stability.threshold - 1) / (1 + odds) <= real(Fraction(delta))
+            shown = odds ** (plan.stability.threshold - 1) / (1 + odds) <= real(delta)
             self.must("price", "keys are shown at more than the price's delta", shown and unit[2] == 1)
-            event = f"pure {Fraction(e) - (1 + replace) / scale}"
+            event = f"pure {max(Fraction(0), e - (1 + replace) / scale)}"
         self.paid(change * unit[2] ** p, True, m.noise, event)
 
     def within(self, plan: Any, unit: Any) -> list[str]:  # groups in which records are replaced, as ledgers name them
@@ -341,10 +524,14 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
         if plan.unit.within is not None:
             unit += self.within(plan, unit)
-        known = unit[0] in ("add-remove", "replace-one") and type(unit[2]) is int and unit[2] >= 1
-        self.must("price", "there is no such unit", known)
-        kept = keeps(event, b["kind"], number(b.parameter), number(b.delta or 0))
+        known = unit[0] in ("add-remove", "replace-one") and 1 <= unit[2] <= 10**6 and (unit[1] or unit[2] == 1)
+        self.must("price", "there is no such unit", known and unit[1] != "")
+        stated, given = number(b.parameter), number(b.delta or 0)
+        right = (b.delta is not None) == (b["kind"] == "approx") and 0 < stated <= 10**9 and 0 <= given < 1
+        self.must("price", "there is no such budget", right and (given > 0 or b.delta is None))
+        kept = keeps(event, b["kind"], stated, given)
         self.must("price", "the price is above the budget that is stated", kept)
+        self.must("files", "it is a part of a release that says it is one", it.part is None)
         stream = plan.kind == "StreamPlan"
         checks[plan.kind](plan, it.published if stream else it.measurement, unit)
         if earlier is not None:
@@ -366,17 +553,80 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("unit", "the line that paid is of another unit or table", line[10:] in ([], whom))
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
-            facts = json.loads((path / "release.json").read_text(encoding="utf-8"), object_hook=maps.Doc)
-            named = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[b["kind"]]
-            budget = {named: str(number(b.parameter))} | ({} if b.delta is None else {"delta": str(number(b.delta))})
-            said = [facts.name, facts.table, facts.hashes.plan, facts.privacy.budget, *list(facts.ledger.values())[1:]]
-            said += [facts.privacy.neighbours, facts.privacy.person, facts.privacy.rows_per_person]
-            said += [*(facts.privacy.within or []), facts.impossible or []]
-            right = [proof.name, proof.table, told, budget, proof.ledger_id, n, proof.anchor, *unit]
-            right = said == [*right, list((plan.domain or plan.workload.domain).impossible or [])]
-            self.must("files", "release.json says something else than the release", right)
+            facts = built(forms.parse((path / "release.json").read_bytes()))
+            self.says(facts, it, unit, told, n)
             for name, digest in ({"release.sfumato": None} | facts.files).items():
-                self.must("files", f"{name} was changed", sha256((path / name).read_bytes()).hexdigest() == digest)
+                plain = Path(name).name == name and name != "release.json"
+                same = plain and sha256((path / name).read_bytes()).hexdigest() == digest
+                self.must("files", f"{name} was changed", same)
+
+    def says(self, facts: Any, it: Any, unit: Any, told: str, n: int) -> None:  # what release.json says, anew
+        plan, proof, b = it.plan, it.provenance, it.plan.budget
+        budget = {NAMED[b["kind"]]: str(number(b.parameter))} | (
+            {} if b.delta is None else {"delta": str(number(b.delta))}
+        )
+        domain, several = plan.workload.domain, plan.kind == "CoursePlan"
+        within, impossible = unit[3:], list(domain.impossible or [])
+        right = {
+            "format": "sfumato release 1",
+            "name": proof.name,
+            "created": proof.created,
+            "privacy": {"neighbours": unit[0]}
+            | ({"within": within} if within else {})
+            | {
+                "person": unit[1],
+                "rows_per_person": unit[2],
+                "unit": protects(unit),
+                "budget": budget,
+                "statement": sentence(b["kind"], number(b.parameter), number(b.delta or 0)),
+                "events": [exported(event_of(plan.price))],
+            },
+            "hashes": {
+                "plan": told,
+                "workload": fingerprint(plan.workload),
+                "strategy": fingerprint(plan.course if several else plan.strategy),
+                "domain": fingerprint(domain),
+            },
+            "ledger": {"one_shot": proof.one_shot, "id": proof.ledger_id, "sequence": n, "anchor": proof.anchor},
+            "table": proof.table,
+            "snapshot": proof.snapshot,
+            "versions": dict(proof.versions),
+        } | ({"impossible": impossible} if impossible else {})
+        for key, value in right.items():
+            self.must(
+                "files", f"release.json says something else of {key} than the release", same(facts.get(key), value)
+            )
+        closed = {*FACTS.split()} <= {*facts} <= {*FACTS.split(), *MORE.split()} and facts.impossible != []
+        self.must(
+            "files", "release.json has other entries than they have", closed and (impossible or not facts.impossible)
+        )
+        mechanism = {
+            "name": plan.mechanism,
+            "sampler": SAMPLER,
+            "trust_model": TRUST,
+            "strategy": facts.mechanism.strategy,
+        }
+        if several:
+            looks = facts.mechanism.looks
+            kind, whole, _ = parts(event_of(plan.price))
+            spent = sum(k["count"] * cost(f"{k.mechanism} {k.guarantee}", CURRENCY[kind]) for k in looks)
+            each = [
+                {"purpose": k.purpose, "count": k["count"], **exported(f"{k.mechanism} {k.guarantee}")} for k in looks
+            ]
+            slack = fraction(facts.mechanism.slack)  # prices are rounded up, and not everywhere to the same digit
+            self.must("files", "release.json has another slack", abs(whole - spent - slack) <= whole / 10**12)
+            mechanism |= {"looks": each, "slack": facts.mechanism.slack, "records": plan.records, "notes": plan.notes}
+        else:
+            noise, found = plan.noise, plan.sensitivity
+            scale = str(number(noise["scale" if noise.kind == "DiscreteLaplace" else "sigma"]))
+            norm = "L1" if found.power == 1 else "L2 squared"
+            value = {"norm": norm, "value": str(number(found.value)), "exact": found.exact}
+            mechanism |= {"noise": {"law": noise.kind, "scale": scale}, "sensitivity": value}
+            mechanism |= {"record_limit": facts.mechanism.record_limit}
+        right = same(facts.mechanism, mechanism) and type(mechanism["strategy"]) is str
+        self.must("files", "release.json says something else of the mechanism than the release", right)
+        text = "post_processing"
+        self.must("files", f"release.json has no words in {text}", type(facts.get(text)) is str)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -134,7 +134,7 @@ def _next_steps(folder: Path) -> str:
         f'  ask       sfumato ask {place} "age >= 65"\n'
         f"  show      sfumato show {place}\n"
         f"  ledger    sfumato ledger status {folder / 'budget.db'}\n"
-        "  a page    sfumato studio --demo, then sfumato studio TABLE.csv (pip install 'sfumato[ui]')\n"
+        "  a page    sfumato studio --demo, then sfumato studio TABLE.csv (pip install -e '.[ui]' in the clone)\n"
         "  your own  sfumato init TABLE.csv -o spec.toml"
     )
 

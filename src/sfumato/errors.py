@@ -247,8 +247,15 @@ class NotWritten(SfumatoError):
 
 
 class MissingExtra(SfumatoError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it.
+    """An optional dependency is not installed; the message says how to install it.
 
     >>> issubclass(sf.errors.MissingExtra, ImportError)
     True
     """
+
+
+def how_to_install(extra: str) -> str:
+    """How the optional packages of a name come to an installation: never by the name of a package that is not ours."""
+    return (
+        f"install them from your clone: pip install -e '.[{extra}]', or from a wheel: pip install 'FILE.whl[{extra}]'"
+    )

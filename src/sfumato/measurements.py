@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.privacy.noise import NoiseLaw
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ __all__ = ["Measurement", "Selection"]
 class Measurement:
     """y = B x + z: one int64 array per block, family or combination, z independent draws of one law. Publishable.
 
-    `total` is the number of counted records where the neighbour relation makes it public, else None.
+    `total` is the number of counted records where the neighbour relation makes it public, else None. `cut` is the
+    noisy number of persons who had more rows than were counted, times its multiple, where that is measured.
     """
 
     blocks: tuple[Block | Family | Combination, ...]
     values: tuple[NDArray[np.int64], ...]
     noise: NoiseLaw
     total: int | None = None
+    cut: int | None = later(None)
 
     def __post_init__(self) -> None:
         if len(self.blocks) != len(self.values):
@@ -37,6 +40,8 @@ class Measurement:
         for block, value in zip(self.blocks, self.values, strict=True):
             if value.dtype != np.int64 or value.shape != (block.rows,):
                 raise InvalidInput("measured values are int64 arrays, one entry per row of their block")
+        if self.cut is not None and type(self.cut) is not int:
+            raise InvalidInput("a noisy number of persons is a whole number")
 
     def __repr__(self) -> str:
         return f"<Measurement of {sum(len(v) for v in self.values):,} noisy integers>"

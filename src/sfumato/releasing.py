@@ -33,6 +33,7 @@ from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketched import SketchRelease
 from sfumato.report import write_report
 from sfumato.specs import Spec, read_spec
+from sfumato.wall import Source
 from sfumato.workloads.core import exact_weight
 
 __all__ = [
@@ -90,7 +91,7 @@ def release(
     answers later queries about them, and `out` is one file. Plans for questions to come are opened (`sf.open`), those
     of the local model collect reports (`plan.collect`).
     `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
-    sf.Histogram or sf.KeyCounts.
+    any of these in sf.Source, which says how it is written, sf.Histogram or sf.KeyCounts.
     `ledger` is required; None is an explicit one-shot account, and the release says so. The same name, plan
     and `out` return the stored release, free; a name that was paid for otherwise raises NameTaken. `table` is the
     public name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at
@@ -249,7 +250,7 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: Progress | None = None
-) -> tuple[Plan | IterativePlan, str | None, str | None]:
+) -> tuple[Plan | IterativePlan, str | Source | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")

@@ -18,7 +18,6 @@ from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import SpecError, WorkloadError
 from sfumato.ground.checks import check_distinct
-from sfumato.ground.elsewhere import engine
 from sfumato.ground.nearest import nearest
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import made, named
@@ -26,6 +25,8 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release
 from sfumato.releases.bounding import declared_bounds
+from sfumato.wall.rows.declared import table_of
+from sfumato.wall.rows.written import Source
 from sfumato.workloads import (
     Workload,
     hierarchy,
@@ -58,8 +59,8 @@ _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
 class Spec:
     r"""What a spec file declares.
 
-    `source` is the table as a path or an address, or None; relative paths start at the spec's folder. `table` is its
-    public name for the ledger, or None.
+    `source` is the table as a path or an address, or None; relative paths start at the spec's folder. Where the spec
+    says how it is written, it is an `sf.Source`. `table` is its public name for the ledger, or None.
     `person`, `rows_per_person` and `neighbours` are the privacy unit; the last is a text where records are replaced
     within groups, "replace-one within state". `mechanism` is a value, with the options that stand beside it;
     `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
@@ -80,7 +81,7 @@ class Spec:
     domain: Domain
     workload: Workload
     budget: Budget
-    source: str | None
+    source: str | Source | None
     table: str | None
     neighbours: Neighbours | str
     person: str | None
@@ -145,7 +146,7 @@ def spec_of(root: Section, place: Path) -> Spec:
         domain=domain,
         workload=workload,
         budget=budget,
-        source=_source(root, place.parent),
+        source=table_of(root.section("data"), place.parent),
         table=root.section("data").text("table"),
         neighbours=relation(unit) if unit.within else unit.neighbours,
         person=unit.person,
@@ -173,16 +174,6 @@ def _mechanism(plan: Section, folder: Path) -> Mechanism[Any]:
             given["after"] = load_release(folder / (plan.text("after") or ""))
     with plan.guard(*list(given)[:1] or ["mechanism"]):
         return made(name, **given)
-
-
-def _source(root: Section, folder: Path) -> str | None:
-    data = root.section("data")
-    data.allow("source", "table")
-    source = data.text("source")
-    if source is not None and ":" in source:
-        with data.guard("source"):
-            engine(source)  # refuses what is no address, and passwords
-    return source if source is None or "://" in source else str(folder / source)
 
 
 def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:

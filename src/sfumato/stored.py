@@ -112,6 +112,7 @@ ELSEWHERE: dict[str, str] = {
     "Sparse": "sfumato.operators.explicit",
     "SparseMap": "sfumato.maps.given",
     "SparsePlan": "sfumato.sessions.keyplans",
+    "Source": "sfumato.wall.rows.written",
     "Spectral": "sfumato.designs.spectral.strategy",
     "Spine": "sfumato.designs.spine.strategy",
     "Stability": "sfumato.privacy.keyed",

@@ -38,10 +38,10 @@ def print_csv(frame: Frame) -> None:
     typer.echo(csv_text(frame), nl=False)
 
 
-def csv_text(frame: Frame) -> str:
+def csv_text(frame: Frame, delimiter: str = ",") -> str:
     """RFC 4180 with plain line ends; what is not known is empty, and texts cannot act as formulas."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(map(safe_text, frame.columns))
     for row in zip(*frame.columns.values(), strict=True):
         writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(finite, row)])
@@ -57,12 +57,12 @@ def finite(value: Any) -> Any:
     return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def write_new(path: Path, text: str) -> None:
+def write_new(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file that must not exist."""
     with writing(path):
         try:
-            with path.open("x", encoding="utf-8", newline="\n") as handle:
-                handle.write(text)
+            with path.open("xb") as handle:
+                handle.write(text.encode(encoding, "replace"))
         except FileExistsError:
             raise InvalidInput(f"{path} exists; choose another name with -o, or remove it") from None
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from decimal import Context, localcontext
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from sfumato import check_maps, check_release
+import sfumato as sf
+from sfumato import check_forms, check_maps, check_release
 from sfumato.privacy.ledger import Ledger
 from support.forging import Forged, verdict
 from support.lies import LIES
@@ -81,17 +84,47 @@ def test_what_is_too_large_to_look_at_is_said_with_why_and_what_to_do(
         assert said in reason
 
 
-@pytest.mark.parametrize("half", [check_release, check_maps])
-def test_each_half_imports_numpy_and_the_standard_library_and_stays_short(half: ModuleType) -> None:
-    """And the upper half the lower. 400 is every line: what a stranger reads at a sitting.
+def test_halving_the_noise_of_the_number_of_records_is_no_lie_where_that_is_public(tmp_path: Path) -> None:
+    """A lie about a look that costs nothing is none: what is told of mwem is told of looks that cost.
 
-    Mutants: an import of sfumato; a checker that grows beyond what a stranger reads.
+    Rounds of mwem may select the number of records itself. Mutants: the last look, whichever that is, is lied about;
+    a look of no attributes is believed because of how it is written.
     """
-    text = Path(half.__file__ or "").read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    release, ledger = made("mwem, replaced", tmp_path)
+    for change, expected in ((lambda look: None, "accepted"), (lambda look: look["blocks"].clear(), "rejected")):
+        forged = Forged(release, ledger, tmp_path / expected)
+        first = forged.doc["measurement"][0]
+        assert [b["groups"] for b in first["blocks"]] == [[]]
+        first["noise"]["sigma"] = {"~fraction": [1, 1]}
+        change(first)
+        forged.tell_ledger()
+        assert verdict(forged.publish().release, forged.ledger)[0] == expected
+    assert any(b["groups"] for b in Forged(release, ledger, tmp_path / "x").measured["blocks"])
+
+
+@pytest.mark.parametrize("budget", [sf.pure, sf.zcdp, sf.gdp, sf.approx])
+def test_sentences_about_budgets_are_those_of_the_library(budget: Callable[..., sf.Budget]) -> None:
+    """Every kind of budget over its range, to the letter. Mutants: a digit more or fewer; a rounded number unmarked."""
+    amounts = ["1", "0.5", "1/3", "3", "0.01", "10", "7/9", "1e-12", "123.456", "0.123456789123", "1001/1000", "1e5"]
+    deltas = ["1e-6", "1e-9", "1/3", "0.01", "1e-40"]
+    for given in amounts:
+        for delta in deltas if budget == sf.approx else [None]:
+            found = budget(given) if delta is None else budget(given, delta)
+            with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
+                said = check_release.sentence(found.kind, found.parameter, found.delta or Fraction(0))
+            assert said == str(found)
+
+
+@pytest.mark.parametrize("part", [check_release, check_maps, check_forms])
+def test_each_file_imports_numpy_and_the_standard_library_and_those_beside_it(part: ModuleType) -> None:
+    """And only those below it. Mutant: an import of another file of sfumato."""
+    tree = ast.parse(Path(part.__file__ or "").read_text(encoding="utf-8"))
     imported = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
-    given = [(n.module, a.name) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names]
-    ours = {("sfumato", "check_maps")} if half is check_release else set[tuple[str, str]]()
-    assert {g for g in given if (g[0] or ".").partition(".")[0] not in sys.stdlib_module_names} == ours
-    assert {*imported} - sys.stdlib_module_names == {"numpy", *(name for _, name in ours)}
-    assert text.count("\n") <= 400
+    given = {(n.module or ".", a.name) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    below = {"check_release": ["check_forms", "check_maps"], "check_maps": ["check_forms"], "check_forms": []}
+    beside = {*below[part.__name__.rpartition(".")[2]]}
+    foreign = {(of, name) for of, name in given if of.partition(".")[0] not in sys.stdlib_module_names}
+    ours = {("sfumato", name) for name in beside}
+    ours |= {(f"{at}{name}", "whole") for at in ("", "sfumato.") for name in beside if part is check_maps}
+    assert foreign == (ours if part is not check_maps else ours - {("sfumato", "check_forms")})
+    assert {*imported} - sys.stdlib_module_names == {"numpy", *(beside if part is check_release else ())}

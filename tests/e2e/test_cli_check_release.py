@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import sfumato as sf
-from sfumato import check_maps, check_release
+from sfumato import check_forms, check_maps, check_release
 from sfumato.privacy.ledger import Ledger
 from support.typed import Run, release
 
@@ -41,7 +41,9 @@ def test_the_files_beside_a_release_run_alone(run: Run) -> None:
     assert release(run, "first", "spec.toml", "--with-checker").code == 0
     beside = Path("out/first/check_release.py")
     assert beside.read_bytes() == Path(check_release.__file__).read_bytes()
-    assert beside.with_name("check_maps.py").read_bytes() == Path(check_maps.__file__).read_bytes()
+    for below in (check_maps, check_forms):
+        path = Path(below.__file__)
+        assert beside.with_name(path.name).read_bytes() == path.read_bytes()
     blocked = "import sys; sys.modules['sfumato'] = None; sys.argv = sys.argv[1:]; import runpy; "
     blocked += "sys.path.insert(0, 'out/first'); "
     blocked += "runpy.run_path(sys.argv[0], run_name='__main__')"

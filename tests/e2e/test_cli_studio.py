@@ -74,7 +74,7 @@ def test_without_the_extra_it_says_what_to_install(run: Run, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "starlette", None)
     said = run("studio", "--demo")
     assert said.code == 2
-    assert "sfumato[ui]" in said.err
+    assert "pip install -e '.[ui]'" in said.err
 
 
 def test_nothing_else_loads_it() -> None:
@@ -102,11 +102,11 @@ def test_other_kinds_are_read_or_told(tmp_path: Path) -> None:
     for session in found:
         shutil.copy(session, shelf / "desk")
     with studio(place) as page:
-        read = page.ask("/read?name=weekly").text
+        read = page.page("/read?name=weekly").text
         assert "its totals up to w1" in read
         table = page.post("table", {"name": "weekly", "attributes": ["sex"]}).json
         assert len(table["rows"]) == 2
         if found:
-            told = page.ask("/read?name=desk").text
+            told = page.page("/read?name=desk").text
             assert "sfumato session ask" in told
             assert page.post("table", {"name": "desk", "attributes": ["sex"]}).status == 400

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import tomllib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 
@@ -40,7 +43,7 @@ def page(place: Path, browser: Browser) -> Iterator[Studio]:
         browser.look(1280, "light")
         browser.go(running.keys.address)
         browser.until(lambda: browser.text("h1") == "What is the table?")
-        running.cookie = running.keys.secret
+        running.key = running.keys.key
         yield running
 
 
@@ -396,7 +399,7 @@ def test_hostile_labels(tmp_path: Path, browser: Browser) -> None:
     rows[0] = json.dumps(HOSTILE[1]).replace('\\"', '""') + "," + "n" * 200
     with studio(folder(tmp_path, hostile_spec(), "\n".join(rows) + "\n"), entered=False) as page:
         browser.go(page.keys.address)
-        page.cookie = page.keys.secret
+        page.key = page.keys.key
         assert page.post("ledger", {"budget": {"rho": "1"}, "table": HOSTILE[1]}).status == 200
         job = page.paid("hostile")
         assert job["state"] == "done", job
@@ -416,12 +419,90 @@ def test_hostile_labels(tmp_path: Path, browser: Browser) -> None:
             assert browser.run("return [window.hacked ?? null, document.images.length, document.scripts.length]") == [
                 None,
                 0,
-                3 if name.startswith("read") else 2,
+                2 if name.startswith("read") else 1,
             ]
-            assert "onerror=window.hacked" in browser.run("return document.documentElement.textContent")
+            # of a session's next question no label is shown before it is typed
+            if name != "read?name=talk":
+                assert "onerror=window.hacked" in browser.run("return document.documentElement.textContent")
         endless = [{"place": ["schema", HOSTILE[1], "values"], "value": ["a", "L" * 10_000]}]
         assert page.post("change", {"version": page.version, "changes": endless}).status == 200
         browser.go(f"{page.keys.origin}/table")
         browser.until(lambda: "longer than 256 bytes" in browser.text("#columns"))
         assert browser.overflow() <= 0
         assert [e for e in browser.errors() if "Refused" in e or "Error" in e] == []
+
+
+HOSTILE_PAGE = (Path(__file__).parents[1] / "fixtures" / "hostile.html").read_text(encoding="utf-8")
+
+
+def test_a_server_at_another_port_gets_no_credential(tmp_path: Path, browser: Browser) -> None:
+    """Another account's server on this machine, in the same browser. Mutants: the key as a cookie, which every port of
+    the machine is sent; no check of Origin; pages that may be framed."""
+    sent: list[str] = []
+    found: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(f"{self.path}\n{self.headers}")
+            body = HOSTILE_PAGE.replace("ORIGIN", running.keys.origin).encode() if self.path == "/" else b""
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("set-cookie", f"sfumato-{running.keys.port}=planted; path=/")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            sent.append(f"{self.path}\n{self.headers}")
+            found.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            del args
+
+    with (
+        studio(folder(tmp_path), entered=False) as running,
+        ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other,
+    ):
+        thread = threading.Thread(target=other.serve_forever, daemon=True)
+        thread.start()
+        browser.go(running.keys.address)
+        browser.until(lambda: browser.text("#file") == "spec.toml")
+        assert running.keys.token not in browser.driver.current_url
+        browser.go(f"http://127.0.0.1:{other.server_address[1]}/")
+        browser.until(lambda: found)
+        other.shutdown()
+        told = json.loads(found[0])
+        assert told["storage"] == {}
+        assert [a for a in told["answers"] if a not in ("refused", "opaque ")] == []
+        assert len(told["answers"]) == 4
+        for text in (*sent, *found):
+            assert running.keys.key not in text
+            assert running.keys.token not in text
+        assert not running.desk.places.ledger.exists()
+        browser.go(f"{running.keys.origin}/table")  # what was planted there changes nothing
+        browser.until(lambda: browser.text("#file") == "spec.toml")
+        browser.forget()
+
+
+def test_labels_by_the_hundred_thousand(tmp_path: Path, browser: Browser) -> None:
+    """A paste of 100,000 labels: saved, and other windows are answered meanwhile. Mutant: labels that join the spec one
+    by one, each of which counts all before it (hours)."""
+    with studio(folder(tmp_path), entered=False) as page:
+        browser.go(page.keys.address)
+        browser.until(lambda: browser.all("#columns h3"))
+        page.key = page.keys.key
+        here = column(browser, "sex")
+        browser.run(
+            "const place = document.querySelector(arguments[0]);"
+            "place.value = Array.from({length: 100000}, (_, i) => `label number ${i}`).join('\\n');"
+            "place.dispatchEvent(new Event('input', {bubbles: true}));",
+            f"{here} textarea",
+        )
+        browser.until(lambda: browser.text("#status") == "Saving…")
+        assert page.page("/audit").status == 200
+        browser.until(lambda: "100,001 cells" in browser.text(here), 300)
+        browser.forget()
+    with (tmp_path / "spec.toml").open("rb") as file:
+        assert len(tomllib.load(file)["schema"]["sex"]["values"]) == 100_000

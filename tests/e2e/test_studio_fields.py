@@ -20,7 +20,7 @@ ASKED = SPEC.replace("[privacy]", ODD + "[privacy]")
 
 def entered(page: Studio, browser: Browser, name: str) -> None:
     browser.go(page.keys.address)
-    page.cookie = page.keys.secret
+    page.key = page.keys.key
     browser.go(f"{page.keys.origin}/{name}")
 
 

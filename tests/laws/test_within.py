@@ -29,8 +29,8 @@ from sfumato.privacy.accountant import GaussianEvent
 from sfumato.privacy.entries import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.statements import secret
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
-from sfumato.report.words import secret
 from sfumato.wall.curator import Curator
 from support.places import dense, grown, nested, random_spine
 

@@ -9,14 +9,15 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from decimal import Context, localcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato import check_maps, check_release
+from sfumato import check_forms, check_maps, check_release
 
 
 class Forged:
@@ -107,6 +108,8 @@ class Forged:
             self.facts["privacy"]["neighbours"] = unit["neighbours"]["value"]
             self.facts["privacy"]["budget"] = _budget(self.plan["budget"])
             self.facts["hashes"]["plan"] = check_maps.fingerprint(told)
+            with suppress(*check_release.BROKEN, check_release.Cannot):  # what has no form has no words
+                self._say()
             self.facts["ledger"] |= {"id": proof["ledger_id"], "anchor": proof["anchor"]}
             self.facts["ledger"]["sequence"] = proof["sequence"]
             self.facts["files"]["release.sfumato"] = hashlib.sha256(self.bundle.read_bytes()).hexdigest()
@@ -114,6 +117,36 @@ class Forged:
                 then(self)
             (self.release / "release.json").write_text(json.dumps(self.facts))
         return self
+
+    def _say(self) -> None:
+        """Have release.json say in words and by hashes what the plan says now."""
+        plan, whom, facts = self.plan, self.plan["unit"], self.facts
+        hashed = {"workload": plan["workload"], "domain": plan["workload"]["domain"]}
+        hashed["strategy"] = plan["course"] if "course" in plan else plan["strategy"]
+        facts["hashes"] |= {name: check_maps.fingerprint(value) for name, value in hashed.items()}
+        proof = self.doc["provenance"]
+        facts |= {k: proof[k] for k in ("name", "created", "snapshot")} | {"table": proof.get("table")}
+        facts["versions"] = dict(proof["versions"])
+        impossible = hashed["domain"].get("impossible")
+        facts |= {"impossible": impossible} if impossible else {}
+        if "noise" in plan:
+            noise, found, scale = plan["noise"], plan["sensitivity"], ("sigma", "scale")["scale" in plan["noise"]]
+            text = str(check_forms.exact(noise[scale]))
+            facts["mechanism"] |= {"noise": {"law": noise["~class"], "scale": text}}
+            norm, value = ("L1", "L2 squared")[found["power"] - 1], str(check_forms.exact(found["value"]))
+            facts["mechanism"]["sensitivity"] = {"norm": norm, "value": value, "exact": found["exact"]}
+        facts["mechanism"]["name"] = plan["mechanism"]
+        facts["mechanism"] |= {k: plan[k] for k in ("records", "notes") if "course" in plan}
+        within = whom.get("within") or {}
+        named = [within[k] for k in ("name", "attribute", "digest") if k in within]
+        facts["privacy"] |= {"within": named} if named else {}
+        unit = [whom["neighbours"]["value"], whom["person"], whom["rows_per_person"], *named]
+        facts["privacy"]["unit"] = check_release.protects(unit)
+        facts["privacy"]["events"] = [check_release.exported(check_release.event_of(plan["price"]))]
+        budget, exact = plan["budget"], check_forms.exact
+        with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
+            stated = (budget["kind"], exact(budget["parameter"]), exact(budget["delta"] or 0))
+            facts["privacy"]["statement"] = check_release.sentence(*stated)
 
     def _write_ledger(self, rehash: set[int] | None) -> list[str]:
         with closing(sqlite3.connect(self.ledger)) as file:
@@ -137,8 +170,8 @@ class Forged:
 
 def _budget(doc: Any) -> dict[str, str]:
     name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
-    given = {name: str(check_maps.number(doc["parameter"]))}
-    return given if doc["delta"] is None else given | {"delta": str(check_maps.number(doc["delta"]))}
+    given = {name: str(check_forms.exact(doc["parameter"]))}
+    return given if doc["delta"] is None else given | {"delta": str(check_forms.exact(doc["delta"]))}
 
 
 def verdict(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato import check_maps, check_release
+from sfumato import check_forms, check_maps, check_release
 from support.forging import Forged
 
 
@@ -162,7 +162,7 @@ def _another_look(kind: str) -> Callable[[Forged], None]:
 def _least(f: Forged) -> Fraction:
     """A scale that is one unit of 2^-20 below what the stated sensitivity needs at the price."""
     found, event = f.plan["sensitivity"], check_release.event_of(f.plan["price"])
-    needed = Fraction(check_maps.number(found["value"])) / Fraction(event.split()[1])
+    needed = Fraction(check_forms.exact(found["value"])) / Fraction(event.split()[1])
     if event.startswith("zcdp"):
         needed /= 2
     if found["power"] == 2:
@@ -182,7 +182,7 @@ def _less_noise(*where: str) -> Callable[[Forged], None]:
 def _half_noise(f: Forged) -> None:
     for noise in (f.plan.get("noise"), f.measured["noise"]):
         if noise is not None:
-            noise[_scale(noise)] = _fraction(check_maps.number(noise[_scale(noise)]) / 2)
+            noise[_scale(noise)] = _fraction(check_forms.exact(noise[_scale(noise)]) / 2)
 
 
 def _other_law(f: Forged) -> None:
@@ -194,8 +194,8 @@ def _other_law(f: Forged) -> None:
 
 def _cheaper(f: Forged) -> None:
     """The price that the ledger is told is a billionth below what the noise costs."""
-    found, noise = check_maps.number(f.plan["sensitivity"]["value"]), f.plan["noise"]
-    scale = check_maps.number(noise[_scale(noise)])
+    found, noise = check_forms.exact(f.plan["sensitivity"]["value"]), f.plan["noise"]
+    scale = check_forms.exact(noise[_scale(noise)])
     exact = found / scale ** f.plan["sensitivity"]["power"] / (2 if noise["~class"] == "DiscreteGaussian" else 1)
     name = next(k for k in f.plan["price"] if k != "~class")
     f.plan["price"][name] = _fraction(exact * Fraction(10**9 - 1, 10**9))
@@ -203,17 +203,17 @@ def _cheaper(f: Forged) -> None:
 
 def _half_price(f: Forged) -> None:
     name = next(k for k in f.plan["price"] if k != "~class")
-    f.plan["price"][name] = _fraction(check_maps.number(f.plan["price"][name]) / 2)
+    f.plan["price"][name] = _fraction(check_forms.exact(f.plan["price"][name]) / 2)
 
 
 def _smaller_budget(f: Forged) -> None:
     f.plan["budget"]["parameter"] = _fraction(
-        check_maps.number(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
+        check_forms.exact(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
     )
 
 
 def _smaller_sensitivity(f: Forged) -> None:
-    f.plan["sensitivity"]["value"] = int(check_maps.number(f.plan["sensitivity"]["value"])) - 1
+    f.plan["sensitivity"]["value"] = int(check_forms.exact(f.plan["sensitivity"]["value"])) - 1
 
 
 # ---- whose privacy ------------------------------------------------------------------------------------------------
@@ -229,6 +229,15 @@ def _more_rows(f: Forged) -> None:
 
 def _fewer_rows(f: Forged) -> None:
     f.plan["unit"]["rows_per_person"] -= 1
+
+
+def _plan_cut(times: int) -> Callable[[Forged], None]:
+    """The plan says otherwise how often it is counted who had more rows than are counted."""
+
+    def tell(f: Forged) -> None:
+        f.plan["cut"] *= times
+
+    return tell
 
 
 def _nobody(f: Forged) -> None:
@@ -274,6 +283,66 @@ def _said(*path: str, value: Any) -> Callable[[Forged], None]:
 def _other_file(f: Forged) -> None:
     path = f.release / "measurements.npz"
     path.write_bytes(path.read_bytes() + b"0")
+
+
+# ---- in another form ----------------------------------------------------------------------------------------------
+
+
+def _narrow(dtype: str, value: int) -> Callable[[Forged], None]:
+    """Entries in a type in which their square, or size, wraps to 0 or below, so that any noise would cover them."""
+
+    def tell(f: Forged) -> None:
+        for where in (f.plan["strategy"], f.measured):
+            for dense in _documents(where, "Dense"):
+                dense["matrix"] = np.zeros_like(dense["matrix"], dtype=dtype)
+                dense["matrix"][:, 0] = value
+
+    return tell
+
+
+def _large(f: Forged) -> None:
+    """The same entries in 64 bits: nothing wraps, and the noise does not cover them."""
+    _narrow("int64", 65536)(f)
+
+
+def _scaled_by_a_fraction(f: Forged) -> None:
+    """A multiple that was cut to 0, by which all that is measured is free."""
+    for scaled in _documents(f.measured, "Scaled"):
+        scaled["factor"] = {"~fraction": [scaled["factor"] * 10**6 - 1, 10**6]}
+
+
+def _real_multiples(f: Forged) -> None:
+    """1.999 was cut to 1."""
+    for s in (f.plan["strategy"], *f.measured.get("blocks", ())):
+        given = s["multiples"]
+        s["multiples"] = [m + 0.999 for m in given] if isinstance(given, list) else given + 0.999
+
+
+def _a_thousand_times(f: Forged) -> None:
+    """Every entry a thousand times: what adds them up, as scipy does, has a map a thousand times as large."""
+    for where in (f.plan["strategy"], f.measured):
+        for dense in _documents(where, "Dense"):
+            m = dense.pop("matrix")
+            rows, columns = np.nonzero(m)
+            sparse = {"data": np.repeat(m[rows, columns], 1000), "indices": np.repeat(columns, 1000)}
+            sparse["indptr"] = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(m)) * 1000)])
+            dense |= {"~class": "Sparse"} | sparse | {"columns": m.shape[1]}
+
+
+def _wrapped_looks(f: Forged) -> None:
+    """A hundred further looks, called looks at the number of records."""
+    look = copy.deepcopy(f.measured)
+    look["blocks"] = [{"~class": "Stacked", "pieces": look["blocks"], "title": "", "groups": []}]
+    f.doc["measurement"] += [copy.deepcopy(look) for _ in range(100)]
+
+
+def _unknown(find: Callable[[Forged], Any]) -> Callable[[Forged], None]:
+    """A field that nobody knows."""
+    return lambda f: find(f).update(zzz=1)
+
+
+def _granted(text: str) -> Callable[[Forged], None]:
+    return lambda f: f.lines[0].__setitem__(1, text)
 
 
 # ---- the ledger ---------------------------------------------------------------------------------------------------
@@ -413,7 +482,7 @@ def _terms(name: str, change: Callable[[Any], Any], stated: str | None = None) -
 
 
 def _sigma(f: Forged, factor: Fraction) -> None:
-    f.plan["terms"]["noise"]["sigma"] = _fraction(check_maps.number(f.plan["terms"]["noise"]["sigma"]) * factor)
+    f.plan["terms"]["noise"]["sigma"] = _fraction(check_forms.exact(f.plan["terms"]["noise"]["sigma"]) * factor)
 
 
 def _sigma_larger(f: Forged) -> None:
@@ -428,7 +497,7 @@ def _without_rounding(f: Forged) -> None:
     rows = f.plan["unit"]["rows_per_person"]
     response, _ = check_maps.over_time(terms["filter"], terms["participations"], terms["apart"])
     response *= Fraction(value * rows**2, 4 ** (terms["grain"] + terms["filter"]["shift"]))
-    needed = response / check_maps.number(f.plan["price"]["mu_squared"])
+    needed = response / check_forms.exact(f.plan["price"]["mu_squared"])
     terms["noise"]["sigma"] = _fraction(Fraction(math.isqrt(math.ceil(needed * 2**40)) + 1, 2**20))
 
 
@@ -463,6 +532,7 @@ def _real_value(period: Any) -> None:
     period["values"][0] = period["values"][0].astype(float)
 
 
+_PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _BANDED = ("stream of banded persons",)
 _STREAMS = (*_FILTERED, *_BANDED)
@@ -485,7 +555,52 @@ _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
 _LINES = (*_SOME, "stream")
 _WITHIN = ("levels within states", "tables within states")
 
-LIES: dict[str, Lie] = {
+_ROOT = "release.json: "
+_FORMS: dict[str, Lie] = {
+    "entries of 8 bits": Lie(_narrow("int8", -128), "forms", ("dense, replaced", "dense, pure")),
+    "entries of 8 bits whose square wraps": Lie(_narrow("int8", 16), "forms", ("dense, replaced",)),
+    "entries of 16 bits": Lie(_narrow("int16", 256), "forms", ("dense, replaced",)),
+    "entries of 32 bits": Lie(_narrow("int32", 65536), "forms", ("dense, replaced", "discrete Gaussian")),
+    "entries of 64 bits, as large": Lie(_large, "price", ("dense, replaced", "dense, pure")),
+    "a multiple is a fraction": Lie(_scaled_by_a_fraction, "forms", ("direct", "tree", "roots")),
+    "multiples are real": Lie(_real_multiples, "forms", ("largest error", "stream")),
+    "entries a thousand times": Lie(_a_thousand_times, "files", ("dense, replaced", "dense, pure")),
+    "a hundred looks, wrapped": Lie(_wrapped_looks, "forms", ("mwem, replaced",)),
+    "a grant has another number": Lie(
+        _granted('{"mu": "9", "zzz": "1000"}'), "files", ("residuals", "stream"), follow=False
+    ),
+    "a grant is spelt otherwise": Lie(_granted('{"mu": "18/2"}'), "forms", ("residuals",), follow=False),
+    "a grant stands there twice": Lie(_granted('{"mu": "1", "mu": "9"}'), "forms", ("residuals",), follow=False),
+    "measurements have another field": Lie(_unknown(lambda f: f.measured), "forms", ("residuals", "mwem", "stream")),
+    "noise has another field": Lie(
+        _unknown(lambda f: f.measured["noise"]), "forms", ("residuals", "mwem", "count-sketch")
+    ),
+    "the unit has another field": Lie(_unknown(lambda f: f.plan["unit"]), "forms", ("residuals", "hybrid", "stream")),
+    "heavy counts have another field": Lie(_unknown(lambda f: f.plan["stability"]), "forms", ("hybrid",)),
+    "periods have another field": Lie(_unknown(lambda f: f.plan["periods"]), "forms", ("stream",)),
+    "a period has another field": Lie(_unknown(lambda f: _published(f)[0]), "forms", ("stream",)),
+    _ROOT + "the statement": Lie(
+        _said("privacy", "statement", value="0.1-DP (pure epsilon)"), "files", ("residuals", "mwem"), last=True
+    ),
+    _ROOT + "the unit in words": Lie(
+        _said("privacy", "unit", value="one family added or removed"), "files", ("residuals", "tree"), last=True
+    ),
+    _ROOT + "the events": Lie(_said("privacy", "events", value=[]), "files", ("residuals", "mwem"), last=True),
+    _ROOT + "the trust model": Lie(
+        _said("mechanism", "trust_model", value="local: nobody sees a record"),
+        "files",
+        ("residuals", "mwem"),
+        last=True,
+    ),
+    _ROOT + "the sampler": Lie(_said("mechanism", "sampler", value="none"), "files", ("residuals",), last=True),
+    _ROOT + "the noise": Lie(_said("mechanism", "noise", value={}), "files", ("residuals",), last=True),
+    _ROOT + "a further promise": Lie(
+        lambda f: f.facts["privacy"].update(also="local"), "files", ("residuals", "mwem"), last=True
+    ),
+    _ROOT + "a further entry": Lie(lambda f: f.facts.update(zzz=1), "files", ("residuals", "mwem"), last=True),
+}
+
+LIES: dict[str, Lie] = _FORMS | {
     "all multiples are twice as large": Lie(
         _multiples, "price", (*_RESIDUALS, *_WITHIN, *_MANY, "levels", "direct", "tree", "product")
     ),
@@ -504,7 +619,7 @@ LIES: dict[str, Lie] = {
     "a public table was measured": Lie(_known_measured, "maps", ("residuals", "public tables")),
     "other attributes were measured": Lie(_other_attribute, "maps", ("residuals", "union")),
     "values are missing": Lie(_cut, "maps", ("residuals", "tree", "mwem")),
-    "values are no integers": Lie(_real, "maps", ("residuals", "tree", "mwem")),
+    "values are no integers": Lie(_real, "forms", ("residuals", "tree", "mwem")),
     "the number of records is told": Lie(
         _know_total, "total", ("residuals", "direct", "mwem", "residuals of replaced persons")
     ),
@@ -522,6 +637,10 @@ LIES: dict[str, Lie] = {
     "the budget stated is smaller": Lie(_smaller_budget, "price", (*_ALL, "mwem", "count-sketch", "hybrid")),
     "the sensitivity stated is smaller": Lie(_smaller_sensitivity, "price", ("residuals", "tree", "dense, replaced")),
     "records are replaced": Lie(_replaced, "price", ("residuals", "direct", "tree", "count-sketch", "mwem")),
+    "who was cut is counted twice as often": Lie(_plan_cut(2), "price", _PERSONS),
+    "who was cut is counted in secret": Lie(_plan_cut(0), "maps", _PERSONS),
+    "who was cut is not counted": Lie(lambda f: f.measured.pop("cut"), "maps", _PERSONS),
+    "who was cut is counted in part": Lie(lambda f: f.measured.update(cut=0.5), "maps", _PERSONS),
     "persons have more rows": Lie(_more_rows, "price", ("residuals of persons", "residuals of replaced persons")),
     "persons have fewer rows": Lie(_fewer_rows, "entry", ("residuals of persons",), follow=False),
     "persons are records": Lie(_nobody, "unit", ("residuals of persons",), follow=False),
@@ -598,7 +717,7 @@ LIES: dict[str, Lie] = {
     "a period more than was paid for": Lie(_shorter, "looks", ("stream", "stream of replaced persons")),
     "a period stands there twice": Lie(lambda f: _published(f).append(_published(f)[0]), "looks", _STREAMS),
     "a period lacks a value": Lie(_period(_short_value), "maps", _STREAMS),
-    "a period's values are no integers": Lie(_period(_real_value), "maps", _STREAMS),
+    "a period's values are no integers": Lie(_period(_real_value), "forms", _STREAMS),
     "a period's number of records is told": Lie(
         _period(lambda p: p.update(total=7)), "total", ("stream", "stream of persons", "stream of replaced persons")
     ),

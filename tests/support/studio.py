@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from sfumato.studio.desk import Desk, Places
 from sfumato.studio.drafts import version_of
@@ -78,7 +79,7 @@ class Studio:
 
     desk: Desk
     keys: Keys
-    cookie: str = ""
+    key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
 
     def raw(self, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> Said:
@@ -104,7 +105,7 @@ class Studio:
         return self.raw("POST", f"/api/{name}", self._headers(given | change), body)
 
     def _headers(self, change: dict[str, str | None]) -> dict[str, str]:
-        usual = {"host": self.keys.host, "cookie": f"{self.keys.cookie}={self.cookie}", "sec-fetch-site": "same-origin"}
+        usual = {"host": self.keys.host, "authorization": f"Bearer {self.key}", "sec-fetch-site": "same-origin"}
         return {
             k.replace("_", "-"): v
             for k, v in (usual | {k.replace("_", "-"): v for k, v in change.items()}).items()
@@ -112,9 +113,14 @@ class Studio:
         }
 
     def enter(self) -> Said:
-        found = self.raw("GET", f"/enter?token={self.keys.token}", {"host": self.keys.host})
-        self.cookie = self.keys.secret
+        found = self.post("enter", {"token": self.keys.token}, authorization=None)
+        self.key = found.json.get("key", self.key)
         return found
+
+    def page(self, address: str, **change: str | None) -> Said:
+        """What a page shows, as its script asks for it."""
+        found = urlsplit(address)
+        return self.post("page", {"step": found.path.strip("/"), "query": dict(parse_qsl(found.query))}, **change)
 
     @property
     def version(self) -> str:

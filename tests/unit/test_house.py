@@ -126,3 +126,28 @@ def test_the_mutant_that_newcomers_try_is_caught(tmp_path: Path) -> None:
     changed = next(i for i, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b)
     inside = [f.name for f in ast.walk(sums) if isinstance(f, ast.FunctionDef) and f.lineno <= changed <= f.end_lineno]  # type: ignore[operator]
     assert inside == ["column_sums"]
+
+
+# -- how it is installed ------------------------------------------------------------------------------------
+
+
+def test_nobody_is_told_to_install_a_package_of_our_name_from_an_index() -> None:
+    """It is not published, and whoever claimed the name would run his code beside people's data.
+
+    Mutants: a message or a page says pip install 'sfumato[ui]', or pip install sfumato.
+    """
+    named = re.compile(r"""(?:pip3?|pipx|conda|poetry|uv) (?:install|add) [^\n`#;]*?(?<=["' `])sfumato\b(?![-/.])""")
+    for bad in (
+        "pip install 'sfumato[ui]'",
+        "pip install -U sfumato",
+        "uv pip install sfumato",
+        "pipx install sfumato",
+    ):
+        assert named.search(bad)
+    for good in ("pip install -e '.[ui]'", "pip install 'FILE.whl[ui]'", "pip install ./sfumato-0.2.0.whl"):
+        assert not named.search(good)
+    places = ["src", "docs", "examples", "bench", "scripts", "changelog.d"]
+    files = [f for p in places for f in (ROOT / p).rglob("*") if f.suffix in {".py", ".md", ".ipynb", ".html", ".toml"}]
+    files += [f for f in ROOT.iterdir() if f.is_file() and f.suffix in {".md", ".toml"}]
+    assert [f.name for f in files if named.search(f.read_text(encoding="utf-8"))] == []
+    assert [f.name for f in files if re.search(r"sfumato\[[a-z]+\]", f.read_text(encoding="utf-8"))] == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.options import Json, Out
+from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Out, Sheet, Thousands
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, write_new, writing
 
@@ -49,6 +49,11 @@ def init(
         str, typer.Argument(metavar="TABLE", help="A file, or an address such as postgresql:///db?table=t.")
     ],
     out: Out,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    sheet: Sheet = None,
 ) -> None:
     """Begin a spec from the names of a table's columns; what people must decide is left blank.
 
@@ -57,12 +62,18 @@ def init(
     \b
     Example:
       sfumato init people.csv -o people.toml
+      sfumato init leute.csv -o leute.toml --decimal , --thousands . --encoding cp1252
     """
+    from sfumato.wall.rows.declared import table_at
     from sfumato.wall.rows.headers import column_names
+    from sfumato.wall.rows.written import source_of
     from sfumato.workloads.schema import spec_template
 
-    place, names = table if "://" in table else os.path.relpath(table, out.parent), column_names(table)
-    write_new(out, spec_template(names, source=place))
+    written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
+    given = table_at(None, table, **written, sheet=sheet)
+    names = column_names(given)
+    place = table if "://" in table else os.path.relpath(table, out.parent)
+    write_new(out, spec_template(names, source=place, written=source_of(given).declared()))
     odd = sum(map(_like_data, names))
     if odd:
         typer.echo(

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import Folder, Json, Out, Source, Table
+from sfumato.cli.options import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Folder,
+    Json,
+    Out,
+    Sheet,
+    Source,
+    Table,
+    Thousands,
+)
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -33,8 +44,13 @@ def release(
     table: Table = None,
     snapshot: Annotated[str | None, typer.Option(help="A name for the state of the table, to pool releases.")] = None,
     with_checker: Annotated[
-        bool, typer.Option("--with-checker", help="Put the checker, two files, beside the release.")
+        bool, typer.Option("--with-checker", help="Put the checker, three files, beside the release.")
     ] = False,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Pay for a plan, measure once, and write the release with its report. The same name again is free.
@@ -45,10 +61,12 @@ def release(
     """
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
+    from sfumato.wall.rows.declared import table_at
 
     with busy("planning") as progress:
         found, declared, named = plan_or_spec(spec, progress)
-    data = source or declared
+    written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
+    data = table_at(declared, source, **written, sheet=sheet)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     before = (out / "release.json").exists()
@@ -61,8 +79,8 @@ def release(
     if with_checker:
         from sfumato import check_release
 
-        for half in ("check_release.py", "check_maps.py"):
-            shutil.copy(Path(check_release.__file__).with_name(half), out / half)
+        for part in ("check_release.py", "check_maps.py", "check_forms.py"):
+            shutil.copy(Path(check_release.__file__).with_name(part), out / part)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
     if as_json:
@@ -92,7 +110,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Derive what a release costs anew from its files and the ledger, as a stranger would: by two files alone.
+    """Derive what a release costs anew from its files and the ledger, as a stranger would: by three files alone.
 
     Ends with 0 where it is accepted, else with 2 and every reason.
 

@@ -42,16 +42,21 @@ def mock(
     from sfumato.domain.mock import mock_columns
     from sfumato.ground.frames import Frame
     from sfumato.specs import read_spec
+    from sfumato.wall.rows.written import source_of
 
     read = read_spec(spec)
     columns = mock_columns(read.domain, rows, seed)
     if read.person is not None and read.person not in columns:
         columns = {read.person: [f"p{i // read.rows_per_person + 1}" for i in range(rows)]} | columns
-    text = csv_text(Frame(columns))
+    how = source_of(read.source)
+    if how.decimal != ".":
+        numeric = [n for n, a in read.domain.attributes.items() if a.intervals is not None]
+        columns |= {n: [v.replace(".", how.decimal) for v in columns[n]] for n in numeric}
+    text = csv_text(Frame(columns), how.delimiter or ("," if how.decimal == "." else ";"))
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_new(out, text)
+    write_new(out, text, how.encoding)
     typer.echo(
         f"{out} holds {rows:,} rows drawn from the declaration alone; nothing in them comes from a table.\n"
         "Does your table write its values like these? Capitals and blanks count."
@@ -79,6 +84,7 @@ def check(
 
     from sfumato.designs.spine.totals import read_unit
     from sfumato.specs import read_spec
+    from sfumato.wall.rows.declared import table_at
     from sfumato.wall.rows.samples import place_sample, refuse_source
 
     read = read_spec(spec)
@@ -90,7 +96,7 @@ def check(
             "sfumato mock draws rows that anybody may see. Nothing was read"
         )
     unit = read_unit(read.neighbours, read.person, read.rows_per_person, read.domain)
-    found = place_sample(sample, read.domain, unit)
+    found = place_sample(table_at(read.source, sample) or sample, read.domain, unit)
     if as_json:
         print_json({"sample": sample} | asdict(found))
         return

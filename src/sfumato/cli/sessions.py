@@ -47,11 +47,12 @@ def open_(
     from sfumato.privacy.ledger import Ledger
     from sfumato.recipes.opening import plan_and_open
     from sfumato.specs import read_spec
+    from sfumato.wall.rows.declared import table_at
 
     found = read_spec(spec)
     if found.periods is not None:
         raise InvalidInput(f"{spec} declares a stream; open it with: sfumato stream open {spec}, or take [stream] out")
-    data = source or found.source
+    data = table_at(found.source, source)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     given = {"updates": updates, "threshold": threshold, "alpha": _alpha(alpha), "beta": beta, "questions": questions}

@@ -35,7 +35,7 @@ def quantiles(
     as_csv: Csv = False,
     as_json: Json = False,
 ) -> None:
-    """Quantiles of a numeric attribute, each with its interval. They cost nothing.
+    """Quantiles of a numeric attribute, told to its cells, each with its interval. They cost nothing.
 
     \b
     Example:
@@ -56,6 +56,8 @@ def mean(
     as_json: Json = False,
 ) -> None:
     """The mean of a numeric attribute, from the middles of its declared cells. It costs nothing.
+
+    Its interval holds the mean of the values, wherever in their cells these are; the note names the widest cell.
 
     \b
     Example:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import Json, Table
+from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_csv, print_json, writing
 
@@ -82,6 +82,11 @@ def append(
     ledger: Paying,
     people: People = None,
     anchor: Anchor = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Publish the next period. A label that was published before changes nothing, and its table is not read.
@@ -92,12 +97,15 @@ def append(
     """
     from sfumato.privacy.ledger import Ledger
     from sfumato.sessions.streams import resume_stored
+    from sfumato.wall.rows.declared import table_at
 
+    written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
+    data = table_at(None, table, **written, sheet=sheet)
     with busy("appending"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is numerical could depend on the data
         opened = resume_stored(store, Ledger(ledger), anchor, people)
         before = opened.periods
-        opened.publish(table, period)
+        opened.publish(data, period)
         done, most = len(opened.periods), opened.plan.periods.count
     facts = {**opened.status(), "period": period, "published_before": period in before, "anchor": opened.anchor}
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.errors import MissingExtra
+from sfumato.errors import MissingExtra, how_to_install
 from sfumato.terminal import writing
 
 __all__ = ["commands"]
@@ -49,7 +49,7 @@ def studio(
         from sfumato.studio.desk import Places
         from sfumato.studio.serving import prepared, serve
     except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed; install it with: pip install 'sfumato[ui]'") from error
+        raise MissingExtra(f"{error.name} is not installed; {how_to_install('ui')}") from error
     with writing(Path.cwd()):
         spec, header = prepared(given, Path.cwd(), demo=demo)
     beside = spec.parent

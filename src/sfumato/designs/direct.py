@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,26 +15,49 @@ from sfumato.designs.pieces import FINE, Piece, column_price, levelled, share_de
 from sfumato.designs.product import Product
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Total, Tree
+from sfumato.operators.base import FloatArray
 
-__all__ = ["MAX_CELLS", "designs", "factor_for", "on_cells", "on_queries"]
+__all__ = ["MAX_CELLS", "designs", "on_cells", "on_queries"]
 
 MAX_CELLS = 20_000_000  # 160 MB of counts, all of them released
+# Bits of the largest coefficient of one, two or three factors of real ones. By 30 an answer about the 2^32 records that
+# fit is off by at most twice its largest coefficient; of three, 14 still price within 1e-4, and the product fits.
+_BITS = (30, 20, 14)
+_HALF = 0.5 + 2.0**-20  # what rounding moves, and of its double at most 2^53 / 2^30
+# Calibration leaves 2^-30 for what rounding adds, which here may be nothing: then the whole price is spent.
+_WHOLLY = 1 / (1 - 2.0**-30)
+_WHOLE = 2**30  # whole coefficients beyond are real ones to the lattice, which ends at 2^54
+_ROOM = 2.0**44  # of whole coefficients and their multiple, which is 2^14 or more, under noise of up to 2^54
 _LISTED = 2**24  # queries: 128 MB of errors, one by one; of more, the ranges' closed forms
 _FLAT = 2**20  # leaves of a tree of one level: 8 MB
 
 
-def factor_for(operator: LinearOperator, scale: float = 2.0**20) -> tuple[Factor, float]:
-    """(an integer factor that measures the operator's own rows, largest rounding error of an entry)."""
+class _Measured(NamedTuple):
+    """A factor of queries as it is measured: exactly where `real` is None, else rounded at the scale that is asked."""
+
+    factor: Factor
+    real: FloatArray | None = None
+
+    def at(self, scale: float) -> Factor:
+        """The factor with its coefficients multiplied by `scale` and rounded."""
+        return self.factor if self.real is None else Matrix(Dense(np.rint(self.real * scale).astype(np.int64)), scale)
+
+
+def _measured(operator: LinearOperator, bits: int) -> _Measured:
+    """A factor of queries; real coefficients, and whole ones beyond 2^30, at first with their largest at 2^bits."""
     if isinstance(operator, Identity):
-        return Cells(operator.n), 0.0
+        return _Measured(Cells(operator.n))
     if isinstance(operator, Total):
-        return TotalOnly(operator.n), 0.0
-    if operator.integral:
-        return Matrix(operator), 0.0
+        return _Measured(TotalOnly(operator.n))
+    if not _is_real(operator):
+        return _Measured(Matrix(operator))
     dense = np.asarray(operator.dense(), dtype=np.float64)
-    scale = scale / float(np.abs(dense).max())
-    rounded = np.rint(dense * scale)
-    return Matrix(Dense(rounded.astype(np.int64)), scale), float(np.abs(rounded / scale - dense).max())
+    scale = 2.0**bits / float(np.abs(dense).max())
+    return _Measured(_Measured(TotalOnly(1), dense).at(scale), dense)
+
+
+def _is_real(operator: LinearOperator) -> bool:
+    return not operator.integral or operator.max_abs > _WHOLE
 
 
 def designs(problem: Problem) -> list[Design]:
@@ -58,29 +82,32 @@ def on_queries(problem: Problem) -> Design:
 
 
 def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Piece:
-    found = [factor_for(f) for f in block.factors]
-    factors = tuple(f for f, _ in found)
-    # a record lies in one cell, whose entry is a product of rounded ones
-    tops = [(float(f.max_abs), e) for f, (_, e) in zip(block.factors, found, strict=True)]
-    rounding = math.prod(t + e for t, e in tops) - math.prod(t for t, _ in tops)
+    real = [i for i, f in enumerate(block.factors) if _is_real(f)]
+    if len(real) > len(_BITS):
+        raise PlanError(f"noise on every query takes real coefficients over at most {len(_BITS)} attributes")
+    found = [_measured(f, _BITS[max(0, len(real) - 1)]) for f in block.factors]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in block.groups)
-    if not all(math.isfinite(f.scale) for f in factors):
+    tops = [float(f.max_abs) for f in block.factors]
+    fine = math.prod(f.factor.scale for f in found)
+    if not 0 < fine < math.inf:
         raise PlanError("the queries hold numbers too small or too large to be measured directly")
 
     def build(s: float) -> Product:
-        return Product(
-            block.groups,
-            sizes,
-            factors,
-            max(1, round(s / divisor)),
-            raw=block,
-            bias=rounding,
-            title="noise on every query",
-        )
+        """The first real factor takes up the scale, else the integer multiple does."""
+        factors = [f.factor for f in found]
+        if real and s != fine and not problem.unit_lattice:
+            factors[real[0]] = found[real[0]].at(s * _WHOLLY / (fine / factors[real[0]].scale))
+        # a record lies in one cell, whose entry is a product of rounded ones
+        off = [_HALF / f.scale if i in real else 0.0 for i, f in enumerate(factors)]
+        rounding = math.prod(t + e for t, e in zip(tops, off, strict=True)) - math.prod(tops)
+        multiple = 1 if real else max(1, round(s))
+        title = "noise on every query"
+        return Product(block.groups, sizes, tuple(factors), multiple, raw=block, bias=rounding, title=title)
 
-    divisor = math.prod(f.scale for f in factors)
-    one = Product(block.groups, sizes, factors, 1, raw=block)
-    return Piece(build, weight * block.rows, max(column_price(one, power), 1e-300), FINE if divisor == 1.0 else divisor)
+    one = Product(block.groups, sizes, tuple(f.factor for f in found), 1, raw=block)
+    largest = math.prod(1.0 if i in real else t for i, t in enumerate(tops))
+    whole = min(FINE, max(1.0, _ROOM / largest))
+    return Piece(build, weight * block.rows, max(column_price(one, power), 1e-300), fine if real else whole)
 
 
 def _joint(problem: Problem) -> tuple[tuple[str, ...], int]:

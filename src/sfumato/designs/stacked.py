@@ -199,7 +199,9 @@ def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list
     A piece at scale r costs price * r^power (power 2 for Gaussian, 1 for Laplace noise) and errs by
     error / r^2.
     """
-    worth = [e > 1e-12 * max(errors) for e in errors]
+    # what a piece is worth by itself does not change with its unit, as errors alone do
+    sizes = [e * max(c, 1e-300) ** (2 / power) for e, c in zip(errors, prices, strict=True)]
+    worth = [size > 1e-12 * max(sizes) for size in sizes]
     if not any(worth):
         return [1.0] * len(errors)
     scales = [(e / max(c, 1e-300)) ** (1 / (2 + power)) for e, c in zip(errors, prices, strict=True)]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.errors import InvalidInput
 from sfumato.estimate.ladder.told import Rung
 from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.possible import CellCounts, Possible, RecordCounts
+from sfumato.estimate.possible import CellCounts, Possible, RecordCounts, TableCounts
 from sfumato.ground import markup
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
@@ -37,6 +37,8 @@ __all__ = [
 _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
 _SHOWN = 10  # answers in a notebook: how they look, not what they are
 _HELD = 0.01  # standard errors
+_NAMED = 4  # rungs whose distance is told: what a line holds
+_UNMOVED = 1e-6  # in units of the noise: what rounding alone moves
 
 _LARGER = {
     "mixtures": "tables agree, are not negative and are near models that were fitted to the data",
@@ -62,6 +64,8 @@ class Projection:
     which tables over several attributes move, each in units of the noise of what it has beyond its margins.
     "families": a tree was settled from the root down; `gap` and `moved` add up what is proved of every family given
     its parent, in units of the noise, and `answers` are empty above ten million, where they are read off `possible`.
+    left_out: which answers the body cannot hold, in words, for their tables were not measured as a whole: they are as
+    they were.
 
     >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
     >>> found.answers, found.realisable, round(found.moved, 3)
@@ -81,6 +85,7 @@ class Projection:
     rounded: float | None = None
     norm: str = "answers"
     rungs: tuple[Rung, ...] = later(())
+    left_out: tuple[str, ...] = later(())
 
     @property
     def cells(self) -> FloatArray | None:
@@ -94,6 +99,16 @@ class Projection:
 
     def describe(self) -> str:
         """What was done, in words."""
+        if not self.left_out:
+            return self._done()
+        left = f"{', '.join(self.left_out)} stay as they were measured, for their whole tables were not"
+        return (
+            f"{self._done()}; {left}"
+            if not isinstance(self.possible, TableCounts) or self.possible.attributes
+            else f"onto nothing: {left}"
+        )
+
+    def _done(self) -> str:
         kind = "some table has exactly these answers" if self.realisable else _LARGER[self.body]
         proof = f"within {math.sqrt(max(self.gap, 0.0)):.3g} of the nearest" if self.certified else "not certified"
         if self.norm == "families":
@@ -106,8 +121,13 @@ class Projection:
             share = math.sqrt(max(self.gap, 0.0)) / self.moved if self.moved > 0 else 0.0
             missed = max((r.gap for r in self.rungs), default=0.0)
             held = "all held" if missed < _HELD else f"held to within {missed:.2g} standard errors"
-            last = f"last step within {share:.0%} of what it moved of the nearest"
-            return f"onto {self.body!r} ({kind}) by the ladder: {len(self.rungs)} coarser rungs {held}, {last}{whole}"
+            named = ", ".join(f"{r.name} {round(r.moved, 6):.2g}" for r in self.rungs[:_NAMED])
+            more = f", {len(self.rungs) - _NAMED} more" if len(self.rungs) > _NAMED else ""
+            rungs = f"{len(self.rungs)} coarser rungs {held} (moved, in standard errors: {named}{more})"
+            last = f"finer tables moved by {self.moved:.3g} in units of their noise, within {share:.0%} of the nearest"
+            if self.moved < _UNMOVED:
+                last = "nothing finer moved"
+            return f"onto {self.body!r} ({kind}) by the ladder: {rungs}; {last}{whole}"
         return f"onto {self.body!r} ({kind}), moved by {self.moved:,.4g}, {proof}{whole}"
 
     def __repr__(self) -> str:

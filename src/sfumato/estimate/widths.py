@@ -28,6 +28,7 @@ Draws = Callable[[int], FloatArray]
 
 _MARGIN = 3.0  # standard errors added to a simulated mean: it is then short once in about a thousand times
 _SOLVED = 2_048  # cells up to which an eigendecomposition of the Gram matrix takes seconds, and 32 MB
+_LESS = 0.99  # of the noise: a span of more is not worth a word
 _CUT = 1e-10  # relative: directions of less length are rounding of Gram matrices, squares that they are
 # each share of (0, 2) gives a valid bound and the least is taken: a hundredth moves it little
 _SHARES = np.linspace(0.01, 1.99, 199)
@@ -89,10 +90,16 @@ class Forecast:
 
     @property
     def crossover(self) -> float | None:
-        """n*: with fewer records the width's bound lies below the error of the noise; None where no width is known."""
+        """n*: projection is predicted to help with fewer records, and the verdict says so below it and not from it on.
+
+        Infinite where what of the noise lies within the span of the body is less, whatever the number of records; None
+        where nothing is known.
+        """
+        if self.span is not None and self.span < _LESS * self.raw:
+            return math.inf
         if self.width is None or self.width <= 0:
             return None
-        noise = self.queries * min(self.raw, self.raw if self.span is None else self.span) ** 2
+        noise = self.queries * self.raw**2
         if not self.lever:
             return noise / self.width
         worth = noise * (1 - _SHARES / 2) - self.lever * self.square / (2 * _SHARES)
@@ -111,25 +118,21 @@ class Forecast:
                 f"pairs have a root mean squared error of {self.raw:,.4g} before; what is left of it depends on "
                 "the data: usually far less where the noise is large, but that is not guaranteed"
             )
-        if self.span is not None and self.span < 0.99 * self.raw and (self.bound is None or self.span <= self.bound):
-            return f"predicted to help: rmse at most {self.span:,.4g} after projection, {self.raw:,.4g} without"
-        if self.crossover is not None and self.records is not None and self.rmse >= self.raw and self.crossover >= 1:
-            return (
-                f"cannot hurt in its norm; at {self.records:,} records its width promises no better error (below "
-                f"{self.crossover:,.3g} it does), but it helps where tables are sparse"
-            )
-        if self.crossover is None or self.crossover < 1:
+        most = self.crossover
+        if most is None or most < 1:
             return "cannot hurt in its norm; no number of records is known below which it must help"
-        held = (
-            f"below {self.crossover:,.3g} records its width says that it helps (simulated, with three standard errors "
-            "added)"
+        after = f"predicted to help: rmse at most {self.rmse:,.4g} after projection"
+        if math.isinf(most):
+            return f"{after}, {self.raw:,.4g} without, at any number of records"
+        held = f"below {most:,.3g} records its width says that it helps (simulated, with three standard errors added)"
+        if self.records is None:
+            return f"cannot hurt in its norm; {held}, above that where tables are sparse (records= gives a figure)"
+        if self.records < most:
+            return f"{after} at {self.records:,} records, {self.raw:,.4g} without; {held}"
+        return (
+            f"cannot hurt in its norm; at {self.records:,} records its width promises no better error (below "
+            f"{most:,.3g} it does), but it helps where tables are sparse"
         )
-        if self.rmse < self.raw:
-            return (
-                f"predicted to help: rmse at most {self.rmse:,.4g} after projection at {self.records:,} records, "
-                f"{self.raw:,.4g} without; {held}"
-            )
-        return f"cannot hurt in its norm; {held}, above that where tables are sparse (records= gives a figure)"
 
 
 class Cells:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.check_forms import documents, parse
 from sfumato.errors import InvalidInput
 from sfumato.ground.codec import decode, encode, plain
 
@@ -81,6 +82,7 @@ def unpack(data: bytes) -> Any:
     """What `pack` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
     try:
         tree, arrays = unbundled(io.BytesIO(data))
+        documents(tree, arrays)
         return decode(tree, arrays)
     except UNREADABLE as error:
         raise InvalidInput(f"what was stored cannot be read: {error}") from error
@@ -91,7 +93,7 @@ def unbundled(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
     with zipfile.ZipFile(source) as bundle:
         members = bundle.infolist()
         _check_members(members, size)
-        tree = json.loads(_unpacked(bundle, bundle.getinfo(_DOCUMENT)), parse_constant=_no_constant)
+        tree = parse(_unpacked(bundle, bundle.getinfo(_DOCUMENT)))
         arrays = {
             m.filename.removesuffix(".npy"): _read_array(_unpacked(bundle, m))
             for m in members
@@ -130,10 +132,6 @@ def _unpacked(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
             content[filled : filled + len(piece)] = piece
             filled += len(piece)
     return content
-
-
-def _no_constant(text: str) -> None:
-    raise InvalidInput(f"{text} is no number")
 
 
 def _read_array(member: bytearray) -> NDArray[Any]:

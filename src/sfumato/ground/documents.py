@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.check_forms import documents
 from sfumato.errors import InvalidInput
 from sfumato.ground.bundles import UNREADABLE, bundled, unbundled
 from sfumato.ground.codec import decode, encode
@@ -96,6 +97,7 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
                 raise InvalidInput("it names files beside it")
             arrays |= {k: _read_beside(Path(path).parent, name) for k, name in outside.items()}
             tree = tree["value"]
+        documents(tree, arrays)
         value = decode(tree, arrays)
     except UNREADABLE as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error

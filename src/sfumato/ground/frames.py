@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sfumato.errors import InvalidInput, MissingExtra
+from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 from sfumato.ground import markup
 
 __all__ = ["Frame", "Framed", "package", "safe_text"]
@@ -139,5 +139,5 @@ def package(name: str, extra: str | None = None) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        what = f"'sfumato[{extra}]'" if extra else name
-        raise MissingExtra(f"{name} is not installed; install it with: pip install {what}") from error
+        how = how_to_install(extra) if extra else f"install it with: pip install {name}"
+        raise MissingExtra(f"{name} is not installed; {how}") from error

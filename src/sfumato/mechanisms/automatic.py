@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sfumato.designs.design import Problem
+from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.ground.progress import Progress
 from sfumato.mechanisms import sketched
 from sfumato.mechanisms.counted import Histogram
 from sfumato.mechanisms.dividing import foreseen
 from sfumato.mechanisms.factored import refined
+from sfumato.mechanisms.laws import at_one_price, beside
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.parted import parted
-from sfumato.mechanisms.registry import named, serving
+from sfumato.mechanisms.registry import serving
 from sfumato.mechanisms.reported import Local
 from sfumato.mechanisms.streamed import Continual
 from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
@@ -26,7 +26,6 @@ from sfumato.plans.plan import Plan, price_design
 __all__ = ["Auto", "automatic"]
 
 _LONG = 2**22  # queries of one table: a second for every mechanism that is priced
-_HINT_CELLS = 512  # up to which Laplace noise is tried beside Gaussian noise
 
 
 def automatic(problem: Problem, progress: Progress | None, first: str = "") -> Tried:
@@ -82,28 +81,22 @@ class Auto(Tables):
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         found = automatic(problem, progress)
+        same = at_one_price(problem) if self.noise is None else None
+        if same is not None and same.times < 1:
+            other = automatic(replace(problem, noise="laplace", budget=same.budget), progress)
+            plans = [replace(p, budget=problem.budget) for p in other.plans]
+            found = Tried([*found.plans, *plans], found.refused, (*found.designs, *other.designs))
         return found._replace(refused=(*found.refused, *foreseen(problem, found.plans)))
 
     def least(self, problem: Problem) -> Sequence[Plan]:
         marginal = all(i.is_marginal for i in problem.workload.items)
         return automatic(problem, None, "marginals" if marginal else "factorization").plans
 
-    def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
-        """That Laplace noise on the queries, the cells or their trees, which take no search, errs less."""
-        small = problem.workload.shape[1] <= _HINT_CELLS
-        if self.noise is not None or problem.budget.kind != "approx" or problem.noise != "gaussian" or not small:
-            return ()
-        values = [named(name)() for name in ("laplace", "tree")]
-        plans = tried(replace(problem, noise="laplace"), [v for v in values if isinstance(v, Designed)], None).plans
-        least = min((p.objective_value for p in plans), default=math.inf)
-        if least >= best.objective_value:
-            return ()
-        what = "largest standard error" if problem.largest else "rmse"
-        return (
-            f"Laplace noise errs less here ({what} at most {least:,.5g}) and spends no delta: ask for "
-            "mechanism=sf.mechanisms.auto(noise='laplace'), or for pure epsilon by "
-            f"sf.pure({float(problem.budget.laplace_epsilon):.6g})",
-        )
+    def beside(
+        self, problem: Problem, best: Plan, plans: Sequence[Plan]
+    ) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
+        """What Laplace noise errs at the price of this plan, and what it would alone."""
+        return beside(problem, best, plans) if self.noise is None else ((), ())
 
 
 def _of_questions(asked: Request) -> Any:

@@ -162,7 +162,7 @@ def _group(problem: Problem, items: Items, find: Find, scales: Mapping[str, floa
     power = _power(problem)
     weighted = [(problem.table_weights(e.item) * (scales or {}).get(e.item.part, 1.0), e) for e in plan.entries]
     # at unit price and unit noise
-    unit = float(plan.sensitivity.value) ** (2 / power)
+    unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
     if problem.largest:
         error = levelled(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * unit, 1.0, power)
     else:

@@ -68,6 +68,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
         stated=plan.sensitivity,
         certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
         folder=at.folder,
+        cut=plan.cut,
     )
     return receipt, lambda where: Release(plan, measured, where)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from sfumato.mechanisms import apart, classic
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import serving
 from sfumato.plans.plan import Plan, price_design
+from sfumato.privacy.accountant import PureEvent, price
 from sfumato.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
@@ -110,9 +112,11 @@ class Tables(Mechanism[Plan]):
         """The plan to carry out, of those that were found or of a strategy that was given."""
         return min(plans, key=lambda p: p.objective_value)
 
-    def hints(self, problem: Problem, best: Plan) -> tuple[str, ...]:
-        """Notes on what else could be asked for."""
-        return ()
+    def beside(
+        self, problem: Problem, best: Plan, plans: Sequence[Plan]
+    ) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
+        """(notes, lines) on what else could be asked for."""
+        return (), ()
 
     def records_for(self, need: Need) -> int:
         off = need.error(need.planned(self, None))
@@ -167,7 +171,7 @@ def tried(
     for value in sorted(each.values(), key=lambda v: many and not v.best_of_many):
         reason = value.skipped(problem, auto=auto)
         if (many or enough) and any(_is_best(p) for p in plans):
-            reason = "not tried: the chosen plan meets its proved lower bound"
+            reason = "not tried: no unbiased answers with Gaussian noise err less than the chosen plan"
         elif tall and any(isinstance(p.strategy, Spine) for p in plans):
             reason = "not tried: the tree of groups is too tall for it"
         if reason:
@@ -226,14 +230,18 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     plans, refused = found.plans, found.refused
     best = value.chosen(problem, plans)
     before, best = best, _knowing(problem, best)
-    bounds = [p.bound for p in plans if p.bound is not None]
+    # what is proved of Gaussian noise says nothing of other laws
+    bounds = [p.bound for p in plans if p.bound is not None and type(p.noise) is type(best.noise)]
+    said, other = value.beside(problem, best, plans)
     if compare:
         plans, refused, _ = _compared(problem, value.considers, found, asked.progress)
-    lines = _lines(value, plans, before)
+    # those that have an error by it, then those that have none
+    lines = [*_lines(value, plans, before), *other]
+    lines.sort(key=lambda c: math.inf if c.value is None else c.value)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
-    notes = (*best.notes, *value.hints(problem, best))
+    notes = (*best.notes, *said)
     alone = apart.alone(problem, value.least)
     # what is proved of answers without zeros that are known says nothing of these
     bound = max(bounds) if bounds and best is before else None
@@ -277,7 +285,13 @@ def measured_by(problem: Problem, strategy: object, reconstruction: Any) -> Plan
 
 
 def _told(made: Plan) -> Plan:
-    """With what `records` says of errors that do not depend on them."""
+    """With what a ledger takes for it where that is more than its budget, and what `records` says of its errors."""
+    if isinstance(made.price, PureEvent) and made.budget.kind == "approx":
+        # what keeps (epsilon, delta) by itself may cost more than the Gaussian noise that does
+        cost, asked = float(price(made.price, made.budget.currency)), float(made.budget.mu_squared)
+        if cost > asked:
+            dear = f"a ledger of mu^2 takes {cost:.4g} for it, {asked:.4g} for Gaussian noise under this budget"
+            made = replace(made, notes=(*made.notes, f"{dear}; one of epsilon takes {float(made.price.epsilon):.6g}"))
     if made.records is None or made.forecast is not None or made.bias_records is not None:
         return made
     share = f"the largest standard error is {made.max_standard_error / made.records:.3g} of {made.records:,} records"

@@ -6,14 +6,20 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sfumato.domain.spans import spans
+from sfumato.ground.frames import safe_text
 from sfumato.plans.planned import price_text, protected
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
+    from sfumato.workloads import Workload
 
 __all__ = [
+    "any_noise_text",
     "bias_text",
+    "cells_text",
+    "cut_text",
     "error_text",
     "noise_name",
     "objective_text",
@@ -27,6 +33,8 @@ __all__ = [
 _SHOWN = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
+_TELLING = 0.1  # of the error: a bound below it is proved, and says nothing of how good a plan is
+_CELLS = 3  # attributes whose widest cell is named, in one line
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)
 
 
@@ -47,7 +55,9 @@ def order_legend(plan: Plan) -> str:
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
-    yield from protected(plan.unit)
+    yield from protected(plan.unit, plan.price)
+    if told := cut_text(plan):
+        yield "", f"  {told}"
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
@@ -55,6 +65,7 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "price", price_text(plan.price)
     yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
     yield "best", _bound(plan)
+    yield from cells_text(plan.workload)
     yield "arithmetic", f"exact for tables of up to {plan.record_limit:,} records"
     if plan.forecast is not None:
         how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
@@ -65,6 +76,38 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "bias", f"at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
     starved = starving(plan)
     yield from (("note", n) for n in (*plan.notes, *([starved] if starved else [])))
+
+
+def cells_text(work: Workload) -> Iterator[tuple[str, str]]:
+    """How far cells of several numbers widen the intervals of means, and which cell does most; nothing without any."""
+    found: list[str] = []
+    asked = {n for item in work.items for n in item.attributes}
+    for name in work.domain.names:
+        attribute = work.domain[name]
+        reach = spans(attribute) if name in asked else None
+        if reach is None:
+            continue
+        widths = reach[:, 1] - reach[:, 0]
+        if (widest := float(widths.max())) > 0:
+            cell = attribute.declared_labels[int(widths.argmax())]
+            found.append(f"{safe_text(name)} {cell} by {widest / 100:,.4g}")
+    if found:
+        more = f" and {len(found) - _CELLS:,} more" if len(found) > _CELLS else ""
+        text = "intervals of means hold the values, so they are as wide as cells are; each 1 % of the records in"
+        yield "cells", f"{text} {', '.join(found[:_CELLS])}{more} (the widest cells)"
+
+
+def cut_text(plan: Plan) -> str:
+    """How well it will be known how many persons had more rows than are counted; nothing where none is named."""
+    if plan.unit.person is None:
+        return ""
+    if not plan.cut:
+        return "how many persons have more is not measured"
+    error, share = math.sqrt(plan.noise.variance) / plan.cut, plan.cut**plan.sensitivity.power / plan.sensitivity.value
+    cost = f"{share:.1%}".replace("%", " %")
+    return (
+        f"how many persons have more is measured beside, with a standard error of {error:,.3g}, for {cost} of the price"
+    )
 
 
 def plan_tables(plan: Plan) -> Iterator[str]:
@@ -95,6 +138,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
                 "exact": found.exact,
             },
             "record_limit": plan.record_limit,
+            **({"cut": plan.cut} if plan.cut else {}),
         },
         "error": {
             "rmse": plan.rmse,
@@ -103,6 +147,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
             "objective": plan.objective,
             "objective_value": plan.objective_value,
             "lower_bound": plan.lower_bound,
+            "any_noise_bound": plan.any_noise_bound,
             "bias_bound_per_record": plan.bias_bound,
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
@@ -223,9 +268,19 @@ def _bound(plan: Plan) -> str:
         return "no lower bound: those that are known are for unbiased answers"
     if plan.lower_bound is None:
         return "no lower bound is known for this noise and workload"
-    ratio = max(0.0, plan.objective_value / plan.lower_bound - 1)
     plain = plan.max_standard_error if plan.objective == "max" else plan.mean_error
     weighted = not math.isclose(plan.objective_value, plain, rel_tol=1e-9)
     kind = f"{'weighted ' if weighted else ''}{'largest standard error' if plan.objective == 'max' else 'error'}"
-    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}, "
-    return f"{what}proved lower bound {plan.lower_bound:,.6g}; this plan is {ratio:.2%} above it"
+    what = "" if kind == "error" else f"{kind} {plan.objective_value:,.6g}: "
+    return (
+        f"{what}no unbiased answers with Gaussian noise err less than {plan.lower_bound:,.6g}, proved; this plan is "
+        f"{max(0.0, plan.objective_value / plan.lower_bound - 1):.2%} above it{any_noise_text(plan)}"
+    )
+
+
+def any_noise_text(plan: Plan) -> str:
+    """What is proved of all laws of noise, as the end of a sentence; nothing where nothing is, or next to nothing."""
+    bound = plan.any_noise_bound
+    if bound is None or bound < _TELLING * plan.objective_value:
+        return ""
+    return f"; with noise of any law that costs a ledger of {plan.budget.currency} no more, none less than {bound:,.6g}"

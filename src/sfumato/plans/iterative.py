@@ -131,7 +131,7 @@ class IterativePlan(WorkloadPlan):
         return f"{super().headline()}, several looks"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "rounds", self.course.summary

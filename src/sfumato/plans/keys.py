@@ -113,7 +113,7 @@ class KeyPlan(Planned):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         deviation = f"{law_name(self.noise)} noise of standard deviation {self.noise.variance**0.5:.4g}"
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield "price", price_text(self.price)
         yield "measures", f"{self.map.rows:,} integers, {deviation}"
         if self.stability is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.designs.calibrate import calibrate
+from sfumato.designs.calibrate import calibrate, left
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.known import KnownGroups
 from sfumato.designs.strategy import Strategy
@@ -27,7 +27,7 @@ from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
-from sfumato.privacy.accountant import Event
+from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity
@@ -36,6 +36,7 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
+_MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
 _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
@@ -45,6 +46,7 @@ class Plan(WorkloadPlan):
     """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
 
     `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
+    `cut` is how many times it is measured how many persons had more rows than are counted; 0: it is not.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> made.mechanism, made.price
@@ -69,6 +71,7 @@ class Plan(WorkloadPlan):
     body: str | None = None
     forecast: Forecast | None = None
     alone: tuple[Alone, ...] = later(())
+    cut: int = later(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
@@ -206,12 +209,34 @@ class Plan(WorkloadPlan):
 
     @property
     def lower_bound(self) -> float | None:
-        """A proved bound on `objective_value`, or None where none is known.
+        """A proved bound on `objective_value` for Gaussian noise, or None where none is known.
 
         No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        this budget, or, where it is measured how many persons had more rows than are counted, at what that leaves of
+        it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
+        Noise of other laws may err less: `any_noise_bound` is for all of them.
         """
         return self.bound
+
+    @property
+    def any_noise_bound(self) -> float | None:
+        """A proved bound on `objective_value` for noise of any law at this plan's price, or None where none is known.
+
+        It is `lower_bound` times mu / sqrt(e^(mu^2) - 1). A mechanism whose mean answers are exact moves them by d from
+        a table to its neighbour, so d dᵀ <= (e^(mu^2) - 1) C for their covariance C at the table [CR51], since mu-GDP
+        and mu^2/2-zCDP bound the chi-square divergence of neighbours by e^(mu^2) - 1. Scaled by that, C is a covariance
+        of Gaussian noise that keeps mu = 1, of which `lower_bound` knows the best [NT24]. It holds for the error on
+        every table where records are added, on those with records in all cells where they are replaced. What costs a
+        ledger more, or is paid by none, may err less, as Laplace noise at the same (epsilon, delta) may.
+
+        >>> made = sf.plan(sf.total(sf.Domain({"age": 4})), sf.approx(1, "1e-6"), neighbours="add-remove")
+        >>> round(made.lower_bound, 4), round(made.any_noise_bound, 4)
+        (4.2247, 4.1656)
+        """
+        if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
+            return None
+        mu_squared = float(self.price.mu_squared)
+        return self.bound * math.sqrt(mu_squared / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals, compact as the entry's powers."""
@@ -292,7 +317,7 @@ class Plan(WorkloadPlan):
 
     # -- what makes it a plan -----------------------------------------------------------------------------
 
-    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body")
+    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body", "cut")
     holds = WorkloadPlan.holds | {
         "strategy": Strategy,
         "noise": NoiseLaw,
@@ -301,6 +326,7 @@ class Plan(WorkloadPlan):
         "bound": float | int | None,
         "body": str | None,
         "forecast": Forecast | None,
+        "cut": int,
     }
 
     def check(self) -> None:
@@ -337,10 +363,13 @@ class Plan(WorkloadPlan):
 
 
 def at_budget(problem: Problem, bound: float) -> float:
-    """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`."""
+    """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`.
+
+    At what the count of those who had more rows than are counted leaves of the budget.
+    """
     weights = 1.0 if problem.largest else problem.total_weight
     # sensitivity at c rows a person is c times as large, for every strategy alike
-    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared))
+    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared * left(problem.unit, 2)))
     return bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
 
 
@@ -370,4 +399,5 @@ def price_design(design: Design, problem: Problem) -> Plan:
         bound,
         problem.records,
         design.notes,
+        cut=done.cut,
     )

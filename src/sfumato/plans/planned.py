@@ -15,11 +15,12 @@ from sfumato.errors import PlanError
 from sfumato.ground.codec import encode, fingerprint
 from sfumato.ground.documents import write_document
 from sfumato.ground.frames import Frame
+from sfumato.ground.later import told
 from sfumato.ground.telling import Told
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget, keeps
-from sfumato.privacy.statements import events_export
+from sfumato.privacy.statements import events_export, told_apart
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 
@@ -46,7 +47,9 @@ class Planned(Told):
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all that decides what is looked at and released."""
-        return fingerprint(tuple(getattr(self, name) for name in self.decides) if self.decides else self)
+        # what a plan gained later is hashed where it says something, so that older plans keep their fingerprints
+        known = dict(told(self))
+        return fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
 
     def check(self) -> None:
         """Raise PlanError for what a damaged file holds in place of a part, or for what cannot be stored."""
@@ -147,21 +150,30 @@ def counted(unit: PrivacyUnit) -> str:
     if unit.person is None:
         return ""
     most = "one row" if unit.rows_per_person == 1 else f"{unit.rows_per_person:,} rows"
-    return f"at most {most} of each person; further rows, and rows that name nobody, are missing from every count"
+    return (
+        f"at most {most} of each person; further rows, and rows that name nobody, are missing from every count: all "
+        "answers and intervals are of counted rows, and fall where persons come to have more rows"
+    )
 
 
-def protected(unit: PrivacyUnit) -> Iterator[tuple[str, str]]:
-    """Who is protected, and which rows are counted, as lines."""
+def protected(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str]]:
+    """What is kept from whoever looks, in a sentence; who is protected, and which rows are counted, as lines."""
+    yield "", told_apart(unit, event)
     yield "protects", unit.describe()
     if told := counted(unit):
         yield "counts", told
 
 
 def price_text(event: Event) -> str:
-    """A price in words."""
+    """A price in words, to six figures where it has more; the ledger has them all."""
     name, value = _parameter(event)
     delta = f", delta = {readable(event.delta)}" if isinstance(event, ApproxEvent) else ""
-    return f"{name} = {readable(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
+    return f"{name} = {_six(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
+
+
+def _six(value: Fraction) -> str:
+    text = readable(value)
+    return text if len(text) <= 8 else f"{float(value):.6g}"
 
 
 def event_text(event: Event) -> str:

@@ -211,7 +211,10 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved of the mean error of what is asked over time, and so of the largest; None where none is known."""
+        """Proved of the mean error of what is asked over time, and so of the largest; None where none is known.
+
+        It holds for unbiased answers with Gaussian noise of any covariance.
+        """
         return self.bound
 
     @functools.cached_property
@@ -291,7 +294,7 @@ class StreamPlan(WorkloadPlan):
         return f"{super().headline()}, {self.periods.count:,} periods"
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"
@@ -331,8 +334,9 @@ class StreamPlan(WorkloadPlan):
                 "no bound is known for this relation, number of periods per person, or what is asked of so many periods"
             )
         return (
-            f"no unbiased answers err less than {self.bound:,.5g}: the mean is {self.asked_mean / self.bound:.4g} "
-            f"times that, the worst {float(self.asked_curve.max()) / self.bound:.4g} times"
+            f"no unbiased answers with Gaussian noise err less than {self.bound:,.5g}: the mean is "
+            f"{self.asked_mean / self.bound:.4g} times that, the worst "
+            f"{float(self.asked_curve.max()) / self.bound:.4g} times"
         )
 
     def appended(self) -> Iterator[str]:

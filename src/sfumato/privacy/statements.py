@@ -1,19 +1,30 @@
-"""What was paid and what is left, told to people and to outside accountants. No guarantee rests on it."""
+"""What was paid, what is left and what that keeps, told to people and accountants. No guarantee rests on it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import fields
 from fractions import Fraction
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, ZcdpEvent, event_to_text, price
+from sfumato.privacy.accountant import (
+    ApproxEvent,
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    PureEvent,
+    ZcdpEvent,
+    event_to_text,
+    price,
+)
 from sfumato.privacy.amounts import Currency, Number, exact, readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversions import epsilon_of_mu, epsilon_of_rho
 from sfumato.privacy.rounding import round_down, sqrt_down, sqrt_up
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["compose", "epsilon_left", "events_export"]
+__all__ = ["attack_success", "compose", "epsilon_left", "events_export", "percent_up", "secret", "told_apart"]
 
 
 def compose(events: Iterable[Event], currency: Currency) -> Fraction:
@@ -69,3 +80,49 @@ def _export(event: Event) -> dict[str, str]:
 
 def _guarantee(event: Event) -> Fraction:
     return getattr(event, fields(event)[0].name)
+
+
+def percent_up(value: float) -> str:
+    """A probability as a percentage with one decimal, rounded up and never above 100 %."""
+    return f"{min(1000, math.ceil(value * 1000 - 1e-9)) / 10:.1f} %"
+
+
+def attack_success(event: Event) -> float:
+    """How often the best attack guesses right which of two equally likely neighbouring tables was used.
+
+    Equals (1 + t) / 2 with t a bound on the total variation distance: exact for the Gaussian
+    mechanism (Phi(mu / 2)) [DRS22] and for pure epsilon; for rho-zCDP from the smaller of the bounds of
+    Pinsker and of Bretagnolle and Huber on a divergence of rho. A float for display.
+    """
+    match event:
+        case GaussianEvent(mu_squared=mu_squared):
+            return 0.5 * (1 + math.erf(math.sqrt(float(mu_squared)) / (2 * math.sqrt(2))))
+        case PureEvent(epsilon=epsilon):
+            return 1 / (1 + math.exp(-float(epsilon)))
+        case ApproxEvent(epsilon=epsilon, delta=delta):
+            # total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) [KOV15]
+            return (1 + float(delta) * math.exp(-float(epsilon))) / (1 + math.exp(-float(epsilon)))
+        case BoundedRangeEvent(epsilon=epsilon):
+            return 1 / (1 + math.exp(-float(epsilon) / 2))
+        case ZcdpEvent(rho=rho):
+            size = float(rho)
+            return 0.5 * (1 + min(math.sqrt(size / 2), math.sqrt(-math.expm1(-size))))
+
+
+def secret(unit: PrivacyUnit) -> str:
+    """What an attacker cannot tell, as a clause after 'wants to tell'."""
+    if unit.person is None:
+        same = f" of the same {unit.within.name}" if unit.within else ""
+        one, many = "one given record", f"two records{same} a given person has"
+    else:
+        rows = "record is" if unit.rows_per_person == 1 else f"records (up to {unit.rows_per_person:,} of them) are"
+        one, many = f"one given person's {rows}", "two versions of a given person's records"
+        if unit.neighbours is Neighbours.ADD_REMOVE:
+            return f"whether {one} in the table"
+    return f"whether {one} is in the table" if unit.neighbours is Neighbours.ADD_REMOVE else f"which of {many}"
+
+
+def told_apart(unit: PrivacyUnit, event: Event) -> str:
+    """What a price keeps from whoever looks, in one sentence."""
+    right = percent_up(attack_success(event))
+    return f"Whoever wants to tell {secret(unit)} is right at most {right} of the time; guessing is right 50 % of it."

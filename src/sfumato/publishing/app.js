@@ -144,7 +144,7 @@
     for (const i of wanted) head.push([at[i] === 0.5 ? "Median" : `${Math.round(100 * at[i])} %`, "n"], ["95 %", "n"]);
     const body = told.map((g) => {
       const [mean, error, low, high] = [0, 1, 2, 3].map((i) => means[width + i][g]);
-      const step = error === null ? (high - low) / 4 : error;
+      const step = Math.max(error ?? 0, (high - low) / 4);
       const line = [...entry.by.map((_, i) => means[i][g]), shown(mean, step), `${shown(low, step)} to ${shown(high, step)}`];
       for (const i of wanted) {
         const [value, from, to] = [1, 2, 3].map((k) => quantiles[width + k][g * each + i]);
@@ -152,8 +152,9 @@
       }
       return line;
     });
-    const left = groups - told.length;
-    get("curve-table").replaceChildren(rows(head, body, left ? `Too few to tell: ${left} of ${groups} groups.` : ""));
+    const left = groups - told.length, notes = [...new Set(told.map((g) => means[width + 4][g]).filter(Boolean))];
+    const said = notes.length ? `The mean${told.length > 1 ? ` of ${name(means, told[0]) || "everybody"}` : ""}: ${means[width + 4][told[0]] || notes[0]}. ` : "";
+    get("curve-table").replaceChildren(rows(head, body, said + (left ? `Too few to tell: ${left} of ${groups} groups.` : "")));
     if (!shares) { draw("curve-chart", null); return; }
     const values = [];
     for (const g of told.slice(0, GROUPS)) {

@@ -90,7 +90,7 @@ def plan_for(
     `margin`, `simultaneous` and the rest as for `budget_for`, target "worst"; what has no margin keeps to twenty times
     the widest one, and the plan says so. The plan minimises the largest weighted standard error of its workload, whose
     weights become 1 / margin^2; `plan.budget` is what it costs and `plan.lower_bound` says how far that is from the
-    least possible. Raises PlanError.
+    least possible with Gaussian noise. Raises PlanError.
     """
     if "objective" in options:
         raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")

@@ -2,11 +2,13 @@
 
 A declaration is made without looking at the rows, so it can be wrong, and a table of which nothing matches is
 measured and paid for like any other. The noisy share of records that went to `(other)` is post-processing of what
-was measured. Nothing is said where that share cannot be told from noise, or was not measured.
+was measured. Nothing is said where that share cannot be told from noise, or was not measured; every share that was
+measured is listed besides, with what it is known to (`other_shares`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,18 +22,20 @@ from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Block, Sparse
 from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import of_any_sum
 from sfumato.plans.predictions import biases
+from sfumato.releases.cut import cut_persons
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Caution", "caution_lines", "find_cautions"]
+__all__ = ["Caution", "Share", "caution_facts", "caution_lines", "find_cautions", "other_line", "other_shares"]
 
-LEAST_SHARE = 0.05
-"""From this share of records in `(other)` on something is said: below, a few odd values are usual in honest tables."""
 ERRORS = 5.0
-"""And where the count is this many standard errors above 0: a false alarm once in 3.5 million attributes."""
+"""A count in `(other)` is said from this many standard errors above 0 on, however small its share: of Gaussian noise a
+false alarm once in 3.5 million attributes. Of other noise it is as many as make one as rare."""
+_SURE = math.erf(ERRORS / math.sqrt(2))  # two-sided, of the normal law at that many standard errors
 HEAP = 0.99
 """Under outside='clamp' the first and the last cell hold what is beyond. Heaps there are usual too (92 and 95 % of
 the bundled table have no capital gain or loss), so that a range is wrong cannot be told from the counts. Where nearly
@@ -45,7 +49,8 @@ class Caution:
     """A reason to doubt a declaration: the noisy share of records in one cell of one attribute.
 
     `attribute` and `cell` are None where the table as a whole holds no records that can be told from noise; `share`
-    is then that of its standard error. `text` is one sentence for people.
+    is then that of its standard error; and where persons had more rows than were counted: `share` is then that of
+    counted records that are theirs, 0 where the number of records is not known. `text` is one sentence for people.
     """
 
     attribute: str | None
@@ -65,10 +70,40 @@ def caution_lines(found: tuple[Caution, ...]) -> list[str]:
     return [c.text for c in found[:_LISTED]] + more
 
 
+def caution_facts(release: Release) -> dict[str, Any]:
+    """The cautions, and the shares in `(other)` that were measured, as plain JSON values."""
+    return {
+        "cautions": [c.facts() for c in release.cautions],
+        "other": [s._asdict() for s in other_shares(release)],
+    }
+
+
 def find_cautions(release: Release) -> tuple[Caution, ...]:
     """Every reason to doubt the declaration that was measured, the largest shares first; see `Release.cautions`."""
     raw, domain = release.raw, release.plan.workload.domain
     whole = _count(raw, table_block(domain, ()))
+    size = None if whole is None or not whole.clear[0] else float(whole.answers[0])
+    return (*_cut(raw, size), *_declared(raw, domain, whole))
+
+
+def _cut(release: Release, size: float | None) -> Iterator[Caution]:
+    """What there is to say of rows that were left out."""
+    found, rows = cut_persons(release), release.plan.unit.rows_per_person
+    if found is None or found.value <= ERRORS * (found.standard_error or 0.0):
+        return
+    persons, doubt = float(found.value), float(found.standard_error or 0.0)
+    share, off = (0.0, 0.0) if size is None else (min(1.0, rows * persons / size), rows * doubt / size)
+    theirs = f" ({percent(share)} of all that are)" if size is not None else ""
+    only = "only one row of each is" if rows == 1 else f"only {rows:,} rows of each are"
+    text = (
+        f"about {persons:,.0f} ± {2 * doubt:,.0f} persons had more than {rows:,} row{'s' if rows > 1 else ''}; {only} "
+        f"counted{theirs}: every answer is of counted rows, and is below that of all rows"
+    )
+    yield Caution(None, None, share, off, text)
+
+
+def _declared(raw: Release, domain: Domain, whole: _Counted | None) -> tuple[Caution, ...]:
+    """What there is to say of the declaration."""
     if whole is None:
         return ()
     size, error = float(whole.answers[0]), float(whole.errors[0])
@@ -111,11 +146,60 @@ def _count(release: Release, block: Block) -> _Counted | None:
         return None
     bias = biases(release.plan.strategy, block)[0]
     off = 0.0 if bias is None else bias.reshape(-1)
-    return _Counted(answers, errors, (answers - off > ERRORS * errors) & (answers > 0))
+    needed = max(ERRORS, of_any_sum(_SURE, release.measurement.noise))
+    return _Counted(answers, errors, (answers - off > needed * errors) & (answers > 0))
+
+
+class Share(NamedTuple):
+    """The noisy share of records in the `(other)` of one attribute, cut to what is possible, and its standard error."""
+
+    attribute: str
+    share: float
+    standard_error: float
+
+
+def other_shares(release: Release) -> tuple[Share, ...]:
+    """Of every attribute whose `(other)` was measured the share of records in it, the largest first.
+
+    Empty where the number of records was not measured or cannot be told from none.
+    """
+    raw, domain = release.raw, release.plan.workload.domain
+    whole = _count(raw, table_block(domain, ()))
+    if whole is None or not whole.clear[0]:
+        return ()
+    size, found = float(whole.answers[0]), list[Share]()
+    for name in domain.names:
+        if not domain[name].has_other:
+            continue
+        for cell, counted in _measured(raw, name):
+            if cell is None:
+                share = min(1.0, max(0.0, float(counted[0]) / size))
+                found.append(Share(name, share, float(counted[1]) / size))
+    return tuple(sorted(found, key=lambda s: -s.share))
+
+
+def other_line(release: Release) -> str:
+    """These shares in one line, with two standard errors; "" where there are none."""
+    found = other_shares(release)
+    said = [f"{safe_text(s.attribute)} {percent(s.share)} ± {percent(2 * s.standard_error)}" for s in found[:_LISTED]]
+    more = f", {len(found) - _LISTED:,} more attributes at most as much" if len(found) > _LISTED else ""
+    return ", ".join(said) + more
 
 
 def _of(release: Release, name: str, size: float) -> Iterator[Caution]:
     """What there is to say about one attribute, from its own table or from that of one of its levels."""
+    attribute = release.plan.workload.domain[name]
+    for cell, (answer, error, clear) in _measured(release, name):
+        share, doubt = min(1.0, answer / size), error / size
+        if clear and cell is None:
+            yield Caution(name, OTHER, share, doubt, _outside(name, attribute, share))
+        if clear and cell is not None and share >= HEAP and doubt <= 1 - HEAP:
+            yield Caution(name, attribute.labels[cell], share, doubt, _heaped(name, attribute, cell, share))
+
+
+def _measured(release: Release, name: str) -> Iterator[tuple[int | None, tuple[float, float, bool]]]:
+    """The cells that tell whether an attribute's declaration fits, the extra one as None, each with its count, the
+    standard error of that, and whether it is clearly above 0: from its own table or from that of one of its levels."""
     domain = release.plan.workload.domain
     for asked in (name, *(level.name for level in reversed(domain.groupings(name)))):
         attribute = domain[asked]
@@ -127,12 +211,8 @@ def _of(release: Release, name: str, size: float) -> Iterator[Caution]:
         if counted is None:
             continue
         for cell, answer, error, clear in zip(cells, *counted, strict=True):
-            other = attribute.has_other and cell == attribute.size - 1
-            share, doubt = min(1.0, float(answer) / size), float(error) / size
-            if clear and other and share >= LEAST_SHARE:
-                yield Caution(name, OTHER, share, doubt, _outside(name, attribute, share))
-            if clear and not other and share >= HEAP and doubt <= 1 - HEAP:
-                yield Caution(name, attribute.labels[cell], share, doubt, _heaped(name, attribute, cell, share))
+            extra = attribute.has_other and cell == attribute.size - 1
+            yield None if extra else cell, (float(answer), float(error), bool(clear))
         return
 
 
@@ -145,8 +225,9 @@ def _suspects(attribute: Attribute, *, own: bool) -> list[int]:
 
 
 def percent(share: float) -> str:
-    """A noisy share, with a decimal where it is small."""
-    return f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+    """A noisy share, with a decimal where it is small, and two figures where it is smaller still."""
+    digits = 0 if share >= 0.0995 else 1 if share >= 0.00095 or share == 0 else 1 - math.floor(math.log10(100 * share))
+    return f"{100 * share:.{digits}f} %"
 
 
 def _outside(name: str, attribute: Attribute, share: float) -> str:

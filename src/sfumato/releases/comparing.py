@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +12,11 @@ from sfumato.ground.codec import fingerprint
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, margins, simultaneous
+from sfumato.plans.predictions import biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases.middles import reach
 from sfumato.releases.tables import Intervals, answered, rows_of
+from sfumato.workloads import QueryBlock
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
@@ -33,18 +36,49 @@ class Comparison:
     _fourth: FloatArray | None
     _first: Release
     _bias: FloatArray
+    _second_release: Release
+    _factors: tuple[FloatArray, FloatArray]
 
     def standard_errors(self) -> FloatArray:
         """(k,) standard errors."""
         return self.errors
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
-        """Intervals from the actual noise of both releases."""
+        """Intervals from the actual noise of both releases; of sums over cells of several numbers those that hold the
+        values' own, from the cells' lower ends to their upper ends in each."""
         level = check_confidence(confidence)
         if simultaneous:
             level = _together(level, len(self.answers), self._first, biased=bool(self._bias.any()))
         width = margins(level, self._second, self._fourth, self._first.measurement.noise, self._bias)
-        return Intervals(self.answers - width, self.answers + width, confidence, simultaneous)
+        low, high = self.answers - width, self.answers + width
+        start = 0
+        for item in self._first.workload.items:
+            here = slice(start, start := start + item.rows)
+            if isinstance(item, QueryBlock) and reach(self._first, item) is not None:
+                low[here] = np.minimum(self._end(item, here, level, -1), self.answers[here])
+                high[here] = np.maximum(self._end(item, here, level, 1), self.answers[here])
+        return Intervals(low, high, confidence, simultaneous)
+
+    def _end(self, query: QueryBlock, here: slice, level: float, side: int) -> FloatArray:
+        """The lower (-1) or upper (1) ends of a sum's intervals; NaN where one measured nothing that bounds it."""
+        noise = self._first.measurement.noise
+        value, second, fourth, bias = (np.zeros(query.rows) for _ in range(4))
+        for release, factors in zip((self._first, self._second_release), self._factors, strict=True):
+            factor, found = factors[here], reach(release, query)
+            assert found is not None
+            # what counts against the other is least where its values are most
+            block = found.upper if (side > 0) == bool((factor >= 0).all()) else found.lower
+            if block is None:
+                return np.full(query.rows, np.nan)
+            shaped, strategy = replace(query, block=block), release.plan.strategy
+            value += factor * release.raw.answer_block(block)
+            unit = release.measurement.noise.variance / noise.variance
+            second += factor**2 * expand(strategy.row_powers(block, 2), shaped) * unit
+            if self._fourth is not None:
+                fourth += factor**4 * expand(strategy.row_powers(block, 4), shaped) * unit**2
+            if (off := biases(strategy, block)[0]) is not None:
+                bias += np.abs(factor) * expand(off, shaped)
+        return value + side * margins(level, second, None if self._fourth is None else fourth, noise, bias)
 
     def frame(self, confidence: float = 0.95) -> Frame:
         """label, answer, standard_error, low, high."""
@@ -102,7 +136,9 @@ def joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatAr
     if isinstance(noise, DiscreteLaplace):
         fourth = (a**4 * powers(first, 4) + b**4 * powers(second, 4)) / noise.variance**2
     bias = np.abs(a) * first.plan.bias_bounds(first.part) + np.abs(b) * second.plan.bias_bounds(second.part)
-    return Comparison(what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias)
+    return Comparison(
+        what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias, second, (a, b)
+    )
 
 
 def changed(later: Release, earlier: Release) -> Comparison:

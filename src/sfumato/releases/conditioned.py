@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,19 @@ __all__ = ["mean_where"]
 
 
 def mean_where(
-    release: Release, attribute: str, rows: tuple[FloatArray, FloatArray], where: str, level: float
+    release: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    where: str,
+    level: float,
+    reach: tuple[FloatArray, FloatArray],
+    off: tuple[float, float],
 ) -> Answer:
-    """The ratio of two rows over an attribute's cells, of the records that satisfy a condition."""
+    """The ratio of two rows over an attribute's cells, of the records that satisfy a condition.
+
+    reach: rows of the cells' lower and upper ends; off: how far these are from the first row's values at most, which
+    is what the interval reaches down and up where sums of the ends were not measured.
+    """
     domain = release.plan.workload.domain
     condition = predicates(domain, [where]).blocks[0].block
 
@@ -43,7 +54,14 @@ def mean_where(
         return Linear(((1.0, release, whole),))
 
     top, bottom = map(form, rows)
-    return Answer.of(Ratio(top, bottom, f"(mean {safe_text(attribute)})"), level)
+    unit = f"(mean {safe_text(attribute)})"
+    if not any(off):
+        return Answer.of(Ratio(top, bottom, unit), level)
+    try:
+        low, high = map(form, reach)
+    except NotAnswerable:
+        low, high = top + bottom.times(-off[0]), top + bottom.times(off[1])
+    return Answer.of(Ratio(replace(top, reach=(low, high)), bottom, unit), level)
 
 
 def _weighted(domain: Domain, condition: Block, attribute: str, row: FloatArray) -> Block:

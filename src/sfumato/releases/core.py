@@ -29,10 +29,11 @@ from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import projecting, statistics, words, writing
+from sfumato.releases import means, middles, projecting, statistics, words, writing
 from sfumato.releases.answers import Answer, Linear
-from sfumato.releases.cautions import Caution, caution_lines, find_cautions
+from sfumato.releases.cautions import Caution, caution_facts, caution_lines, find_cautions, other_line
 from sfumato.releases.comparing import compared
+from sfumato.releases.cut import cut_persons, cut_text
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
 from sfumato.releases.products import by_products
@@ -41,6 +42,7 @@ from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
 from sfumato.releases.synthetic import Synthetic, synthetic
 from sfumato.releases.tables import Batch, Intervals, Table, answered, rows_of
+from sfumato.releases.unprojected import projected_answer
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
@@ -89,9 +91,8 @@ class Release(WorkloadRelease):
 
     def answer_block(self, block: Block) -> FloatArray:
         """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
-        if self.projection is not None:
-            return self.projection.possible.answer(block)
-        return self.plan.strategy.answer(self.estimate, block)
+        found = projected_answer(self, block)
+        return self.plan.strategy.answer(self.estimate, block) if found is None else found
 
     def _answers(self) -> FloatArray:
         count = len(self.workload)
@@ -176,7 +177,11 @@ class Release(WorkloadRelease):
         return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
-        """Intervals from the actual noise law: each holds with `confidence`, or all together do."""
+        """Intervals from the actual noise law: each holds with `confidence`, or all together do.
+
+        Those of sums over cells of several numbers hold the sum of the values: they go from the sum of the cells' lower
+        ends to that of their upper ends, NaN where nothing that was measured bounds it.
+        """
         level = self.plan.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         widths = self.plan.half_widths(level, self.part)
         low, high = self.raw.answers - widths, self.raw.answers + widths
@@ -186,6 +191,7 @@ class Release(WorkloadRelease):
                 np.minimum(np.clip(low, least, most), self.answers),
                 np.maximum(np.clip(high, least, most), self.answers),
             )
+        low, high = middles.widened_all(self, low, high, level)
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
     def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
@@ -226,9 +232,10 @@ class Release(WorkloadRelease):
         level, work = check_confidence(confidence), self._question(question)
         if isinstance(question, Workload):
             return self._ask_workload(work, level)
-        return self._ask_one(work.blocks[0].block, level)
+        return self._ask_one(work.blocks[0], level)
 
-    def _ask_one(self, block: Block, level: float) -> Answer:
+    def _ask_one(self, query: QueryBlock, level: float) -> Answer:
+        block = query.block
         try:
             value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
         except NotAnswerable:
@@ -237,7 +244,9 @@ class Release(WorkloadRelease):
                 raise
             return Answer.of(form, level)
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
-        return Answer(value, error, low, high).known(Linear(((1.0, self, block),)), level)
+        (low,), (high,) = middles.widened(self, query, np.array([low]), np.array([high]), level)
+        form = middles.reaching(self, query, Linear(((1.0, self, block),)))
+        return Answer(value, error, float(low), float(high)).known(form, level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [self._ask_block(q, level) for q in work.blocks]
@@ -248,10 +257,11 @@ class Release(WorkloadRelease):
     def _ask_block(self, query: QueryBlock, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(value, low, high, standard error), (rows,) each; of a projection no error is known."""
         if query.rows == 1:
-            one = self._ask_one(query.block, level)
+            one = self._ask_one(query, level)
             error = math.nan if one.standard_error is None else one.standard_error
             return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
         value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        low, high = middles.widened(self, query, low, high, level)
         known = self.projection is None
         return (
             value,
@@ -280,16 +290,17 @@ class Release(WorkloadRelease):
 
     quantiles = statistics.quantiles
     cdf = statistics.cdf
-    mean = statistics.mean
+    mean = means.mean
     share = statistics.share
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:
         """Reasons to doubt the declaration, the largest share first: most often labels or a range that do not match.
 
-        An attribute is named where the noisy share of records in its `(other)` is at least 5 % and its count 5 standard
-        errors; under outside="clamp", where 99 % are in the first or the last cell. It follows from what was measured
-        and costs nothing.
+        An attribute is named where the noisy count of records in its `(other)` is 5 standard errors above 0, whatever
+        its share; under outside="clamp", where 99 % are in the first or the last cell. Where persons had more rows than
+        are counted, that comes first, as soon as noise allows to tell. It follows from what was measured and costs
+        nothing.
         """
         return find_cautions(self)
 
@@ -301,6 +312,8 @@ class Release(WorkloadRelease):
         if not isinstance(earlier, Release):
             raise PlanError("a release is compared with a release")
         return compared(self, earlier, check_confidence(confidence), together=simultaneous)
+
+    cut_persons = cut_persons
 
     # -- projection -----------------------------------------------------------------------------------------
 
@@ -352,7 +365,7 @@ class Release(WorkloadRelease):
     # -- files and words ----------------------------------------------------------------------------------
 
     def _processing(self) -> dict[str, Any]:
-        return words.processing(self) | {"cautions": [c.facts() for c in self.cautions]}
+        return words.processing(self) | caution_facts(self)
 
     def contents(self, folder: Path) -> Contents:
         held = writing.settled(self, folder)
@@ -380,9 +393,12 @@ class Release(WorkloadRelease):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield from (("caution", text) for text in caution_lines(self.cautions))
+        yield from (("in (other)", text) for text in [other_line(self)] if text)
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
         yield "", words.reading(self)
+        if told := cut_text(self):
+            yield "", told
 
     def appended(self) -> Iterator[str]:
         yield from () if self.projection is None else before_and_after(self)

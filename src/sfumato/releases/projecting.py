@@ -17,6 +17,7 @@ from sfumato.estimate.bodies import project as project_answers
 from sfumato.estimate.integers import to_integers
 from sfumato.estimate.ladder.climb import allowed
 from sfumato.estimate.local import ResidualNoise
+from sfumato.estimate.possible import TableCounts
 from sfumato.estimate.projection import Projection, joint_attributes, largest_tables
 from sfumato.ground.progress import Progress
 from sfumato.operators import Block, Combination, Dense, Family
@@ -25,6 +26,7 @@ from sfumato.releases.bounding import levels_asked
 from sfumato.releases.laddering import laddered
 from sfumato.releases.placing import placed
 from sfumato.releases.pooling import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
+from sfumato.releases.unprojected import held_queries, left_out
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 
@@ -79,14 +81,37 @@ def project(
     if bounds is not None:
         raise PlanError("bounds= are of groups of a tree, and kept by body='spine' alone; leave them out")
     chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
+    if chosen == "sdp" and body == "auto" and not _pairs_known(whole):
+        chosen = "local"
+    held = held_queries(whole) if chosen == "local" else whole.plan.workload
+    if held is None:
+        return replace(whole, projection=_nothing(whole), part=release.part)
+    # what the body cannot hold keeps the answer that was measured
+    some = whole if held is whole.plan.workload else replace(whole, plan=replace(whole.plan, workload=held))
     found = None
     if space == "ladder" or (space is None and _is_laddered(body, chosen)):
-        found = _climbed(whole, body, known, progress, asked=space == "ladder")
+        found = _climbed(some, body, known, progress, asked=space == "ladder")
     if found is None:
-        found = _projected(whole, chosen, known, space, progress, earlier)
+        found = _projected(some, chosen, known, space, progress, earlier)
     if integer:
-        found = to_integers(found, whole.plan.workload, None if known is None else int(known))
+        found = to_integers(found, held, None if known is None else int(known))
+    if some is not whole:
+        found = _asked(whole, replace(found, left_out=left_out(whole, held)))
     return replace(whole, projection=found, part=release.part)
+
+
+def _nothing(whole: Release) -> Projection:
+    """A projection of a release of which no table was measured as a whole: every answer stays."""
+    empty = TableCounts((), ())
+    return Projection(
+        whole.answers, empty, 0.0, True, 0.0, 0, "local", realisable=False, left_out=left_out(whole, None)
+    )
+
+
+def _pairs_known(whole: Release) -> bool:
+    """Whether parities of pairs have noise each, which "sdp" weights them by: with what is public some have none."""
+    spreads = [whole.variances(q.block) for q in whole.plan.workload.blocks]
+    return all(math.isfinite(float(v.max())) and float(v.min()) > 0 for v in spreads)
 
 
 def _is_placed(whole: Release) -> bool:

@@ -199,7 +199,7 @@ class WorkloadRelease(Released):
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""
         yield "guarantee", str(self.plan.budget)
-        yield from protected(self.plan.unit)
+        yield from protected(self.plan.unit, self.plan.price)
         yield from found
         yield "recorded", self.provenance.where
 

@@ -115,7 +115,7 @@ class SketchRelease(Released):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "guarantee", str(self.plan.budget)
-        yield from protected(self.plan.unit)
+        yield from protected(self.plan.unit, self.plan.price)
         yield "measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"
         yield "recorded", self.provenance.where
 

@@ -1,4 +1,4 @@
-"""Ratios of linear answers: quantiles, distributions, means and shares, with intervals by inversion.
+"""Ratios of linear answers: quantiles, distributions and shares, with intervals by inversion. Means: `means`.
 
 A ratio A / B of two unbiased linear answers has no simple error, but A - p B is linear for every p, so
 the values of p that are consistent with A - p B = 0 form an interval (Fieller) that holds with the
@@ -7,7 +7,7 @@ Where the release is projected, values are those of the possible table; their in
 ones, extended to them.
 
 A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
-the rule looks at B and its noise alone. `quantiles`, `cdf`, `mean` and `share` are methods of `Release`.
+the rule looks at B and its noise alone. `quantiles`, `cdf` and `share` are methods of `Release`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,29 @@ from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, of_any_sum
 from sfumato.plans.predictions import biases
-from sfumato.releases.answers import SIZE_ERRORS, Answer, fieller
-from sfumato.releases.conditioned import mean_where
+from sfumato.releases.answers import SIZE_ERRORS, fieller
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["SIZE_ERRORS", "cdf", "mean", "quantiles", "share"]
+__all__ = [
+    "SIZE_ERRORS",
+    "Numbers",
+    "Sizes",
+    "answers_of",
+    "by_names",
+    "cdf",
+    "declared_rows",
+    "listed",
+    "numeric",
+    "quantiles",
+]
+__all__ += ["ratio", "share", "variances_of"]
+
+Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
 
 
 _ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
@@ -65,13 +79,13 @@ def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatAr
     )
 
 
-def _answers(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+def answers_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Answers, (rows, groups)."""
     block = _block(release, attribute, rows, by)
     return _shaped(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
-def _variances(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+def variances_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Variances of the unbiased answers, (rows, groups)."""
     block = _block(release, attribute, rows, by)
     return _shaped(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
@@ -85,25 +99,25 @@ def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[s
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class Sizes:
     """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
 
     told: NDArray[np.bool_]
     notes: list[str]
 
 
-def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> _Sizes:
+def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> Sizes:
     """`row` counts the records of a group by the attribute's cells."""
     raw, rows = release.raw, row[None, :]
-    size = _answers(raw, attribute, rows, by)[0]
-    error = np.sqrt(_variances(raw, attribute, rows, by)[0])
+    size = answers_of(raw, attribute, rows, by)[0]
+    error = np.sqrt(variances_of(raw, attribute, rows, by)[0])
     half = _half_widths(raw, attribute, rows, by, level)[0]
     bias = biases(raw.plan.strategy, _block(raw, attribute, rows, by))[0]
     off = 0.0 if bias is None else float(bias.max())
     # half a record: what rounding leaves of a size that is known to be 0
     told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
     pairs = zip(told, size, half, strict=True)
-    return _Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
+    return Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
 
 
 def _too_few(size: float, half: float) -> str:
@@ -119,14 +133,14 @@ def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, lis
     return {heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
 
 
-def _ratio(
+def ratio(
     release: Release,
     attribute: str,
     rows: tuple[FloatArray, FloatArray],
     by: tuple[str, ...],
     level: float,
     clip: tuple[float, float],
-) -> tuple[_Sizes, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+) -> tuple[Sizes, Numbers]:
     """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
 
     The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
@@ -139,7 +153,7 @@ def _ratio(
     sizes = _sizes(release, attribute, bottom[0], by, level)
     value, error, low, high = _within(_fieller(raw, attribute, (top, bottom), by, level, sizes.told), clip)
     if release.projection is not None:
-        a, b = (_answers(release, attribute, each, by) for each in rows)
+        a, b = (answers_of(release, attribute, each, by) for each in rows)
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
         error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
     return sizes, (value, error, low, high)
@@ -152,22 +166,20 @@ def _fieller(
     by: tuple[str, ...],
     level: float,
     told: NDArray[np.bool_],
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+) -> Numbers:
     """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups); NaN where the group is not `told`.
 
     A denominator that is told is clearly above 0, so no division here is by 0 and every interval is bounded.
     """
     top, bottom = rows
-    a, b = (_answers(raw, attribute, each, by) for each in rows)
+    a, b = (answers_of(raw, attribute, each, by) for each in rows)
     b = np.where(told, b, np.nan)
-    found = (_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    found = (variances_of(raw, attribute, each, by) for each in (top, bottom, top - bottom))
     va, vb, vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
     return fieller(a, b, va, vb, (va + vb - vd) / 2, of_any_sum(level, raw.measurement.noise))
 
 
-def _within(
-    numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray], clip: tuple[float, float]
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
     """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
 
     The interval still contains all that is possible of the unmoved one, so it holds as before.
@@ -182,7 +194,7 @@ def _within(
     )
 
 
-def _numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
+def numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
     declared = release.plan.workload.domain[attribute]
     if declared.intervals is None or declared.midpoints is None:
         raise PlanError(
@@ -192,7 +204,7 @@ def _numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
     return declared, np.asarray(declared.midpoints, dtype=np.float64)
 
 
-def _declared_rows(declared: Attribute, rows: FloatArray) -> FloatArray:
+def declared_rows(declared: Attribute, rows: FloatArray) -> FloatArray:
     """Rows over the declared cells, with zeros for the extra cell."""
     return np.pad(rows, ((0, 0), (0, declared.size - rows.shape[1])))
 
@@ -208,9 +220,9 @@ def share(release: Release, attribute: str, within: str | Sequence[str] = (), co
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
     n = domain[attribute].size
-    found = _ratio(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
+    found = ratio(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
     groups = math.prod(domain.sizes(by))
-    return _frame(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
+    return listed(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
 
 
 def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
@@ -228,78 +240,26 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
             f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins (in a spec type integer or number)"
         )
     n = len(declared.declared_labels)
-    rows, ones = _declared_rows(declared, np.tri(n)), _declared_rows(declared, np.ones((n, n)))
-    sizes, numbers = _ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
+    sizes, numbers = ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
     found = _may_fall(release, sizes, numbers[0]), numbers
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
-    return _frame(release, names, {heading(attribute): label * groups}, found)
+    return listed(release, names, {heading(attribute): label * groups}, found)
 
 
-def _may_fall(release: Release, sizes: _Sizes, shares: FloatArray) -> _Sizes:
+def _may_fall(release: Release, sizes: Sizes, shares: FloatArray) -> Sizes:
     """The same, with a word for each group whose shares fall somewhere."""
     word = _FALLS + ("" if release.projection is not None else _INSTEAD)
     falls: NDArray[np.bool_] = np.any(np.diff(shares, axis=0) < -_ROUNDING, axis=0)
     return replace(sizes, notes=[word if f else n for f, n in zip(falls.tolist(), sizes.notes, strict=True)])
 
 
-@overload
-def mean(
-    release: Release,
-    attribute: str,
-    by: str | Sequence[str] = (),
-    values: Sequence[float] | None = None,
-    confidence: float = 0.95,
-    *,
-    where: None = None,
-) -> Frame: ...
-@overload
-def mean(
-    release: Release,
-    attribute: str,
-    by: str | Sequence[str] = (),
-    values: Sequence[float] | None = None,
-    confidence: float = 0.95,
-    *,
-    where: str,
-) -> Answer: ...
-def mean(
-    release: Release,
-    attribute: str,
-    by: str | Sequence[str] = (),
-    values: Sequence[float] | None = None,
-    confidence: float = 0.95,
-    *,
-    where: str | None = None,
-) -> Frame | Answer:
-    """Mean of a numeric attribute from the declared cells' midpoints (or `values`), within each cell of `by`.
-
-    With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
-    error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
-    condition, for a group of fewer than 5 standard errors.
-    """
-    level, names = check_confidence(confidence), by_names(by)
-    if values is None:
-        declared, row = _numeric(release, attribute)
-    else:
-        declared, row = release.plan.workload.domain[attribute], np.asarray(values, dtype=np.float64)
-        if row.shape != (len(declared.declared_labels),) or not np.isfinite(row).all():
-            raise PlanError(f"values must be one finite number per declared cell of {attribute}")
-    top = _declared_rows(declared, row[None, :])
-    bottom = _declared_rows(declared, np.ones((1, len(row))))
-    if where is not None:
-        if names:
-            raise PlanError("a mean is asked within the cells of by=, or of one condition where=, not of both")
-        return mean_where(release, attribute, (top[0], bottom[0]), where, level)
-    found = _ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
-    return _frame(release, names, {}, found, name=f"mean {attribute}")
-
-
-def _frame(
+def listed(
     release: Release,
     by: tuple[str, ...],
     labels: dict[str, list[str]],
-    found: tuple[_Sizes, tuple[FloatArray, FloatArray, FloatArray, FloatArray]],
+    found: tuple[Sizes, Numbers],
     name: str = "share",
 ) -> Frame:
     sizes, numbers = found
@@ -318,23 +278,26 @@ def quantiles(
 ) -> Frame:
     """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
 
+    The quantile at p is the least value up to which a share of at least p of the records goes; of records in declared
+    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known.
+
     They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
     standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
     measured.
     """
     level, names = check_confidence(confidence), by_names(by)
-    declared, _ = _numeric(release, attribute)
+    declared, _ = numeric(release, attribute)
     wanted = _probabilities(probabilities)
     intervals = declared.intervals
     assert intervals is not None
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
     tri = np.tri(len(edges))
-    sizes = _sizes(release, attribute, _declared_rows(declared, tri[-1:])[0], names, level)
-    upto = _answers(release.raw, attribute, _declared_rows(declared, tri), names)
-    shown = upto if release.projection is None else _answers(release, attribute, _declared_rows(declared, tri), names)
+    sizes = _sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
+    upto = answers_of(release.raw, attribute, declared_rows(declared, tri), names)
+    shown = upto if release.projection is None else answers_of(release, attribute, declared_rows(declared, tri), names)
     found: list[tuple[FloatArray, ...]] = []
     for p in wanted:
-        half = _half_widths(release.raw, attribute, _declared_rows(declared, tri - p), names, level)
+        half = _half_widths(release.raw, attribute, declared_rows(declared, tri - p), names, level)
         low, high = _brackets(upto - p * upto[-1], half, edges, whole=whole)
         value = _crossing(shown, p, edges, whole=whole)
         found.append((value, np.minimum(low, value), np.maximum(high, value)))
@@ -396,4 +359,12 @@ def _crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool)
     along = np.divide(p * total - before, after - before, out=np.full(groups, 0.5), where=after > before)
     low, high = intervals[cell, 0], _upper(intervals, whole=whole)[cell]
     value = low + np.clip(along, 0.0, 1.0) * (high - low)
-    return np.rint(value) if whole else value
+    decimals = _decimals(intervals[:, 1] - intervals[:, 0], whole=whole)[cell]
+    rounded = [float(np.round(v, d)) for v, d in zip(value.tolist(), decimals.tolist(), strict=True)]
+    return np.clip(np.array(rounded), low, high)
+
+
+def _decimals(widths: FloatArray, *, whole: bool) -> NDArray[np.int64]:
+    """How a quantile in a cell of each width is rounded: at most ten numbers a cell, for no more is known of it."""
+    found = 1 - np.ceil(np.log10(widths) - 1e-9).astype(np.int64)
+    return np.minimum(found, 0) if whole else found

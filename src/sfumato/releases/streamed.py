@@ -228,7 +228,7 @@ class StreamRelease(Released):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         yield "guarantee", f"{self.plan.budget}, for all periods together"
-        yield from protected(self.plan.unit)
+        yield from protected(self.plan.unit, self.plan.price)
         yield "over time", self.plan.periods.describe()
         yield "recorded", self.provenance.where
 

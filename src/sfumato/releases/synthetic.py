@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.errors import InvalidInput
+from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.estimate.integers import Whole, answers_of, whole_counts
 from sfumato.estimate.possible import CellCounts
 from sfumato.estimate.projection import Projection
@@ -21,6 +21,7 @@ from sfumato.estimate.spine.placed import PlacedCounts
 from sfumato.ground import markup
 from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import Frame, Framed, safe_text
+from sfumato.releases.unprojected import held_queries
 from sfumato.releases.writing import write_parquet
 from sfumato.workloads import RECORDS, Workload
 
@@ -122,7 +123,13 @@ def synthetic(release: Release, records: int | None) -> Synthetic:
             assert isinstance(found.possible, PlacedCounts)
             held = found.possible
         return settled(held, whole.plan.workload, records)
-    return drawn(whole.projection, whole.plan.workload, records)
+    found, work = whole.projection, whole.plan.workload
+    if found.left_out:  # what no table holds, records cannot follow
+        work = held_queries(replace(whole.raw, part=None))
+        if work is None:
+            raise NotAnswerable("no table was measured as a whole, so no records follow from these answers")
+        found = replace(found, answers=answers_of(found.possible, work))
+    return drawn(found, work, records)
 
 
 def settled(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:

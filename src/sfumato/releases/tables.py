@@ -38,8 +38,13 @@ def rows_of(work: Workload) -> dict[str, Any]:
 def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) -> Frame:
     """Answers as columns beside what they answer; a column of None where there is no such number."""
     count = max(v.size for v in values.values() if v is not None)
-    lists = {n: [None] * count if v is None else v.reshape(-1).tolist() for n, v in values.items()}
+    lists = {n: [None] * count if v is None else _known(v.reshape(-1).tolist()) for n, v in values.items()}
     return Frame({**where, **lists})
+
+
+def _known(values: list[float]) -> list[float | None]:
+    """What is not known is None: an end of an interval that nothing measured bounds."""
+    return [None if v != v else v for v in values] if any(v != v for v in values) else [*values]
 
 
 class Intervals(NamedTuple):

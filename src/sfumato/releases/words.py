@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from sfumato.ground.frames import safe_text
 from sfumato.plans.explain import error_text
+from sfumato.releases.middles import reach
+from sfumato.workloads import RECORDS, QueryBlock
 
 if TYPE_CHECKING:
     from sfumato.estimate.projection import Projection
@@ -19,7 +22,8 @@ def release_headline(release: Release) -> str:
     p, plan = release.provenance, release.plan
     error = error_text(plan) if plan.forecast is None else f"{plan.forecast.raw:,.4g} {plan.main_unit}"
     before = "" if release.projection is None else ", before projection"
-    return f"Release {p.name!r}: {len(release.workload):,} answers, rmse {error}{before}"
+    of = " of counted rows" if plan.unit.person is not None else ""
+    return f"Release {p.name!r}: {len(release.workload):,} answers{of}, rmse {error}{before}"
 
 
 def reading(release: Release) -> str:
@@ -29,9 +33,22 @@ def reading(release: Release) -> str:
     records, total = release.plan.bias_records, release.measurement.total
     if records is None:
         of = ", of the rows that are counted" if release.plan.unit.person is not None else ""
-        return f"answers are unbiased{of}: small counts may come out negative"
+        return f"answers are unbiased{of}: small counts may come out negative{_of_sums(release)}"
     more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
     return f"answers are biased; intervals hold for tables of at most {records:,} records{more}"
+
+
+def _of_sums(release: Release) -> str:
+    """What the intervals of sums of middles hold, and which have none."""
+    asked = [i for i in release.workload.items if isinstance(i, QueryBlock) and i.unit != RECORDS]
+    found = [(i, r) for i in asked if (r := reach(release, i)) is not None]
+    if not found:
+        return ""
+    blank = sorted({safe_text(i.unit) for i, r in found if None in r})
+    text = "; a sum counts the middles of cells, and its interval holds the sum of the values themselves"
+    if not blank:
+        return text
+    return f"{text}; of {', '.join(blank)} no interval is known: ask besides for its table, which bounds the sum"
 
 
 def processing(release: Release) -> dict[str, Any]:
@@ -59,4 +76,4 @@ def _projected(found: Projection) -> dict[str, Any]:
         "rounded": found.rounded,
         "iterations": found.iterations,
         "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
-    }
+    } | ({"left_out": list(found.left_out)} if found.left_out else {})

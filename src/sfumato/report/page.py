@@ -21,7 +21,7 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.streams import StreamPlan
 from sfumato.releases import Release
-from sfumato.releases.cautions import caution_lines
+from sfumato.releases.cautions import caution_lines, other_line
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streamed import StreamRelease
 from sfumato.report import charts, scatter, sections
@@ -89,6 +89,8 @@ def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, spe
         return context
     context |= _answered(release, specs)
     context |= {"moved": _moved(release, specs), "cautions": caution_lines(release.cautions)}
+    if shares := other_line(release):
+        context["answers"] += f" Records that are in (other), with two standard errors: {shares}."
     return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}
 
 

@@ -107,6 +107,8 @@ def _done(found: Projection) -> str:
     )
     if not found.realisable:
         text += f" {_LARGER}"
+    if found.left_out:
+        text += f" Answers that no table it holds has stay as they were measured: {', '.join(found.left_out)}."
     if found.rounded is not None:
         text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
     return text

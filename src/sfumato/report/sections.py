@@ -8,21 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from sfumato.ground.frames import safe_text
-from sfumato.plans.explain import bias_text, noise_name, objective_text, starving
+from sfumato.plans.explain import any_noise_text, bias_text, noise_name, objective_text, starving
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, counted
+from sfumato.privacy.statements import attack_success, percent_up, secret
 from sfumato.report.facts import Family, above_bound, sensitivity_text
-from sfumato.report.words import (
-    attack_success,
-    guarantee,
-    parameter,
-    percent_up,
-    scientific,
-    secret,
-    share,
-    show,
-    statement,
-)
+from sfumato.report.words import guarantee, parameter, scientific, share, show, statement
 
 __all__ = [
     "asked",
@@ -238,7 +229,7 @@ def measured(plan: Plan) -> Section:
     ]
     if bars and bound is not None:
         bars.append(
-            _bar("proved lower bound", "for any unbiased answers from Gaussian noise", bound, widest, bound=True)
+            _bar("proved for Gaussian noise", "no unbiased answers with it err less", bound, widest, bound=True)
         )
     return {
         "measured": text,
@@ -303,8 +294,8 @@ def _distance(plan: Plan) -> str:
         return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
     return (
         f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller {_compared(plan)} than "
-        f"{show(plan.lower_bound, 4)} under this guarantee: this is proved. "
-        f"The plan is {share(above)} above it, at {show(plan.objective_value, 4)}."
+        f"{show(plan.lower_bound, 4)} at this price: this is proved. "
+        f"The plan is {share(above)} above it, at {show(plan.objective_value, 4)}{any_noise_text(plan)}."
     )
 
 

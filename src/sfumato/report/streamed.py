@@ -148,7 +148,7 @@ def _bars(plan: StreamPlan) -> list[Section]:
         ("binary tree", "as it is taught, at the same price", tree, False, False),
     ]
     if bound is not None:
-        given.append(("proved lower bound", "of the mean over all periods", bound, False, True))
+        given.append(("proved for Gaussian noise", "of the mean over all periods", bound, False, True))
     widest = max(value for _, _, value, _, _ in given)
     return [
         {"name": n, "note": t, "value": show(v, 4), "width": f"{62 * v / widest:.2f}", "chosen": c, "bound": b}
@@ -162,7 +162,7 @@ def _distance(plan: StreamPlan) -> str:
     mean = float(np.sqrt((plan.curve() ** 2).mean()))
     return (
         f"No unbiased answers made from Gaussian noise of any shape can have a smaller mean over the periods than "
-        f"{show(plan.bound, 4)} under this guarantee: this is proved. The plan's is at {show(mean, 4)}, at most "
+        f"{show(plan.bound, 4)} at this price: this is proved. The plan's is at {show(mean, 4)}, at most "
         f"{share(mean / plan.bound - 1)} above it."
     )
 

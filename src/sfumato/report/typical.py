@@ -39,7 +39,8 @@ def groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
 
 
 def typical(release: Release) -> list[Row]:
-    """One row for each numeric attribute and group: median and mean with 95 % intervals, as texts.
+    """One row for each numeric attribute and group: median and mean with 95 % intervals, as texts, and what is said of
+    the mean: of which values it is, and the cell that widens it.
 
     Groups are those of the one attribute of fewest cells that was measured together with it; what cannot be told from
     noise is left out.
@@ -74,6 +75,7 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
         step = (mean["high"] - mean["low"]) / 4
         out.append(
             {"attribute": safe_text(attribute), "group": group or "everybody", "first": not by}
+            | {"note": safe_text(mean["note"])}
             | {"median": _plain(value), "median_low": _plain(median["low"]), "median_high": _plain(median["high"])}
             | {
                 k: _figures(v, step)

@@ -8,17 +8,13 @@ from fractions import Fraction
 from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [
-    "attack_success",
     "guarantee",
     "parameter",
-    "percent_up",
     "price_text",
     "rounded",
     "scientific",
-    "secret",
     "share",
     "show",
     "statement",
@@ -74,46 +70,6 @@ def share(value: float) -> str:
     if value == 0:
         return "0 %"
     return f"{value:.2%}".replace("%", " %") if value >= 0.0001 else "less than 0.01 %"
-
-
-def percent_up(value: float) -> str:
-    """A probability as a percentage with one decimal, rounded up and never above 100 %."""
-    return f"{min(1000, math.ceil(value * 1000 - 1e-9)) / 10:.1f} %"
-
-
-def attack_success(event: Event) -> float:
-    """How often the best attack guesses right which of two equally likely neighbouring tables was used.
-
-    Equals (1 + t) / 2 with t a bound on the total variation distance: exact for the Gaussian
-    mechanism (Phi(mu / 2)) [DRS22] and for pure epsilon; for rho-zCDP from the smaller of the bounds of
-    Pinsker and of Bretagnolle and Huber on a divergence of rho. A float for display.
-    """
-    match event:
-        case GaussianEvent(mu_squared=mu_squared):
-            return 0.5 * (1 + math.erf(math.sqrt(float(mu_squared)) / (2 * math.sqrt(2))))
-        case PureEvent(epsilon=epsilon):
-            return 1 / (1 + math.exp(-float(epsilon)))
-        case ApproxEvent(epsilon=epsilon, delta=delta):
-            # total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) [KOV15]
-            return (1 + float(delta) * math.exp(-float(epsilon))) / (1 + math.exp(-float(epsilon)))
-        case BoundedRangeEvent(epsilon=epsilon):
-            return 1 / (1 + math.exp(-float(epsilon) / 2))
-        case ZcdpEvent(rho=rho):
-            size = float(rho)
-            return 0.5 * (1 + min(math.sqrt(size / 2), math.sqrt(-math.expm1(-size))))
-
-
-def secret(unit: PrivacyUnit) -> str:
-    """What an attacker cannot tell, as a clause after 'wants to tell'."""
-    if unit.person is None:
-        same = f" of the same {unit.within.name}" if unit.within else ""
-        one, many = "one given record", f"two records{same} a given person has"
-    else:
-        rows = "record is" if unit.rows_per_person == 1 else f"records (up to {unit.rows_per_person:,} of them) are"
-        one, many = f"one given person's {rows}", "two versions of a given person's records"
-        if unit.neighbours is Neighbours.ADD_REMOVE:
-            return f"whether {one} in the table"
-    return f"whether {one} is in the table" if unit.neighbours is Neighbours.ADD_REMOVE else f"which of {many}"
 
 
 def statement(budget: Budget) -> str:

@@ -50,7 +50,7 @@ class HistogramPlan(Planned):
     def lines(self) -> Iterator[tuple[str, str]]:
         errors = ", ".join(f"{self.error(m):,.4g} ({m:,})" for m in (1, 16, 256))
         noise = f"{law_name(self.noise)} noise of standard deviation {self.error(1):,.4g} on each key, drawn once"
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
         yield "answers", f"any number of questions; {noise}"
         yield "error", f"{errors}: standard error in records, of questions of so many keys"

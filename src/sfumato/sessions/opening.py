@@ -95,7 +95,8 @@ def session_status(store: Place) -> dict[str, Any]:
     found, about = kept(store)
     own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor}
     plan = about["plan"]
-    return KEPT[type(plan)].describe(plan, found) | own | {"source": about.get("source")}
+    table = about.get("source")
+    return KEPT[type(plan)].describe(plan, found) | own | {"source": None if table is None else str(table)}
 
 
 def keeps_session(path: Path) -> bool:

@@ -145,7 +145,7 @@ class ConversationPlan(Planned):
 
     def opening(self) -> Iterator[tuple[str, str]]:
         """What is protected, and the price."""
-        yield from protected(self.unit)
+        yield from protected(self.unit, self.price)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
 
     def brief(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.wall import Source
 
 __all__ = ["Opening", "begun", "settled", "tell"]
 
@@ -70,8 +71,12 @@ def settled(account: Ledger, name: str, fingerprint: str) -> None:
             account.mark_released(receipt, fingerprint)
 
 
-def _text(place: Any) -> str | None:
-    """A path or an address as text that means the same elsewhere; None for what lives in memory."""
+def _text(place: Any) -> str | Source | None:
+    """A path or an address as text that means the same elsewhere, with how its table is written; None for what lives
+    in memory."""
+    if isinstance(place, Source):
+        kept = _text(place.table)
+        return None if kept is None else replace(place, table=kept)
     if isinstance(place, os.PathLike):
         place = os.fspath(place)
     if not isinstance(place, str):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.cells import whole_text
 from sfumato.errors import DomainError, WorkloadError
 from sfumato.ground.codec import storable
 from sfumato.ground.names import check_text
@@ -30,9 +31,10 @@ _KINDS = ("integer", "text")
 class Keys:
     """What a record's key may be: `kind` "integer" (0 to 2^60 - 1) or "text" (1 to 1,024 bytes), in column `column`.
 
-    A record whose key is missing or anything else is not counted: a rule about each record by itself. Texts are
-    told apart by a public random hash of 61 bits, drawn unless it is given (`point`); two of a million texts share
-    one with a probability below 1e-4. Raises DomainError.
+    A record whose key is missing or anything else is not counted: a rule about each record by itself. A text that
+    writes a whole number with zero decimals, "7.0", is that number, "7". Texts are told apart by a public random hash
+    of 61 bits, drawn unless it is given (`point`); two of a million texts share one with a probability below 1e-4.
+    Raises DomainError.
 
     >>> print(sf.Keys("item").describe())
     column 'item', whole numbers from 0 to 2^60 - 1; records with any other key are not counted
@@ -80,7 +82,7 @@ class Keys:
         texts: list[bytes] = []
         for i, key in enumerate(given):
             # surrogates that UTF-8 lacks are kept apart by their own bytes
-            text = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else b""
+            text = whole_text(key).encode("utf-8", "surrogatepass") if isinstance(key, str) else b""
             if 0 < len(text) <= MAX_TEXT:
                 found.append(i)
                 texts.append(text)

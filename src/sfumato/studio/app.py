@@ -9,7 +9,6 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -23,7 +22,7 @@ from sfumato.report.template import asset, environment
 from sfumato.studio import downloads, paying, reading, talking
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.desk import Desk
-from sfumato.studio.guard import Guard, Keys
+from sfumato.studio.guard import ENTRY, Guard, Keys
 from sfumato.studio.saying import ledger_csv, state
 from sfumato.terminal import finite
 
@@ -38,7 +37,7 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", "talking", *STEPS)
+_SCRIPTS = ("common", "completion", "enter", "key", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -55,13 +54,18 @@ def _static() -> dict[str, tuple[str, str]]:
 def make_app(desk: Desk, keys: Keys) -> Guard:
     """The whole server behind its guard."""
     payments, static = paying.Payments(desk), _static()
+    shells = {f"/{name}": _shell(name) for name in STEPS}
+    shells[ENTRY] = environment("sfumato.studio", "pages").get_template("enter.html").render()
 
-    def page(name: str) -> Callable[[Request], Response]:
-        def shown(request: Request) -> Response:
-            data = _PAGES[name](desk, payments, dict(request.query_params))
-            return HTMLResponse(_page(desk, name, data))
+    def page(request: Request) -> Response:
+        return HTMLResponse(shells[request.url.path])
 
-        return shown
+    def enter(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+        del desk, payments
+        token = given.get("token")
+        if not isinstance(token, str) or not keys.enter(token):
+            return JSONResponse({"error": "this address works once; start sfumato studio again for another"}, 403)
+        return {"key": keys.key}
 
     def answer(handler: Asked) -> Callable[[Request], Any]:
         async def called(request: Request) -> Response:
@@ -74,6 +78,8 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
             return await run_in_threadpool(_answered, desk, functools.partial(handler, desk, payments, given))
 
         return called
+
+    calls = CALLS | {"enter": enter, "page": _page}
 
     def file(request: Request) -> Response:
         found = static.get(request.path_params["name"])
@@ -94,14 +100,15 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
 
     routes = [
         Route("/", first),
-        *(Route(f"/{name}", page(name)) for name in STEPS),
+        *(Route(place, page) for place in shells),
         Route("/static/{name}", file),
         Route("/job", job),
         Route("/download/{what}", download),
-        *(Route(f"/api/{name}", answer(handler), methods=["POST"]) for name, handler in CALLS.items()),
+        *(Route(f"/api/{name}", answer(handler), methods=["POST"]) for name, handler in calls.items()),
     ]
     handlers: dict[Any, Any] = {404: _missing, 405: _missing, 500: _failed, SfumatoError: _refused_by(desk)}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), keys)
+    shown = {"/", *shells, *(f"/static/{name}" for name in static)}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, shown.__contains__)
 
 
 def _missing(request: Request, error: Exception) -> Response:
@@ -133,15 +140,13 @@ def _answered(desk: Desk, call: Callable[[], Any]) -> Response:
         found = call()
     except SfumatoError as error:
         return _refusal(desk, error)
-    except (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError):
+    except Exception:  # whatever it says could hold anything
         return JSONResponse({"error": "this request could not be served; nothing was spent by it"}, 400)
     return found if isinstance(found, Response) else JSONResponse(finite(found))
 
 
-def _page(desk: Desk, name: str, data: Json) -> str:
-    text = json.dumps(finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for char in "<>&":
-        text = text.replace(char, f"\\u{ord(char):04x}")
+def _shell(name: str) -> str:
+    """A page as everybody may see it: its data come when its script asks for them."""
     order = list(STEPS)
     at = order.index(name)
     return (
@@ -152,10 +157,16 @@ def _page(desk: Desk, name: str, data: Json) -> str:
             step=name,
             before=order[at - 1] if at else None,
             after=order[at + 1] if at + 1 < len(order) else None,
-            spec=desk.places.spec.name,
-            data=Markup(text),  # escaped above
         )
     )
+
+
+def _page(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+    """What a page shows, and the name of the spec that it is about."""
+    step, query = given.get("step"), given.get("query")
+    if step not in _PAGES or not isinstance(query, dict) or not all(isinstance(v, str) for v in query.values()):
+        raise InvalidInput(f"a page is one of {', '.join(_PAGES)}, with its query")
+    return {"file": desk.places.spec.name, "data": _PAGES[step](desk, payments, query)}
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import threading
-import tomllib
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,7 +138,7 @@ class Desk:
     def names(self) -> tuple[str, ...]:
         """The names of the table's columns, read anew; no row is looked at. Raises InvalidInput."""
         try:
-            data = tomllib.loads(self.text).get("data", {})
+            data = drafts.tables_of(self.text).get("data", {})
         except ValueError:
             raise InvalidInput("the spec is not TOML; mend it in an editor") from None
         source = data.get("source") if isinstance(data, dict) else None
@@ -167,7 +166,7 @@ class Desk:
                     header = column_names(spec.source)
             wanted = (*spec.domain.names, spec.person)
         else:
-            tables = tomllib.loads(self.text)
+            tables = drafts.tables_of(self.text)
             parts = [tables.get(k) for k in ("schema", "privacy")]
             schema, privacy = (p if isinstance(p, dict) else {} for p in parts)
             wanted = (*schema, privacy.get("person"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import re
 import tempfile
 import tomllib
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import tomlkit
+from tomlkit.items import Item, Trivia
 
 from sfumato.domain import Domain
 from sfumato.domain.mock import mock_columns
@@ -28,7 +30,7 @@ from sfumato.studio.plainly import absent, field_word
 from sfumato.workloads.reading import parse_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
-__all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "version_of"]
+__all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "tables_of", "version_of"]
 
 ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan", "stream")
 """What the page may change; other tables of a spec stay as they are."""
@@ -42,6 +44,12 @@ _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 def version_of(text: str) -> str:
     """What tells one state of the file from another."""
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@lru_cache(maxsize=4)
+def tables_of(text: str) -> dict[str, Any]:
+    """The tables of a spec, which nobody changes: a long list of labels is read once for all that a request asks."""
+    return tomllib.loads(text)
 
 
 def in_page(text: str) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def change(text: str, changes: object) -> str:
         raise InvalidInput(f"changes are a list of at most {_MOST_CHANGES:,}")
     try:
         document = tomlkit.parse(text)
-        wanted = tomllib.loads(text)
+        wanted = copy.deepcopy(tables_of(text))
     except ValueError as error:
         raise SpecError(f"this is not TOML: {error}") from error
     for one in cast("list[Any]", changes):
@@ -77,7 +85,7 @@ def change(text: str, changes: object) -> str:
             raise InvalidInput("this part of the file cannot be changed here; change it in an editor") from error
     written = tomlkit.dumps(document)
     try:
-        kept = tomllib.loads(written) == wanted
+        kept = tables_of(written) == wanted
     except ValueError:
         kept = False
     if not kept:
@@ -158,11 +166,7 @@ def _value(value: Any) -> Any:
 def _item(value: Any) -> Any:
     """The same, as the editor writes it: numbers keep the digits that were typed."""
     if isinstance(value, list):
-        found = cast("list[Any]", value)
-        array = tomlkit.array()
-        for v in found:
-            array.append(_item(v))
-        return array
+        return Written(inline(cast("list[Any]", value)))
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
         if set(given) == {"number"}:
@@ -173,6 +177,43 @@ def _item(value: Any) -> Any:
             table.add(str(k), _item(v))
         return table
     return value if value is None else tomlkit.item(value)
+
+
+class Written(Item):
+    """A value by its text, for lists: the editor's own are made anew with every entry that joins them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Trivia())
+        self._text = text
+
+    def as_string(self) -> str:
+        """The text."""
+        return self._text
+
+    def unwrap(self) -> Any:
+        """The value that the text has."""
+        return tomllib.loads(f"x = {self._text}")["x"]
+
+    def _getstate(self, protocol: int = 3) -> tuple[object, ...]:  # of what copies are made
+        del protocol
+        return (self._text,)
+
+
+def inline(value: Any) -> str:
+    """The TOML of a value on one line; numbers of the page as they were typed."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(inline, cast('list[Any]', value)))}]"
+    if not isinstance(value, dict):
+        return str(value)
+    given = cast("dict[str, Any]", value)
+    if set(given) == {"number"}:
+        text = str(given["number"]).strip()
+        return text if _NUMBER.fullmatch(text) else inline(text)
+    return f"{{{', '.join(f'{inline(str(k))} = {inline(v)}' for k, v in given.items())}}}"
 
 
 def store(path: Path, text: str) -> None:
@@ -200,11 +241,9 @@ def imported(text: str) -> dict[str, Any]:
 
 def of_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, Any]:
     """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
-    root = tomlkit.document()
-    if "schema_defaults" in tables:
-        root["schema_defaults"] = tables["schema_defaults"]
-    root["schema"] = {name: tables["schema"][name]}
-    return dict(_of_column(tomlkit.dumps(root), name, str(folder)))
+    root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {"schema": {name: tables["schema"][name]}}
+    text = "\n".join(f"{key} = {inline(value)}" for key, value in root.items())
+    return dict(_of_column(text, name, str(folder)))
 
 
 @lru_cache(maxsize=4_096)

@@ -25,10 +25,11 @@ from sfumato.privacy import conversions
 from sfumato.privacy.accountant import GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.rounding import sqrt_up
+from sfumato.privacy.statements import attack_success, percent_up
 from sfumato.privacy.unit import Neighbours
 from sfumato.releasing import plan_of
 from sfumato.report.facts import above_bound, families
-from sfumato.report.words import attack_success, guarantee, percent_up, show, statement
+from sfumato.report.words import guarantee, show, statement
 from sfumato.specs import Spec
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 

@@ -1,27 +1,34 @@
-"""Who may talk to the page: this machine's browser, from this page, with the session's cookie, in bounded requests.
+"""Who may talk to the page: this machine's browser, from this page, with the page's key, in bounded requests.
 
 A page on this machine is reached by every other page that the same browser shows, and by whoever shares the machine.
-Against the first stand the names that a request must give (Host, Origin, Sec-Fetch-Site) and a cookie that other sites'
-requests do not carry; against the second a token, good for one entry, that only the browser which was opened has seen.
+Against the first stand the names that a request must give (Host, Origin, Sec-Fetch-Site) and a key that scripts of this
+origin alone can read and send; against the second a token, good for one entry, that only the browser which was opened
+has seen. The key is no cookie: browsers send the cookies of one port to the servers of every other port of the machine.
+
+Pages themselves and the files that they load are the same for everybody and hold nothing of the user's; whatever does
+is asked for with the key.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["MAX_BODY", "Guard", "Keys"]
+__all__ = ["ENTRY", "MAX_BODY", "Guard", "Keys"]
 
 MAX_BODY = 4 * 2**20  # a spec with a hundred thousand labels; what is longer is read from a file of codes
 _MAX_QUERY = 8_192  # a question of the grammar's longest
+_PATIENCE = 30  # seconds for the body of a request
 ENTRY = "/enter"
+_ENTERING = "/api/enter"
 
 _POLICY = "; ".join(
     (
@@ -43,19 +50,19 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-# a page of its own, so that the cookie is set before anything else is asked for, whoever led here
-_WELCOME = """<!doctype html><html lang="en"><meta charset="utf-8"><title>sfumato studio</title>
-<link rel="icon" href="data:,">
-<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Go on to the page</a></p></html>"""
 
 
 @dataclass(slots=True)
 class Keys:
-    """The token of the address, spent by the first entry, and the secret that its browser keeps."""
+    """The token of the address, spent by the first entry, and the key that its browser keeps.
+
+    `entered` is called once, by the entry.
+    """
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    entered: Callable[[], None] | None = None
     _spent: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -71,13 +78,8 @@ class Keys:
 
     @property
     def address(self) -> str:
-        """The address to open, once."""
-        return f"{self.origin}{ENTRY}?token={self.token}"
-
-    @property
-    def cookie(self) -> str:
-        """The cookie's name: browsers give cookies to every port of a machine."""
-        return f"sfumato-{self.port}"
+        """The address to open, once. What stands behind # stays in the browser, out of requests and of logs."""
+        return f"{self.origin}{ENTRY}#{self.token}"
 
     def enter(self, token: str) -> bool:
         """Whether this is the token, presented for the first time."""
@@ -85,20 +87,26 @@ class Keys:
             if self._spent or not hmac.compare_digest(token.encode(), self.token.encode()):
                 return False
             self._spent = True
-            return True
+        if self.entered is not None:
+            self.entered()
+        return True
 
-    def knows(self, cookies: str) -> bool:
-        """Whether a request carries the secret."""
-        given = cookie_parser(cookies).get(self.cookie, "")
-        return hmac.compare_digest(given.encode(), self.secret.encode())
+    def knows(self, authorization: str) -> bool:
+        """Whether a request carries the key."""
+        scheme, _, given = authorization.partition(" ")
+        return scheme == "Bearer" and hmac.compare_digest(given.encode(), self.key.encode())
 
 
 class Guard:
-    """The app behind its checks; every answer gets the headers that keep a browser from running or loading others'."""
+    """The app behind its checks; every answer gets the headers that keep a browser from running or loading others'.
 
-    def __init__(self, app: ASGIApp, keys: Keys) -> None:
+    `shown` says which paths are the same for everybody: pages without their data, scripts and styles.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys, shown: Callable[[str], bool]) -> None:
         self.app = app
         self.keys = keys
+        self.shown = shown
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -118,7 +126,11 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, guarded)
             return
-        body = await _bounded(receive)
+        try:
+            body = await asyncio.wait_for(_bounded(receive), _PATIENCE)
+        except TimeoutError:
+            await _no(408, "the request did not end")(scope, receive, guarded)
+            return
         if body is None:
             await _no(413, "a request holds at most 4 MiB; give long lists of labels as a file of codes")(
                 scope, receive, guarded
@@ -133,13 +145,16 @@ class Guard:
             return _no(403, "this server is called by its address alone")
         if len(scope["query_string"]) > _MAX_QUERY:
             return _no(414, "the address is too long")
-        if scope["path"] == ENTRY:
-            return self._entry(scope)
+        path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
+        if path == ENTRY and reads:  # the file that leads a browser here is another site
+            return None
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return _no(403, "this request comes from another site")
-        if not keys.knows(headers.get("cookie", "")):
+        if reads and self.shown(path):
+            return None
+        if path != _ENTERING and not keys.knows(headers.get("authorization", "")):
             return _no(403, "this browser has not entered: open the address that the terminal shows, which works once")
-        if scope["method"] not in ("GET", "HEAD"):
+        if not reads:
             if headers.get("origin") != keys.origin:
                 return _no(403, "this request comes from another site")
             if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -147,15 +162,6 @@ class Guard:
             if not headers.get("content-length", "").isdecimal():
                 return _no(411, "requests state their length")
         return None
-
-    def _entry(self, scope: Scope) -> Response:
-        query = scope["query_string"].decode("ascii", "replace")
-        token = query.removeprefix("token=")
-        if scope["method"] != "GET" or token == query or not self.keys.enter(token):
-            return _no(403, "this address works once; start sfumato studio again for another")
-        done = HTMLResponse(_WELCOME)
-        done.set_cookie(self.keys.cookie, self.keys.secret, httponly=True, samesite="strict", path="/")
-        return done
 
 
 def _no(status: int, text: str) -> Response:

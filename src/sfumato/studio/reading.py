@@ -217,7 +217,10 @@ def _cell(name: str, row: Json) -> str:
     error = row.get("standard_error")
     if error is None and "quantile" in row:  # of quantiles the ends are cells' edges
         return f"{value:,.6g}"
-    return rounded(value, error) if name != "standard_error" and error else show(value)
+    if name == "standard_error" or not error:
+        return show(value)
+    low, high = row.get("low"), row.get("high")  # of a mean the cells' width besides the noise
+    return rounded(value, error if low is None or high is None else max(error, (high - low) / 4))
 
 
 def asked(release: Release, question: object) -> Json:

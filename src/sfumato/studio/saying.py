@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
 
 from sfumato.errors import InvalidInput, SpecError
@@ -25,7 +24,7 @@ def state(desk: Desk) -> dict[str, Any]:
     """Everything that the pages before the payment show. No data are read."""
     text = desk.text
     try:
-        tables = tomllib.loads(text)
+        tables = drafts.tables_of(text)
     except ValueError:
         return {"version": drafts.version_of(text), "broken": "the spec is not TOML; mend it in an editor"}
     schema = tables.get("schema")

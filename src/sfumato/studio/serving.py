@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 import tempfile
 import webbrowser
+from asyncio import TimerHandle, Transport
 from importlib import resources
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sfumato.errors import InvalidInput
 from sfumato.studio.app import make_app
@@ -22,7 +26,9 @@ from sfumato.wall.rows.headers import column_names
 __all__ = ["listening", "prepared", "serve"]
 
 _BACKLOG = 64  # connections that wait: one browser opens six
-_IDLE = 30  # seconds that a silent connection is kept
+_IDLE = 30  # seconds that a connection is kept for a next request
+_HALF_OPEN = 10  # seconds for the head of a first one
+_MOST = 256  # connections at once
 _BLANK = """\
 # A table, what is asked of it, and what that may cost. None of this comes from its rows.
 # Written by sfumato studio; sfumato plan and sfumato release read the same file.
@@ -86,6 +92,42 @@ def listening() -> socket.socket:
     return found
 
 
+class Patient(H11Protocol):
+    """A connection that is closed where no request comes, so that idle programs of this machine cannot use them up.
+
+    Where there are too many, the oldest of those that never sent a request goes for the newest.
+    """
+
+    deadline: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.deadline = self.loop.call_later(_HALF_OPEN, self.give_up)
+        if len(self.connections) > _MOST:
+            kept = [one for one in self._all() if one.waits()]
+            oldest = min(kept, key=lambda one: cast(TimerHandle, one.deadline).when(), default=self)
+            oldest.give_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+        super().connection_lost(exc)
+
+    def _all(self) -> list[Patient]:
+        return [one for one in cast("set[Any]", self.connections) if isinstance(one, Patient)]
+
+    def waits(self) -> bool:
+        """Whether no request has come yet."""
+        return self.cycle is None and self.deadline is not None  # type: ignore[reportUnnecessaryComparison]
+
+    def give_up(self) -> None:
+        """Close the connection if it still waits."""
+        if self.waits() and not self.transport.is_closing():
+            self.transport.close()
+
+
 def server(desk: Desk, keys: Keys) -> uvicorn.Server:
     """The server, which says nothing of itself and keeps no log of addresses."""
     config = uvicorn.Config(
@@ -96,7 +138,7 @@ def server(desk: Desk, keys: Keys) -> uvicorn.Server:
         date_header=False,
         ws="none",
         lifespan="off",
-        http="h11",
+        http=Patient,
         loop="asyncio",
         timeout_keep_alive=_IDLE,
         proxy_headers=False,
@@ -105,23 +147,30 @@ def server(desk: Desk, keys: Keys) -> uvicorn.Server:
 
 
 def serve(places: Places, header: tuple[str, ...] | None, *, opens: bool) -> None:
-    """Serve until interrupted. With `opens` the browser is led to the page; else the address is printed."""
+    """Serve until interrupted. The address is printed; with `opens` the browser is led there."""
     with listening() as found:
         keys = Keys(found.getsockname()[1])
         desk = Desk(places, header)
         sys.stdout.write(f"Working on {places.spec}. Ctrl-C ends it; what you declared stays in the file.\n")
-        if opens:
-            _open(keys)
-        else:
-            sys.stdout.write(f"Open in a browser on this machine, once: {keys.address}\n")
+        sys.stdout.write(f"Open in a browser on this machine, once: {keys.address}\n")
         sys.stdout.flush()
-        server(desk, keys).run(sockets=[found])
+        start = _open(keys) if opens else None
+        try:
+            server(desk, keys).run(sockets=[found])
+        finally:
+            if start is not None:
+                start.unlink(missing_ok=True)
 
 
-def _open(keys: Keys) -> None:
-    """Lead the browser to the address by a file that only this account reads: arguments of programs all can see."""
+def _open(keys: Keys) -> Path:
+    """Lead the browser to the address by a file that only this account reads: arguments of programs all can see.
+
+    The file is removed by the entry.
+    """
     handle, name = tempfile.mkstemp(prefix="sfumato-", suffix=".html")
+    place = Path(name)
+    keys.entered = functools.partial(place.unlink, missing_ok=True)
     with os.fdopen(handle, "w", encoding="utf-8") as page:
         page.write(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={keys.address}">')
-    if not webbrowser.open(Path(name).as_uri()):
-        sys.stdout.write(f"No browser could be opened. Open on this machine, once: {keys.address}\n")
+    webbrowser.open(place.as_uri())
+    return place

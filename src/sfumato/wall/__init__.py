@@ -2,5 +2,6 @@
 
 from sfumato.wall.curator import Curator
 from sfumato.wall.rows.sources import Histogram
+from sfumato.wall.rows.written import Source
 
-__all__ = ["Curator", "Histogram"]
+__all__ = ["Curator", "Histogram", "Source"]

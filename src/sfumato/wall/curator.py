@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,9 +80,12 @@ class Curator:
         stated: Sensitivity | None = None,
         certificate: Certificate | None = None,
         folder: Path | None = None,
+        cut: int = 0,
     ) -> tuple[Measurement, Receipt]:
         """B x + z in exact integers for all blocks together, after `price` was debited under `name`.
 
+        With `cut`, of a unit that names persons, also how many persons had more rows than are counted, times `cut`,
+        plus a draw of the noise: one person changes that by at most `cut`, whatever the neighbour relation.
         Values that are too many for memory go to files in `folder` as they are drawn, or to nameless files.
         What is measured and priced is what the blocks are lowered to, integer maps of the closed set (see maps). Where
         a row is replaced, `certificate` says how their price is proved; without one a simple bound is all there is.
@@ -95,9 +99,9 @@ class Curator:
         loaded; nothing is spent. NotWritten: spent, but measuring failed.
         """
         held = self._holding
-        blocks, noise, price, stated, certificate = own((tuple(blocks), noise, price, stated, certificate))
+        blocks, noise, price, stated, certificate, cut = own((tuple(blocks), noise, price, stated, certificate, cut))
         maps = lowered(blocks, self._MOST)
-        self._check(maps, noise, price, stated, certificate)
+        self._check(maps, noise, price, stated, certificate, cut)
         held.expect(price, name, plan_hash)
         counts = held.open()
         values = self._rooms(counts, maps, folder)
@@ -109,6 +113,8 @@ class Curator:
         measured: Measurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
             measured = self._look(counts, maps, noise, values, blocks)
+            if cut:
+                measured = replace(measured, cut=cut * counts.cut + int(noise.sample(1, held.bits)[0]))
         if measured is None:
             raise NotWritten(
                 f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory or because "
@@ -142,6 +148,7 @@ class Curator:
         price: Event,
         stated: Sensitivity | None,
         certificate: Certificate | None,
+        cut: int,
     ) -> None:
         """Refuse, from public facts alone, what costs more than its price or could not be measured."""
         families = [b for b in maps if isinstance(b, FamilyMap)]
@@ -149,7 +156,10 @@ class Curator:
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
         check_countable(self._holding.grid, self._asked(maps))
         power = power_of(noise)
-        found = certified(maps, self._holding.grid.sizes(), self._holding.unit, power, certificate)
+        if type(cut) is not int or cut < 0 or (cut and self._holding.unit.person is None):
+            raise PlanError("how many persons were cut is measured a whole number of times, where a column names them")
+        # whoever changes the tables most may be one who is cut
+        found = certified(maps, self._holding.grid.sizes(), self._holding.unit, power, certificate) + cut**power
         if stated is not None and (stated.power != power or stated.value < found):
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
         if not fits(Sensitivity(power, found, exact=False), noise, price):

@@ -55,8 +55,9 @@ class PartedCurator(Curator):
         price: Event,
         stated: Sensitivity | None,
         certificate: Certificate | None,
+        cut: int,
     ) -> None:
-        super()._check(maps, noise, price, stated, certificate)
+        super()._check(maps, noise, price, stated, certificate, cut)
         for block in _long(maps):
             part, codes = next(_parts(block))
             grid = _narrowed(self._holding.grid, block, part)

@@ -15,8 +15,7 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierar
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.ground.checks import Number, check_distinct, read_text
 from sfumato.ground.names import check_text
-from sfumato.ground.sources import same_table
-from sfumato.workloads.reading import Section, find_fault
+from sfumato.workloads.reading import Section, check_public, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
 
@@ -47,7 +46,7 @@ def read_schema(root: Section, folder: Path) -> Domain:
     for name in schema:
         table = schema.section(name)
         with table.guard():
-            _check_public(table, root, folder)
+            check_public(table, root, folder)
             attributes[name] = _attribute(table, defaults, folder)
     if not attributes:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
@@ -59,20 +58,6 @@ def read_schema(root: Section, folder: Path) -> Domain:
         return domain
     with whole.guard("impossible"):
         return Domain(attributes, whole.texts("impossible") or ())
-
-
-def _check_public(table: Section, root: Section, folder: Path) -> None:
-    """Refuse values from the very table that is to be protected: what is declared is shown to everybody."""
-    given, source = table.raw("values_from"), root.section("data").raw("source")
-    if not isinstance(given, str) or not isinstance(source, str):
-        return
-    at = source if "://" in source else str(folder / source)
-    if same_table(str(folder / given), at):
-        raise table.refuse(
-            "this is the source, the table to be protected, and declared values are shown to everybody; name a "
-            "public list of codes",
-            "values_from",
-        )
 
 
 def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
@@ -337,15 +322,24 @@ def _key(text: str) -> str:
     return text if _BARE_KEY.fullmatch(text) else _quoted(text)
 
 
-def spec_template(columns: Domain | Columns | Iterable[str], source: str = "") -> str:
-    """A whole spec file for these columns, or these column names, with blanks for what people must decide."""
+def spec_template(
+    columns: Domain | Columns | Iterable[str], source: str = "", written: Mapping[str, str] | None = None
+) -> str:
+    """A whole spec file for these columns, or these column names, with blanks for what people must decide.
+
+    `written` says how the table is written, as the keys of [data] do.
+    """
     if not isinstance(columns, (Domain, Mapping)):
         names = list(columns)
         check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
-    return _TEMPLATE.format(source=_quoted(source), schema=spec_text(columns))
+    known = "".join(f"{name} = {_quoted(value)}\n" for name, value in (written or {}).items())
+    return _TEMPLATE.format(source=_quoted(source), written=known or _PLAIN, schema=spec_text(columns))
 
 
+_PLAIN = """\
+# decimal = ","     # how texts are written, if not plainly; also thousands = ".", encoding = "cp1252", delimiter = ";"
+"""
 _TEMPLATE = """\
 # What is known about a table, what is asked of it, and what that may cost. None of this comes from its rows.
 # Fill in every "": the file refuses to run until then. Delete the tables of columns that are not asked about.
@@ -353,7 +347,7 @@ _TEMPLATE = """\
 [data]
 source = {source}   # a table: .csv, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
 # table = "people"  # its public name, which stays when its file moves: the ledger holds every spend to it
-
+{written}
 # Each column is declared from public knowledge, never by looking at the rows:
 #   type = "integer"    min = 0, max = 99 and, for cells of several numbers, width = 5
 #   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge; or min, max and width

@@ -79,12 +79,31 @@ def test_fewer_records_are_predicted_to_help_more() -> None:
     found = plan.forecast
     assert found is not None
     assert found.crossover is not None
-    here = round(found.crossover)
-    noise = found.raw if found.span is None else found.span
-    assert found.at(here // 2).bound < noise < found.at(2 * here).bound
-    assert found.at(here).bound == pytest.approx(noise, rel=0.01)
-    assert "predicted to help" in found.at(max(1, here // 50)).verdict
     assert found.at(1).rmse < found.at(10).rmse
+    found = replace(found, span=None)  # the width's bound alone
+    assert found.crossover is not None
+    here = round(found.crossover)
+    assert found.at(here // 2).bound < found.raw < found.at(2 * here).bound
+    assert found.at(here).bound == pytest.approx(found.raw, rel=0.01)
+    assert "predicted to help" in found.at(max(1, here // 50)).verdict
+
+
+def test_the_crossover_is_where_the_verdict_turns() -> None:
+    """They contradicted each other, 95 against "helps at 1,000", where the span helps whatever the number is. Seed 8.
+    Mutant: a crossover of the noise within the span."""
+    rng = np.random.default_rng(8)
+    both = set[bool]()
+    for _ in range(200):
+        span = None if rng.random() < 0.4 else float(rng.uniform(0.5, 1.0))
+        lever = 0.0 if rng.random() < 0.5 else float(rng.uniform(0, 0.2))
+        found = widths.Forecast("hull", 50, 1.0, float(rng.uniform(0.01, 2)), float(rng.uniform(0, 1)), lever, span)
+        assert found.crossover is not None
+        for n in (1, 10, 95, 1_000, 10**6):
+            helps = found.at(n).verdict.startswith("predicted to help")
+            assert helps == (n < found.crossover and found.crossover >= 1), (found, n)
+            assert not helps or found.at(n).rmse < found.raw
+            both.add(helps)
+    assert both == {True, False}
 
 
 @pytest.mark.parametrize("known", [True, False])

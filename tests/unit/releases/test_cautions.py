@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.releases.cautions import other_shares, percent
 from sfumato.report.page import render
 
 DOMAIN = sf.Domain(
@@ -40,10 +42,11 @@ def released(
 
 
 def test_nothing_is_said_of_a_declaration_that_fits() -> None:
-    """Mutant: no share is small enough to pass over."""
-    release = released(counted((0.04, 0.04, 0.04)))
+    """Mutant: every share that was measured is a reason."""
+    release = released(counted())
     assert release.cautions == ()
     assert "caution" not in str(release)
+    assert "in (other)" in str(release)
     assert "Does the declaration fit" not in render(release)
 
 
@@ -91,6 +94,63 @@ def test_noise_is_no_reason() -> None:
     assert sum(s >= 0.05 for s in shares) > 10
     assert release.table().values > 5 * release.table().standard_errors
     assert release.cautions == ()
+
+
+@pytest.mark.parametrize("budget", [sf.gdp("0.02"), sf.approx(1, "1e-6"), sf.gdp(20), sf.pure("0.05"), sf.pure(10)])
+def test_false_alarms_are_rare_at_both_ends_of_the_budget(budget: sf.Budget) -> None:
+    """200 attributes and nobody in any (other), 100,000 records: an alarm once in 3.5 million attributes, so in these
+    cases once in 6,000. Mutant: 3 standard errors."""
+    domain = sf.Domain({f"a{i}": sf.Categories(["x"], outside="other", missing="other") for i in range(200)})
+    work = sf.marginals(domain, sets=[(), *((n,) for n in domain.names)])
+    if isinstance(budget, type(sf.pure(1))):
+        work = sf.marginals(sf.Domain({"a0": domain["a0"]}), upto=1)
+    plan = sf.plan(work, budget, neighbours="add-remove")
+    rows = {n: ["x"] * 100_000 for n in plan.workload.domain.names}
+    source = pa.table(rows)
+    for _ in range(1 if len(rows) > 1 else 3):
+        release = sf.release(plan, source, ledger=None)
+        assert release.cautions == () or release.cautions[0].attribute is None
+        if release.table().values > 10 * release.table().standard_errors:
+            assert len(release.plan.workload.domain.names) == len(other_shares(release))
+
+
+@pytest.mark.parametrize(("errors", "said"), [(7.0, False), (9.0, False), (12.0, True)])
+def test_one_draw_of_laplace_noise_is_told_from_nothing_as_rarely(errors: float, said: bool) -> None:
+    """A draw is beyond 7 standard errors once in 40,000. Mutant: 5 of them, as of Gaussian noise."""
+    domain = sf.Domain({"sex": sf.Categories(["x"], outside="other", missing="other")})
+    plan = sf.plan(sf.identity(domain), sf.pure(1), neighbours="add-remove", mechanism="laplace")
+    release = sf.release(plan, sf.Histogram([100_000, 0]), ledger=None)
+    (values,) = (np.array(v) for v in release.measurement.values)
+    table, scale = release.table("sex"), float(values[0]) / float(release.table("sex").values[0])
+    assert table.standard_errors is not None
+    values[1] = round(errors * float(table.standard_errors[1]) * scale)
+    shifted = replace(release, measurement=replace(release.measurement, values=(values,)))
+    assert float(shifted.table("sex").values[1]) == pytest.approx(errors * float(table.standard_errors[1]), abs=0.51)
+    assert bool(shifted.cautions) == said
+
+
+@pytest.mark.parametrize(("share", "records"), [(0.04, 10_000), (0.01, 20_000), (0.001, 300_000)])
+def test_a_small_share_is_said_where_noise_can_tell_it(share: float, records: int) -> None:
+    """At (1, 1e-6), where its count is more than 8 standard errors. Mutant: nothing is said below 5 %."""
+    release = released(counted((share, 0.0, 0.0), records=records), budget=sf.approx(1, "1e-6"))
+    (sex,) = release.cautions
+    assert sex.attribute == "sex"
+    assert sex.share == pytest.approx(share, abs=5 * sex.standard_error)
+    assert f"{percent(sex.share)} of records are in (other)" in sex.text
+    assert share > 8 * sex.standard_error
+
+
+def test_every_share_is_listed_said_or_not(tmp_path: Path) -> None:
+    """Mutant: those alone that can be told from noise."""
+    release = released(counted((0.04, 0.0, 0.001)), budget=sf.gdp("0.05"), out=tmp_path / "out")
+    shares = {s.attribute: s for s in other_shares(release)}
+    assert set(shares) == {"sex", "age", "pay"}
+    assert all(s.standard_error > 0 and 0 <= s.share <= 1 for s in shares.values())
+    line = next(x for x in str(release).splitlines() if x.startswith("  in (other)"))
+    assert all(f"{n} {percent(s.share)} ± {percent(2 * s.standard_error)}" in line for n, s in shares.items())
+    facts = json.loads((tmp_path / "out/release.json").read_text(encoding="utf-8"))
+    assert {s["attribute"] for s in facts["other"]} == set(shares)
+    assert "Records that are in (other)" in render(release)
 
 
 def test_only_what_was_measured_is_told() -> None:

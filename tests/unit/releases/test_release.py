@@ -105,7 +105,7 @@ def test_tables_have_pictures(sharp: sf.Release, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(sf.errors.PlanError, match="no simple picture"):
         sharp.table().plot()
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
-    with pytest.raises(sf.errors.MissingExtra, match=r"sfumato\[plots\]"):
+    with pytest.raises(sf.errors.MissingExtra, match=r"pip install -e '.\[plots\]'"):
         sharp.table("age").plot()
 
 

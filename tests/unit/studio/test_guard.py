@@ -51,39 +51,126 @@ def test_other_origins_change_nothing(page: Studio, origin: str | None) -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_other_sites_see_nothing(page: Studio, site: str) -> None:
-    """Other ports of this machine are the same site, with the same cookies. Mutant: no check of Sec-Fetch-Site."""
+    """Other ports of this machine are the same site. Mutant: no check of Sec-Fetch-Site."""
     assert page.ask("/table", sec_fetch_site=site).status == 403
     assert page.ask("/static/table.js", sec_fetch_site=site).status == 403
 
 
-@pytest.mark.parametrize("cookie", [None, "", "{name}=", "{name}=x", "{name}={token}", "sfumato-1={secret}"])
-def test_without_the_cookie_nothing_is_served(page: Studio, cookie: str | None) -> None:
-    """Mutants: no check of the cookie; the token taken for it; that of another port."""
+@pytest.mark.parametrize(
+    "key", [None, "", "Bearer ", "Bearer x", "Bearer {token}", "{key}", "Basic {key}", "bearer{key}"]
+)
+def test_without_the_key_nothing_of_the_user_is_served(page: Studio, key: str | None) -> None:
+    """Mutants: no check of the key; the token taken for it; a page that carries its data; a cookie that counts."""
     keys = page.keys
-    given = None if cookie is None else cookie.format(name=keys.cookie, token=keys.token, secret=keys.secret)
-    for path in ("/", "/table", "/static/table.js", "/job", "/download/spec", "/nothing"):
-        said = page.ask(path, cookie=given)
-        assert said.status == 403
-        assert "people" not in said.text
-    assert page.post("plan", {}, cookie=given).status == 403
+    given = None if key is None else key.format(key=keys.key, token=keys.token)
+    cookie = f"sfumato-key={keys.key}; sfumato-{keys.port}={keys.key}"
+    for path in ("/job", "/download/spec", "/download/ledger.csv", "/nothing", "/api/page"):
+        assert page.ask(path, authorization=given, cookie=cookie).status == 403
+    for path in ("/table", "/read?name=2026-11", "/audit", "/static/table.js"):  # the same for everybody
+        said = page.ask(path, authorization=given)
+        assert said.status == 200
+        assert "people" not in said.text.replace("people.csv", "").replace("postgresql:///db?table=people", "").replace(
+            'placeholder="people"', ""
+        )
+        assert page.desk.places.spec.name not in said.text
+        assert "set-cookie" not in said.headers
+    assert page.post("plan", {}, authorization=given, cookie=cookie).status == 403
+    assert page.post("page", {"step": "table", "query": {}}, authorization=given, cookie=cookie).status == 403
+
+
+def test_pages_are_alike_for_everybody(page: Studio) -> None:
+    """Mutant: a page made of what its reader has. Those who enter see the same shells, and get data by calls."""
+    for path in ("/table", "/questions", "/what-if", "/pay", "/read", "/audit", "/enter"):
+        assert page.ask(path).body == page.ask(path, authorization=None).body
+    assert page.page("/table").json["file"] == page.desk.places.spec.name
 
 
 def test_the_address_works_once(tmp_path: Path) -> None:
-    """Mutant: a token that is not spent, which the browser's history keeps."""
+    """Mutants: a token that is not spent, which the browser's history keeps; a key that any token gives."""
     with studio(folder(tmp_path), entered=False) as page:
         keys = page.keys
-        for wrong in ("", "token=", "token=x", f"token={keys.secret}", keys.token):
-            assert page.raw("GET", f"/enter?{wrong}", {"host": keys.host}).status == 403
-        assert page.raw("POST", f"/enter?token={keys.token}", {"host": keys.host, "content-length": "0"}).status == 403
+        for wrong in ("", "x", keys.key, None, 3, [keys.token]):
+            assert page.post("enter", {"token": wrong}, authorization=None).status == 403
+        assert page.post("enter", {"token": keys.token}, origin="http://127.0.0.1:1").status == 403
+        assert page.ask(f"/enter?token={keys.token}", authorization=None).status == 200  # the page itself gives nothing
         first = page.enter()
         assert first.status == 200
-        found = first.headers["set-cookie"].lower()
-        assert "httponly" in found
-        assert "samesite=strict" in found
-        assert "domain" not in found
+        assert "set-cookie" not in first.headers
         assert keys.token not in first.text
         assert page.enter().status == 403
+        assert page.page("/table").status == 200
+
+
+def test_the_starting_file_goes_once_it_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a file with the token that stays. It is readable by this account alone, and opened by the browser."""
+    from sfumato.studio import serving
+    from sfumato.studio.guard import Keys
+
+    led: list[str] = []
+    monkeypatch.setattr(serving.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(serving.webbrowser, "open", led.append)
+    keys = Keys(1)
+    place = serving._open(keys)
+    assert [place.as_uri()] == led
+    assert keys.token in place.read_text()
+    assert place.stat().st_mode & 0o077 == 0
+    assert not keys.enter("x")
+    assert place.exists()
+    assert keys.enter(keys.token)
+    assert not place.exists()
+
+
+def test_connections_without_a_request_are_closed(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle programs of this machine must not use the server up. Mutants: no time for the head; no most; the newest
+    goes, so that whoever fills the server first keeps it."""
+    from sfumato.studio import serving
+
+    monkeypatch.setattr(serving, "_MOST", 8)
+    idle = [socket.create_connection(("127.0.0.1", page.keys.port)) for _ in range(20)]
+    try:
         assert page.ask("/table").status == 200
+        for early in idle[:10]:
+            early.settimeout(30)
+            assert early.recv(1) == b""
+        monkeypatch.setattr(serving, "_HALF_OPEN", 0.2)
+        with socket.create_connection(("127.0.0.1", page.keys.port)) as half:
+            half.sendall(b"GET /table HTTP/1.1\r\nHost: ")
+            half.settimeout(30)
+            assert half.recv(1) == b""
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_a_body_that_does_not_end_is_refused(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a request that waits for its body without end."""
+    from sfumato.studio import guard
+
+    monkeypatch.setattr(guard, "_PATIENCE", 0.2)
+    assert page.post("plan", b"{", content_length="100").status == 408
+
+
+def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a list of errors that are expected, so that any other ends in a 500 without words."""
+    from sfumato.studio.desk import Desk
+
+    for error in (
+        RuntimeError("a row"),
+        RecursionError("a row"),
+        MemoryError(),
+        AssertionError("a row"),
+        KeyError("a"),
+    ):
+
+        def fails(self: Desk, error: Exception = error) -> object:
+            del self
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Desk, "ledger", fails)
+            said = page.page("/audit")
+        assert said.status == 400
+        assert said.json["error"] == "this request could not be served; nothing was spent by it"
 
 
 def test_secrets_are_new_and_long(tmp_path: Path) -> None:
@@ -92,7 +179,7 @@ def test_secrets_are_new_and_long(tmp_path: Path) -> None:
     from sfumato.studio.guard import Keys
 
     made = [Keys(1) for _ in range(50)]
-    assert len({k.token for k in made} | {k.secret for k in made}) == 100
+    assert len({k.token for k in made} | {k.key for k in made}) == 100
     assert min(len(k.token) for k in made) >= 40
 
 
@@ -114,7 +201,7 @@ def test_sizes_are_bounded(page: Studio) -> None:
 
 def test_every_answer_forbids_what_pages_do_not_need(page: Studio) -> None:
     """Mutant: headers on pages alone. Scripts and styles come from this server, as files."""
-    for said in (page.ask("/table"), page.ask("/nothing"), page.ask("/table", cookie=None), page.post("plan", {})):
+    for said in (page.ask("/table"), page.ask("/nothing"), page.ask("/job", authorization=None), page.post("plan", {})):
         policy = said.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy

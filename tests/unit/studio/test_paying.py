@@ -191,13 +191,13 @@ def test_no_refusal_names_a_place(tmp_path: Path) -> None:
     (place / "budget.db").write_text("no ledger", encoding="utf-8")
     with studio(place) as page:
         texts = [
-            page.ask("/questions").text,
-            page.ask("/audit").text,
+            page.page("/questions").text,
+            page.page("/audit").text,
             page.post("plan", {"version": page.version}).text,
         ]
         texts.append(page.post("verify", {}).text)
         (place / "spec.toml").unlink()
-        texts += [page.ask("/table").text, page.post("plan", {"version": ""}).text]
+        texts += [page.page("/table").text, page.post("plan", {"version": ""}).text]
     for text in texts:
         assert str(tmp_path) not in text
         assert "hidden place" not in text

@@ -122,8 +122,8 @@ def test_each_question_tells_its_price_and_what_is_left(page: Studio) -> None:
     ]
     assert told["rows"][-1][2] == f"{value:,.0f}"
     assert len(sf.Ledger(page.desk.places.ledger).entries()) == 1 + 1, "nothing is paid for a question"
-    assert "age: 5 to 9" in page.ask("/audit").text
-    shown = page.ask("/read?name=desk")
+    assert "age: 5 to 9" in page.page("/audit").text
+    shown = page.page("/read?name=desk")
     assert shown.status == 200
     assert str(page.desk.places.spec.parent) not in shown.text, "a session remembers where its table is"
 
@@ -212,7 +212,7 @@ def test_other_sites_can_neither_ask_nor_append(page: Studio) -> None:
     """Mutant: a route of its own beside the guard's."""
     anchor = seen(page)
     asked = {"name": "desk", "seen": anchor, "question": QUESTION}
-    for change in ({"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}, {"cookie": None}):
+    for change in ({"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}, {"authorization": None}):
         for call in ("put", "append"):
             assert page.post(call, asked, **change).status == 403
     assert page.post("put", asked, host=f"localhost:{page.keys.port}").status == 403
@@ -258,9 +258,9 @@ def test_killed_in_mid_payment(tmp_path: Path) -> None:
     assert subprocess.run(call, env=environment, check=False, capture_output=True).returncode == 9
     with studio(place) as page:
         assert page.post("account", {"version": page.version}).json["ledger"]["unreleased"] == ["killed"]
-        assert page.ask("/read?name=killed").status == 200
+        assert page.page("/read?name=killed").status == 200
         assert page.paid("killed", "pmw")["state"] == "refused"
-        assert "never opened" in page.ask("/audit").text
+        assert "never opened" in page.page("/audit").text
         assert put(page, name="killed", anchor="x").status == 400
         assert len([e for e in sf.Ledger(place / "budget.db").entries() if e.kind == "spend"]) == 1
         assert page.paid("next", "pmw")["state"] == "done"
@@ -284,7 +284,7 @@ def test_killed_before_the_ledger_was_told(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_stream_is_opened_and_appended(flowing: Studio, tmp_path: Path) -> None:
     """Periods by the spec's source; what the page shows are Python's totals; a label that is there changes nothing."""
-    assert "without a period" in flowing.ask("/read?name=weeks").text
+    assert "without a period" in flowing.page("/read?name=weeks").text
     assert append(flowing, "W1")["text"] == "W1 is published: 1 of 3 periods."
     (tmp_path / "week2.csv").write_text("age,sex\n" + "3,female\n" * 50, encoding="utf-8")
     moved = [{"place": ["data", "source"], "value": "week2.csv"}]

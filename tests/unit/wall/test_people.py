@@ -131,8 +131,8 @@ def counted_by(folder: Path, store: Path, tables: Path, rows: list[Row], t: int)
     seen: list[Any] = []
     honest = people.collect
 
-    def watched(*given: Any) -> Any:
-        seen.append(honest(*given))
+    def watched(*given: Any, **more: Any) -> Any:
+        seen.append(honest(*given, **more))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:

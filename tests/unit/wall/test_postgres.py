@@ -637,7 +637,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, furnished: Server) -> None:
 @pytest.mark.parametrize("module", ["adbc_driver_postgresql", "adbc_driver_manager", "pyarrow"])
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '.\[postgres\]'"):
         open_source("postgresql://h/d?table=t", X)
 
 

@@ -378,10 +378,12 @@ def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.Mo
     gathered = [list(kernel.gather(kernel.spread([sent[bucket]]), how, 5)) for bucket in range(3)]
     assert [receipt.note for _, receipt in gathered] == [b"%d 5" % bucket for bucket in range(3)]
     assert sum(chunk.rows for chunk, _ in gathered) == 6
+    # "a" alone has more than two rows
+    assert sum(int(np.frombuffer(chunk.note[32:40], dtype="<i8")[0]) for chunk, _ in gathered) == 1
     moved = next(p for p in sent if p.rows)
     with pytest.raises(ValueError):
         list(kernel.gather(kernel.spread([moved._replace(chunk=(moved.chunk + 1) % 3)]), how, 5))
-    monkeypatch.setattr(kernel, "truncation", lambda kept, rows, most: rows)
+    monkeypatch.setattr(kernel, "truncation", lambda kept, rows, most: f"SELECT *, false AS cut FROM ({rows})")
     with pytest.raises(ValueError):
         list(kernel.gather(kernel.spread(kernel.encode(table.to_batches(), how, 0)), how, 5))
 
@@ -589,10 +591,10 @@ def test_what_is_not_installed_is_named_with_its_extra(
 ) -> None:
     frame = plain.frame("SELECT n AS x FROM plain")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[spark\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '.\[spark\]'"):
         open_source(frame, X)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[spark\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '.\[spark\]'"):
         open_source("spark://h:1?table=t", X)
 
 

@@ -1,6 +1,8 @@
 // Everything the pages share: elements made from text alone, requests, and the spec with its version.
 
-export const data = JSON.parse(document.getElementById("data").textContent);
+import { post, request } from "./key.js";
+
+export { post };
 export const $ = (id) => document.getElementById(id);
 
 /** An element; texts become text, never markup. */
@@ -40,21 +42,6 @@ export function refuse(field, text) {
   field.closest("label").insertAdjacentElement("afterend", h("p", { id, className: "problem refused", role: "alert" }, text));
 }
 
-export async function post(name, body) {
-  let answer;
-  try {
-    answer = await fetch(`/api/${name}`, {
-      method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" },
-      body: JSON.stringify(body), keepalive: name === "change" && JSON.stringify(body).length < 60_000,
-    });
-  } catch {
-    throw new Error("sfumato studio does not answer; is it still running in the terminal?");
-  }
-  const found = await answer.json().catch(() => ({ error: "the answer could not be read" }));
-  if (!answer.ok) throw new Error(found.error || "this was refused");
-  return found;
-}
-
 /** Run something that asks the server; what is refused is said, and the place is busy meanwhile. */
 export async function attempt(place, work, tell = complain) {
   place?.setAttribute("aria-busy", "true");
@@ -87,11 +74,43 @@ export function later(work, wait = 300) {
   };
 }
 
+/** What this page shows; where it cannot be had, the page says why and does nothing more. */
+async function shown() {
+  try {
+    const found = await post("page", { step: location.pathname.slice(1), query: Object.fromEntries(new URLSearchParams(location.search)) });
+    $("file").textContent = found.file;
+    return found.data;
+  } catch (error) {
+    complain(error.message);
+    return new Promise(() => {});
+  }
+}
+export const data = await shown();
+
+/** How the payment that runs stands. */
+export const payment = async () => (await request("/job")).json();
+
+/** A file of the server's: a link alone would not carry the key. */
+async function download(link) {
+  const answer = await request(link.getAttribute("href"));
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || "this was refused");
+  const named = /filename\*=utf-8''([^;]+)/i.exec(answer.headers.get("content-disposition") ?? "");
+  const plain = /filename="([^"]+)"/i.exec(answer.headers.get("content-disposition") ?? "");
+  const address = URL.createObjectURL(await answer.blob());
+  h("a", { href: address, download: named ? decodeURIComponent(named[1]) : plain?.[1] ?? "sfumato" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
 let line = Promise.resolve();
 let unsaved = 0;
 document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("a[href^='/']");
-  if (!link || link.hasAttribute("download") || (waiting.size === 0 && unsaved === 0)) return;
+  if (link?.hasAttribute("download")) {
+    event.preventDefault();
+    await attempt(link, () => download(link));
+    return;
+  }
+  if (!link || (waiting.size === 0 && unsaved === 0)) return;
   event.preventDefault();
   for (const now of [...waiting]) now();
   await line;

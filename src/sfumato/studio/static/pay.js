@@ -1,6 +1,6 @@
 // The fourth page: what is paid for, the ledger, a name, one payment, and how far it is.
 
-import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, fill, h, listing, post, say } from "./common.js";
+import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, fill, h, listing, post, say, payment } from "./common.js";
 
 let plan = null;
 let fits = false;
@@ -56,7 +56,7 @@ async function watch() {
   paying = true;
   ready();
   for (;;) {
-    const job = await (await fetch("/job", { credentials: "same-origin" })).json();
+    const job = await payment();
     told(job);
     if (job.state !== "paying") break;
     await new Promise((go) => { setTimeout(go, 250); });

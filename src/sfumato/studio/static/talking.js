@@ -1,6 +1,6 @@
 // What goes on: the next question of a session, the next period of a stream. Both were paid for when they were opened.
 
-import { $, attempt, change, complain, count, data, fill, h, listing, post } from "./common.js";
+import { $, attempt, change, complain, count, data, fill, h, listing, post, payment } from "./common.js";
 import { complete } from "./completion.js";
 
 let standing = null;
@@ -48,7 +48,7 @@ function session(found) {
 
 async function watched() {
   for (;;) {
-    const job = await (await fetch("/job", { credentials: "same-origin" })).json();
+    const job = await payment();
     if (job.state === "paying") fill($("period-job"), h("progress", { "aria-label": "Publishing" }), h("p", {}, `${job.step}…`));
     else return job;
     await new Promise((go) => { setTimeout(go, 250); });

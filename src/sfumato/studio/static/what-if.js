@@ -84,7 +84,7 @@ function figures() {
   const focused = document.activeElement?.id;
   fill($("lines"), made);
   if (focused?.startsWith("weight-")) $(focused)?.focus();
-  const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above what is proved to be the least possible`;
+  const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above the least that Gaussian noise can err, as is proved`;
   $("summary").textContent = plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note;
   every();
   people();

@@ -22,7 +22,8 @@ from sfumato.wall.engines.words import Packed, Words
 from sfumato.wall.rows.clusters import Cluster
 from sfumato.wall.rows.counting import tally
 from sfumato.wall.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
-from sfumato.wall.rows.readers import SETTINGS, Session, own_texts
+from sfumato.wall.rows.readers import own_texts
+from sfumato.wall.rows.session import SETTINGS, Session
 from sfumato.wall.rows.summing import sum_down
 
 __all__ = ["RECEIPT", "SLICE", "Encoding", "Part", "count", "encode", "gather", "spread", "total", "versions"]
@@ -41,7 +42,7 @@ class Part(NamedTuple):
     """One row of what a partition gives.
 
     status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
-    note: SHA-256 of `data` and the largest cell of every attribute (int64). data: words, or whatever travels.
+    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute. data: words, or whatever travels.
     """
 
     part: int
@@ -65,19 +66,21 @@ class Encoding(Packed):
 
     raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
     person: the DuckDB type of the column `r` that names persons, of whose rows `most` are kept.
+    notation: decimal mark and separator of thousands in texts.
     """
 
     raw: dict[int, str] = field(default_factory=dict[int, str])
     person: str | None = None
     most: int = 1
     buckets: int = 1
+    notation: tuple[str, str] = (".", "")
 
     def statements(self) -> tuple[list[Statement], str]:
         """(what to run first, SQL) of words that are whole, and the name of the person, from the table `source`."""
         first: list[Statement] = []
         raw = [f"w{k}" for k in range(self.words)]
         fields, words = list(raw), [[w] for w in raw]
-        columns = own_texts({f"r{i}": Column(f"r{i}", kind) for i, kind in self.raw.items()})
+        columns = own_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
         for i, (word, shift, _) in enumerate(self.places()):
             if i in self.raw:
                 rule = self.grid.rules[i]
@@ -86,10 +89,11 @@ class Encoding(Packed):
                 first += prepared(rule, i)
                 raw.append(f"{column.sql} AS f{i}")
                 fields.append(f"{field_of(rule, column, f'f{i}')} AS v{i}")
-                words[word].append(f"CAST(coalesce({cell_of(rule, i)}, {rule.size}) AS BIGINT) * {2**shift}")
+                cell = f"coalesce({cell_of(rule, i, column.decimal)}, {rule.size})"
+                words[word].append(f"CAST({cell} AS BIGINT) * {2**shift}")
         kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
         if self.person is not None:
-            who = own_texts({"r": Column("r", self.person)})["r"]
+            who = own_texts({"r": Column("r", self.person, *self.notation)})["r"]
             raw.append(f"{who.sql} AS f")
             fields.append(f"{who.name('f')} AS person")
             kept.append("person")
@@ -169,12 +173,12 @@ def _arrow(session: Session, query: str) -> Any:
     return pa.table(session.connection.sql(query))
 
 
-def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int) -> Part:
+def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> Part:
     words = how.moved(words)  # after persons' rows were chosen, as in a file
     data = np.ascontiguousarray(words, dtype="<i8").tobytes()
     rows = words.shape[1]
     tops = [int(how.cells(words, i).max(initial=0)) for i in range(len(how.grid.rules))]
-    note = hashlib.sha256(data).digest() + np.array(tops, dtype="<i8").tobytes()
+    note = hashlib.sha256(data).digest() + np.array([cut, *tops], dtype="<i8").tobytes()
     return Part(part, chunk, rows, seen, note, data)
 
 
@@ -210,8 +214,9 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
         if people.most(found) > how.most:
             raise ValueError
     words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
+    cut = np.asarray(found.column("cut"))
     for chunk, start in enumerate(range(0, max(1, words.shape[1]), _ROWS)):
-        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0)
+        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0, int(cut[start : start + _ROWS].sum()))
     yield from receipts
 
 
@@ -243,12 +248,12 @@ class _People:
         return _arrow(self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})")
 
     def kept(self) -> Any:
-        """What is kept of each person: words and name."""
+        """What is kept of each person: words, name, and a mark on one row of who had more."""
         places = self._how.places()
         cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
         names = ", ".join(f"a{i}" for i in range(len(places)))
         chosen = truncation(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
-        return _arrow(self._session, f"SELECT {self._words}, person FROM ({chosen})")
+        return _arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
 
     def most(self, found: Any) -> int:
         """Rows of the person who has most of them."""

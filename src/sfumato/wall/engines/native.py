@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.cells import Codes, Edges, Rule, Truths, Wholes
+from sfumato.cells import Codes, Edges, Rule, Truths, Wholes, whole_text
 from sfumato.wall.rows.encoding import Column, double_at_least
-from sfumato.wall.rows.readers import Session
+from sfumato.wall.rows.session import Session
 
 __all__ = ["cell"]
 
@@ -89,6 +89,8 @@ def _looked_up(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: An
         return None
     if kind == "BOOLEAN":
         return _among(column, {v: places[str(v).lower()] for v in (False, True) if str(v).lower() in places}, extra, f)
+    if any(whole_text(code) != code for code in texts):
+        return None  # the code "1.0" is 1 too: DuckDB knows
     if kind in _INTEGERS:
         numbers = {int(code): i for code, i in whole.items() if abs(int(code)) < 2**63}
         return _among(column.cast("bigint"), numbers, extra, f)

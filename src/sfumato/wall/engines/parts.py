@@ -23,17 +23,21 @@ from sfumato.wall.engines.kernel import RECEIPT, Part
 from sfumato.wall.rows.clusters import Cluster, Packing, Sets
 from sfumato.wall.rows.counting import PackedCounts, passes
 from sfumato.wall.rows.encoding import Column, check_type
-from sfumato.wall.rows.readers import MAX_ROWS, Opened, Session, lacks
+from sfumato.wall.rows.session import MAX_ROWS, Opened, Session, lacks
 
 __all__ = ["Check", "Engine", "PartCounts", "checked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What the wall holds against every pass: the records, and of every chunk its part, its number and its digest."""
+    """What the wall holds against every pass: the records, and of every chunk its part, its number and its digest.
+
+    `cut` is the number of persons who had more rows than are kept.
+    """
 
     rows: int = field(repr=False)
     digests: tuple[bytes, ...] = field(repr=False)
+    cut: int = field(default=0, repr=False)
 
 
 class Engine(ABC):
@@ -44,6 +48,8 @@ class Engine(ABC):
 
     label: str
     table: tuple[str, ...]
+    notation: tuple[str, str] = (".", "")
+    """Decimal mark and separator of thousands in texts."""
 
     @abstractmethod
     def __init__(self, source: object) -> None: ...
@@ -72,7 +78,7 @@ class Engine(ABC):
                 raise lacks(self.label, name)
             check_type(name, rule, Column("", found[name]))
         check = self.encode(grid, person, rows_per_person)
-        return PartCounts(grid, check.rows, check, self, packing=packing)
+        return PartCounts(grid, check.rows, check, self, packing=packing, cut=check.cut)
 
     def opened(self, needed: Sequence[str]) -> Opened:
         """The names of its columns; rows are not handed over."""
@@ -136,13 +142,16 @@ def checked(label: str, grid: Grid, found: Sequence[Part], came: int, buckets: i
     if not whole or sum(p.seen for p in found) != came:
         raise SourceError(f"{label} did not hand on each of its rows once: it changed meanwhile, or a part was lost")
     rows = sum(p.rows for p in chunks)
-    tops = [np.frombuffer(p.note[32:], dtype="<i8") for p in chunks]
+    # the largest cell of every attribute, after how many persons are cut who have their first row here
+    notes = [np.frombuffer(p.note[32:], dtype="<i8") for p in chunks]
+    cuts, tops = [int(n[0]) for n in notes], [n[1:] for n in notes]
     if max(rows, came) > MAX_ROWS:
         raise SourceError(f"{label} has more than {MAX_ROWS:,} rows")
-    if not all(len(top) == len(grid.shape) and (top >= 0).all() and (top < grid.shape).all() for top in tops):
+    fits = all(len(top) == len(grid.shape) and (top >= 0).all() and (top < grid.shape).all() for top in tops)
+    if not fits or not all(0 <= cut <= p.rows for cut, p in zip(cuts, chunks, strict=True)):
         raise SourceError(f"{label} was not encoded as declared; please report this as an error of the library")
     digests = tuple(np.array([p.part, p.chunk], dtype="<i4").tobytes() + p.note[:32] for p in chunks)
-    return Check(rows, digests)
+    return Check(rows, digests, sum(cuts))
 
 
 def _numbered(pairs: Iterable[tuple[int, int]]) -> bool:

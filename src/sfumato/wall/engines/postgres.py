@@ -15,11 +15,11 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
-from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 from sfumato.wall.engines.streams import Field, Stream
 from sfumato.wall.rows.csvfile import MAX_RECORD
 from sfumato.wall.rows.encoding import identifier, literal
-from sfumato.wall.rows.readers import MAX_ROWS
+from sfumato.wall.rows.session import MAX_ROWS
 
 __all__ = ["Postgres"]
 
@@ -238,7 +238,7 @@ def _modules() -> Iterator[Any]:
             yield import_module(name)
         except ImportError:
             raise MissingExtra(
-                f"{name} is not installed, and Postgres servers are read with it: pip install 'sfumato[postgres]'"
+                f"{name} is not installed, and Postgres servers are read with it; {how_to_install('postgres')}"
             ) from None
 
 
@@ -253,7 +253,7 @@ def _field(name: str, kind: str) -> Field:
         short = f"CASE WHEN octet_length({text}) > {MAX_RECORD} THEN left({text}, {MAX_RECORD // 4}) ELSE {text} END"
         return Field(short, "VARCHAR", "VARCHAR")
     if kind == "numeric":
-        return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR")
+        return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR", number=True)
     if kind in ("date", "timestamp"):
         return Field(f"replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
     return Field(text, "VARCHAR", "UUID") if kind == "uuid" else Field("", "", kind)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from sfumato.wall.rows.written import source_of
+
 __all__ = ["ENGINES", "engine"]
 
 ENGINES: dict[str, tuple[str, str]] = {
@@ -24,6 +26,8 @@ def engine(source: object) -> Any:
 
     Raises InvalidInput, which never quotes an address, where one is not well formed or holds a password.
     """
+    given = source_of(source)
+    source = given.table
     if isinstance(source, str):
         scheme, colon, _ = source.partition(":")
         name = scheme.lower() if colon else ""
@@ -32,4 +36,7 @@ def engine(source: object) -> Any:
     if name not in ENGINES or (not isinstance(source, str)) != (name == "pyspark"):
         return None
     module, cls = ENGINES[name]
-    return getattr(import_module(module), cls)(source)
+    made = getattr(import_module(module), cls)(source)
+    given.allow(made.label, "decimal", "thousands")
+    made.notation = given.decimal, given.thousands
+    return made

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Grid
-from sfumato.errors import InvalidInput, MissingExtra, SourceError
+from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 from sfumato.wall.engines.jobs import end_what_comes, told
 from sfumato.wall.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
 from sfumato.wall.engines.native import cell
@@ -94,9 +94,11 @@ class Spark(Engine):
         placed = {
             i: cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
         }
+        if self.notation[0] != ".":  # "1,0" is 1 then, which DuckDB knows
+            placed |= {i: None for i, n in enumerate(grid.names) if kinds[n] == "VARCHAR"}
         raw = {i: kinds[grid.names[i]] for i, found in placed.items() if found is None}
         parts = self._partitions()
-        how = self._how = Encoding(grid, raw, person and kinds[person], rows_per_person, parts)
+        how = self._how = Encoding(grid, raw, person and kinds[person], rows_per_person, parts, self.notation)
         words = [f.lit(0).cast("bigint")] * how.words
         for i, (word, shift, _) in enumerate(how.places()):
             if i not in raw:
@@ -198,7 +200,7 @@ def _module(name: str) -> Any:
         return _module_of(name)
     except ImportError:
         raise MissingExtra(
-            "pyspark or pyarrow is not installed, and Spark is asked by them: pip install 'sfumato[spark]'"
+            f"pyspark or pyarrow is not installed, and Spark is asked by them; {how_to_install('spark')}"
         ) from None
 
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows.encoding import Column
-from sfumato.wall.rows.readers import SETTINGS, Opened, Session, own_texts
+from sfumato.wall.rows.readers import own_texts
+from sfumato.wall.rows.session import SETTINGS, Opened, Session
 
 __all__ = ["Field", "Reading", "Stream"]
 
@@ -30,11 +31,13 @@ class Field:
 
     sent: the DuckDB type that must arrive, "" where the column cannot be read.
     type: what it is taken for: `sent`, or DATE, TIMESTAMP or UUID, read from its text; else the server's name for it.
+    number: whether it is a number that arrives as its text, with a point whatever is declared of texts.
     """
 
     ask: str
     sent: str
     type: str
+    number: bool = False
 
 
 class Reading(Protocol):
@@ -69,6 +72,8 @@ class Stream(ABC):
 
     label: str
     table: tuple[str, ...]
+    notation: tuple[str, str] = (".", "")
+    """Decimal mark and separator of thousands in texts."""
 
     @abstractmethod
     def __init__(self, address: str) -> None: ...
@@ -96,7 +101,8 @@ class Stream(ABC):
                 if [c.type for c in arrived.values()] != [field.sent for field in asked]:
                     raise SourceError(f"{self.label} sent other types of columns than its catalogue says")
                 plain = arrived if reading.utf8 else own_texts(arrived)
-                columns |= {n: _column(f, c) for n, f, c in zip(needed, asked, plain.values(), strict=True)}
+                pairs = zip(needed, asked, plain.values(), strict=True)
+                columns |= {n: _column(f, c, self.notation) for n, f, c in pairs}
             return Opened(session, self.label, "source", columns, records=_RECORDS)
         except BaseException:
             session.close()
@@ -105,10 +111,10 @@ class Stream(ABC):
             raise
 
 
-def _column(field: Field, sent: Column) -> Column:
+def _column(field: Field, sent: Column, notation: tuple[str, str]) -> Column:
     """A column as it is encoded; a text that writes something else is read as that, and never fails to be."""
     if field.type == field.sent:
-        return sent
+        return sent if field.number else Column(sent.sql, sent.type, *notation)
     value = f"TRY_CAST({sent.sql} AS {field.type})"
     beyond = f"CASE WHEN {sent.sql} IS NOT NULL THEN CAST('infinity' AS {field.type}) END"
     return Column(value if field.type == "UUID" else f"coalesce({value}, {beyond})", field.type)

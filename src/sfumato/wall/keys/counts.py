@@ -17,7 +17,8 @@ from sfumato.sketches.field import Words
 from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
 from sfumato.wall.rows.elements import texts
 from sfumato.wall.rows.encoding import Column, check_type, truncation
-from sfumato.wall.rows.readers import Opened, Session, attempt, keep, open_table, register
+from sfumato.wall.rows.readers import open_table, register
+from sfumato.wall.rows.session import Opened, Session, attempt, keep
 
 __all__ = ["KeyCounts", "KeyTable", "open_keys"]
 

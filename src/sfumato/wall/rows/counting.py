@@ -65,11 +65,13 @@ def _listed(grid: Grid, axes: Sequence[int]) -> str:
 class Counts(ABC):
     """What the curator asks of an opened source; `rows`, the number of encoded records, may be private.
 
-    All sources share the check against it, summing down, and handing out in batches.
+    `cut` is the number of persons who had more rows than are counted. All sources share the check against `rows`,
+    summing down, and handing out in batches.
     """
 
     grid: Grid
     rows: int = field(repr=False)
+    cut: int = field(default=0, repr=False, kw_only=True)
 
     @abstractmethod
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:

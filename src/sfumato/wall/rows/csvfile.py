@@ -24,8 +24,9 @@ import numpy as np
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows.encoding import UNREADABLE
+from sfumato.wall.rows.textfile import is_itself, opened
 
-__all__ = ["BLOCK", "BOM", "MAX_RECORD", "Layout", "is_text", "layout", "readable"]
+__all__ = ["BLOCK", "BOM", "MAX_RECORD", "Layout", "is_text", "layout", "public_name", "readable"]
 
 MAX_RECORD = 2**21  # longer records are unreadable rows; DuckDB is given eight times as much, for quotes
 _HEADER_BYTES = 2**20  # names of ten thousand columns
@@ -55,12 +56,24 @@ class Layout:
         return self.line_end[-1:]
 
 
-def layout(path: str, needed: Sequence[str]) -> Layout:
-    """The layout by the first delimiter with which the header has most of the needed columns; no record is read."""
-    with open(path, "rb") as handle:
+def layout(path: str, needed: Sequence[str], encoding: str = "utf-8", delimiter: str | None = None) -> Layout:
+    """The layout by the delimiter, or by the first with which the header has most of the needed columns.
+
+    No record is read.
+    """
+    with opened(path, encoding) as handle:
         beginning = handle.read(_HEADER_BYTES)
-    found = [_header(beginning, delimiter) for delimiter in (b",", b";", b"\t", b"|")]
-    return min(found, key=lambda one: sum(n not in one.names for n in needed))
+    allowed = (b",", b";", b"\t", b"|") if delimiter is None else (delimiter.encode(),)
+    found = [_header(beginning, mark) for mark in allowed]
+    # of those that are as good the one with the most columns: without needed ones, whoever asks for names
+    return min(found, key=lambda one: (sum(n not in one.names for n in needed), -len(one.names) * (not needed)))
+
+
+def public_name(name: str | None, label: str, encoding: str) -> str:
+    """A name of a header. Raises SourceError where it is none in the encoding, for whoever declares it."""
+    if name is None:
+        raise SourceError(f"a name in the header of {label} is not in {encoding}: declare its encoding, such as cp1252")
+    return name
 
 
 def _header(beginning: bytes, delimiter: bytes) -> Layout:
@@ -75,18 +88,18 @@ def _header(beginning: bytes, delimiter: bytes) -> Layout:
     return Layout(names, ending.end() if ending else at, delimiter, ending[0] if ending else b"\n")
 
 
-def readable(path: str, copy: str, found: Layout) -> str:
-    """The file that DuckDB is to read: `path`, or `copy`, which is written if a record has to be mended.
+def readable(path: str, copy: str, found: Layout, encoding: str = "utf-8") -> str:
+    """The file that DuckDB is to read: `path`, or `copy`, which is written if a record has to be mended or recoded.
 
     Raises SourceError for quotes that do not close.
     """
     try:
-        if all(mended is None for _, mended in _chunks(path, found)):
+        if is_itself(path, encoding) and all(mended is None for _, mended in _chunks(path, found, encoding)):
             return path
         with open(copy, "xb") as out:
             header = (b'"c%d"' % i for i in range(len(found.names)))
             out.write(found.delimiter.join(header) + found.line_end)
-            for chunk, mended in _chunks(path, found):
+            for chunk, mended in _chunks(path, found, encoding):
                 out.write(chunk if mended is None else mended)
     except _Unbalanced:
         pass
@@ -95,10 +108,10 @@ def readable(path: str, copy: str, found: Layout) -> str:
     raise SourceError(f'{Path(path).name} has an unbalanced quote (") somewhere')
 
 
-def _chunks(path: str, found: Layout) -> Iterator[tuple[bytes, bytes | None]]:
+def _chunks(path: str, found: Layout, encoding: str) -> Iterator[tuple[bytes, bytes | None]]:
     """The records of a file in chunks of whole ones, and what to write instead of a chunk that is not well formed."""
-    with open(path, "rb") as handle:
-        handle.seek(found.start)
+    with opened(path, encoding) as handle:
+        handle.read(found.start)
         yield from _whole(handle, found)
 
 

@@ -20,41 +20,45 @@ from numpy.typing import NDArray
 
 from sfumato.wall.rows.encoding import UNREADABLE
 
-__all__ = ["plain_column", "texts"]
+__all__ = ["plain_column", "text_of", "texts"]
 
+_NUMBERS = (float, complex, np.number, Decimal)
 _HUGEINT = 2**127  # integers of DuckDB end there; what is beyond is a double
 # A number with more digits than this is written by its exponent: Python refuses to write some, and no double holds it.
 _DIGITS = 400
 
 
-def texts(values: Iterable[Any]) -> NDArray[np.object_]:
+def texts(values: Iterable[Any], decimal: str = ".") -> NDArray[np.object_]:
     """The text of every element: None where it is missing, `UNREADABLE` where it is no text, number, date or boolean.
 
-    Nothing that an element holds can raise, and none decides for another.
+    Numbers are written with the decimal mark that texts have beside them. Nothing that an element holds can raise, and
+    none decides for another.
     """
-    found = [value if type(value) is str and value.isascii() else _text(value) for value in values]
+    found = [value if type(value) is str and value.isascii() else text_of(value, decimal) for value in values]
     out = np.empty(len(found), dtype=object)
     out[:] = found
     return out
 
 
-def plain_column(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+def plain_column(column: Any, decimal: str = ".") -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """A pandas column as numbers or texts that DuckDB reads, and which are missing where numbers cannot say it."""
     kind, width = getattr(column.dtype, "kind", "O"), getattr(column.dtype, "itemsize", 0)
     numbers = column.dtype if isinstance(column.dtype, np.dtype) else getattr(column.dtype, "numpy_dtype", None)
     if numbers is None or kind not in "iuf" or (kind == "f" and width not in (4, 8)):
-        return texts(column.tolist() if kind == "O" else column), None
+        return texts(column.tolist() if kind == "O" else column, decimal), None
     if isinstance(column.dtype, np.dtype):
         return np.ascontiguousarray(column.to_numpy(), dtype=numbers.newbyteorder("=")), None
     return column.to_numpy(dtype=numbers, na_value=0), np.asarray(column.isna(), dtype=bool)
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any, decimal: str = ".") -> str | None:
     """The text of one element, whatever it is."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     try:
-        return _known(value)
+        found = _known(value)
+        number = decimal != "." and found is not None and isinstance(value, _NUMBERS)
+        return found.replace(".", decimal) if number else found
     except Exception:  # classes of others, and what they hold, may raise anything
         return UNREADABLE
 
@@ -93,7 +97,7 @@ def _float(value: Any) -> str | None:
     """As DuckDB writes a column of such numbers: whole ones without decimals, the shortest text otherwise."""
     if math.isnan(value):
         return None
-    if math.isfinite(value) and value == math.floor(value) and -_HUGEINT <= value < _HUGEINT:
+    if math.isfinite(value) and value == math.floor(value) and -_HUGEINT <= float(value) < _HUGEINT:
         return str(int(value))
     return float.__repr__(value) if isinstance(value, float) else str(value)
 

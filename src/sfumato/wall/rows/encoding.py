@@ -8,15 +8,18 @@ is raised or reported about it. What a field means does not depend on where it i
   that is no number and no code: missing for numbers, outside for others. It names no person and is no key.
 * A number is a number column's value, or a text that writes one in ASCII digits with an optional sign,
   point and exponent (or inf), blanks around it allowed, and no separators. It is read as the nearest
-  double; 32-bit floats and decimals by their decimal text, so 0.1 is 0.1 everywhere.
+  double; 32-bit floats and decimals by their decimal text, so 0.1 is 0.1 everywhere. Where another notation is
+  declared (`Source`), a text is a number in that one alone: a decimal comma, groups of three digits or none.
 * `Integers`: a whole number from low to high ("3.0" is 3); any other is outside. "clamp" rounds down,
   then takes the nearest cell.
 * `Bins`: the bin [a, b) that holds the number; "clamp" sends what is below to the first bin, the last
   edge and above to the last. Infinities are numbers outside.
 * `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
-  written with zero decimals is that whole number ("1.0" is code 1). Other columns are read by their text.
+  written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other columns are read by
+  their text.
 * `Hierarchy`: its finest codes, as categories are.
-* Persons and keys are told apart by their text; the text of a number is that of its value, so 1 and 1.0 are one name.
+* Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
+  whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
 """
 
@@ -26,7 +29,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes
+from sfumato.cells import WHOLE, Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
 __all__ = ["UNREADABLE", "Column", "Statement", "cell_of", "check_declared", "check_type", "double_at_least", "encode"]
@@ -49,16 +52,20 @@ _FAMILIES = (
 _YEARS = {"TIMESTAMP_NS": ("1678", "2262")}
 _ALL_YEARS = ("0001", "10000")
 _NUMBERS = {"text", "whole", "exact", "decimal", "float", "double"}
+# What stands between thousands, by what is declared: spaces that do not break lines are spaces, and typographers' marks
+_SEPARATORS = {".": "[.]", ",": "[,]", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 _FALSE = ("0", "f", "false", "n", "no")
 _TRUE = ("1", "t", "true", "y", "yes")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the opened source: the SQL that reads it, and its DuckDB type."""
+    """A column of the opened source: the SQL that reads it, its DuckDB type, and how its texts write numbers."""
 
     sql: str
     type: str
+    decimal: str = "."
+    thousands: str = ""
 
     @property
     def family(self) -> str:
@@ -87,6 +94,10 @@ class Column:
 
     def name(self, field: str) -> str:
         """The field as the text that tells persons or keys apart, NULL where it is missing or cannot be read."""
+        return _whole(self.written(field), self.decimal)
+
+    def written(self, field: str) -> str:
+        """The field as the text that told persons apart in 0.2, where the text "1.0" was another name than 1."""
         return f"NULLIF({self.text(field)}, {literal(UNREADABLE)})"
 
     def number(self, field: str) -> str:
@@ -95,6 +106,8 @@ class Column:
         if self.family in ("whole", "double"):
             value = f"CAST({field} AS DOUBLE)"
         elif self.family == "text":
+            if (self.decimal, self.thousands) != (".", ""):
+                as_text = _plain(as_text, self.decimal, self.thousands)
             # DuckDB reads 1_000 as a thousand, which would make the rule depend on its version.
             value = f"CASE WHEN NOT contains({as_text}, '_') THEN TRY_CAST({as_text} AS DOUBLE) END"
         else:
@@ -137,7 +150,8 @@ def encode(
 ) -> list[Statement]:
     """Statements to run in order; the last creates the temporary table `encoded`.
 
-    It has one unsigned column a0, a1, … per attribute and one row per record that is counted.
+    It has one unsigned column a0, a1, … per attribute and one row per record that is counted; with `person` also `cut`,
+    true in one row of everybody who had more rows than are kept.
     `columns` has the columns of the attributes and of `person`; `source` is the SQL they are read from.
     Raises SourceError where a column's type cannot be read as its attribute.
     """
@@ -151,7 +165,7 @@ def encode(
         statements += prepared(rule, i)
         raw.append(f"{column.sql} AS r{i}")
         fields.append(f"{field_of(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({cell_of(rule, i)} AS {_storage(rule.size)}) AS a{i}")
+        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.size)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
@@ -168,11 +182,12 @@ def encode(
         query = f"SELECT * FROM ({query}) WHERE {' AND '.join(dropping)}"
     if person is not None:
         query = truncation(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
-    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {kept} FROM ({query})", ())]
+    marked = kept if person is None else f"{kept}, cut"
+    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {marked} FROM ({query})", ())]
 
 
 def truncation(kept: str, rows: str, rows_per_person: int) -> str:
-    """SQL that keeps at most so many rows of each value of `person`.
+    """SQL that keeps at most so many rows of each value of `person`, with `cut`, true in one row of who had more.
 
     `kept` are the columns that matter. `rows` is SQL of them and of `person`, each different row once, with the
     number `n` of times that it is there.
@@ -185,8 +200,11 @@ def truncation(kept: str, rows: str, rows_per_person: int) -> str:
     # Each of n equal rows has a digest of its own, so that any c of a person's rows are as likely to be kept as any
     # others; with one digest for all of them a rare cell would be kept as often as a common one.
     order = f"md5(concat_ws('|', person, {kept}, nth)), {kept}, nth"
-    chosen = f"QUALIFY row_number() OVER (PARTITION BY person ORDER BY {order}) <= {rows_per_person}"
-    return f"SELECT * FROM (SELECT *, unnest(range(n)) AS nth FROM ({rows})) {chosen}"
+    place = f"row_number() OVER (PARTITION BY person ORDER BY {order})"
+    # Once a person, and by that person's rows alone: so one person changes how many are cut by at most 1.
+    cut = f"{place} = 1 AND count(*) OVER (PARTITION BY person) > {rows_per_person} AS cut"
+    given = f"SELECT *, unnest(range(n)) AS nth FROM ({rows})"
+    return f"SELECT *, {cut} FROM ({given}) QUALIFY {place} <= {rows_per_person}"
 
 
 def prepared(rule: Rule, i: int) -> list[Statement]:
@@ -194,10 +212,18 @@ def prepared(rule: Rule, i: int) -> list[Statement]:
     if isinstance(rule, Edges):
         return [(f"SET VARIABLE edges{i} = ?", ([double_at_least(e) for e in rule.edges[1:-1]],))]
     if isinstance(rule, Truths):
-        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, _FALSE + _TRUE))})", ())]
-    if isinstance(rule, Codes):
-        return [(f"CREATE TYPE codes{i} AS ENUM ({', '.join(map(literal, rule.codes))})", ())]
-    return []
+        return _enums(i, _FALSE + _TRUE)
+    return _enums(i, rule.codes) if isinstance(rule, Codes) else []
+
+
+def _enums(i: int, codes: Sequence[str]) -> list[Statement]:
+    """Types of the codes, and of the whole numbers that they write: of two that write one, the first stands for it."""
+    taken, wholes = set(codes), list[str]()
+    for code in codes:
+        wholes.append(code if (whole := whole_text(code)) in taken else whole)
+        taken.add(whole)
+    named = {f"codes{i}": codes, f"wholes{i}": wholes}
+    return [(f"CREATE TYPE {name} AS ENUM ({', '.join(map(literal, texts))})", ()) for name, texts in named.items()]
 
 
 def field_of(rule: Rule, column: Column, raw: str) -> str:
@@ -208,7 +234,7 @@ def field_of(rule: Rule, column: Column, raw: str) -> str:
     return column.text(raw)
 
 
-def cell_of(rule: Rule, i: int) -> str:
+def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
     """The cell number of field v{i}, NULL where the row is to be dropped."""
     v = f"v{i}"
     extra = {"other": str(rule.size - 1), "drop": "NULL"}
@@ -223,7 +249,8 @@ def cell_of(rule: Rule, i: int) -> str:
         inside = f"{v} >= {_double(rule.edges[0])} AND {v} < {_double(rule.edges[-1])}"
         found = _bisect(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
-        found = _lookup(v, f"codes{i}")
+        whole = _whole(v, decimal)
+        found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({whole} AS wholes{i})))"
         if isinstance(rule, Truths):
             found = f"({found}) // {len(_FALSE)}"
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"
@@ -232,11 +259,25 @@ def cell_of(rule: Rule, i: int) -> str:
     return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
 
 
-def _lookup(text: str, codes: str) -> str:
-    """Position of a text among the codes, NULL where it is none of them."""
-    zeros = f"regexp_full_match({text}, '-?(0|[1-9][0-9]*)[.]0+')"
-    whole = f"CASE WHEN {zeros} THEN CAST(TRY_CAST({text} AS HUGEINT) AS VARCHAR) END"
-    return f"coalesce(enum_code(TRY_CAST({text} AS {codes})), enum_code(TRY_CAST({whole} AS {codes})))"
+def _whole(text: str, decimal: str) -> str:
+    """`whole_text` in SQL; with another decimal mark "1,0" is 1 too, as "1.0" is everywhere."""
+    for mark in dict.fromkeys((".", decimal)):
+        found = f"regexp_replace({text}, '^{WHOLE.replace('[.]', f'[{mark}]')}$', '\\1\\2')"
+        text = f"CASE WHEN contains({text}, '{mark}0') THEN {found} ELSE {text} END"  # few do; looking for it is cheap
+    return text
+
+
+def _plain(text: str, decimal: str, thousands: str) -> str:
+    """A number's text in its notation as one with a point and no separators; of any other text NULL."""
+    digits = "[0-9]+"
+    if thousands:
+        digits = f"(?:[0-9]{{1,3}}(?:{_SEPARATORS[thousands]}[0-9]{{3}})+|{digits})"
+    number = f"(?:{digits}(?:[{decimal}][0-9]*)?|[{decimal}][0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity)"
+    pattern = literal(rf"^\s*([+-]?(?:{number}))\s*$")
+    found = f"regexp_extract({text}, {pattern}, 1)"
+    if thousands:
+        found = f"regexp_replace({found}, {literal(_SEPARATORS[thousands])}, '', 'g')"
+    return f"NULLIF(replace({found}, '{decimal}', '.'), '')"
 
 
 def _bisect(value: str, edges: str, count: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import stat
@@ -11,12 +9,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from sfumato.errors import SourceError
-from sfumato.wall.rows.readers import attempt, open_table
+from sfumato.wall.rows import csvfile
+from sfumato.wall.rows.kinds import delimiter_of, kind_of
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import attempt
+from sfumato.wall.rows.written import source_of
 
 __all__ = ["column_names"]
 
-_DELIMITERS = (",", ";", "\t", "|")
-_BEGINNING = 2**20  # names of ten thousand columns, or the first object
+_BEGINNING = 2**20  # the first object
 
 
 def column_names(source: Any) -> tuple[str, ...]:
@@ -26,12 +27,20 @@ def column_names(source: Any) -> tuple[str, ...]:
     would be taken for names, so what comes back is for the custodian to read over. Raises InvalidInput
     for what is no source, SourceError for a table that cannot be opened.
     """
-    path = Path(source) if isinstance(source, (str, Path)) else Path()
-    kind = path.suffix.lower()
-    if kind in (".csv", ".json", ".ndjson", ".jsonl") and "://" not in str(source):
-        text = attempt(f"{str(path)!r} cannot be found, or is no text file in UTF-8", lambda: _beginning(path))
-        names = _of_csv(text) if kind == ".csv" else _of_json(text)
-        label = path.name
+    given = source_of(source)
+    path = Path(given.table) if isinstance(given.table, (str, Path)) else Path()
+    kind = "" if "://" in str(given.table) else kind_of(path)
+    if kind.removesuffix(".gz") in (".csv", ".tsv"):
+        _check_regular(path)
+        message = f"{str(path)!r} cannot be read"
+        mark = delimiter_of(str(path), given)
+        found = attempt(message, lambda: csvfile.layout(str(path), (), given.encoding, mark))
+        names, label = [csvfile.public_name(n, path.name, given.encoding) for n in found.names], path.name
+        names = [] if names == [""] else names
+    elif kind in (".json", ".ndjson", ".jsonl"):
+        _check_regular(path)
+        text = attempt(f"{str(path)!r} cannot be read, or is no text file in UTF-8", lambda: _beginning(path))
+        names, label = _of_json(text), path.name
     else:
         opened = open_table(source, ())
         opened.session.close()
@@ -41,22 +50,15 @@ def column_names(source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _beginning(path: Path) -> str:
-    if not stat.S_ISREG(os.stat(path).st_mode):
+def _check_regular(path: Path) -> None:
+    status = attempt(f"{str(path)!r} cannot be found or read", lambda: os.stat(path))
+    if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path.name} is not a regular file; folders, pipes and devices are not read")
+
+
+def _beginning(path: Path) -> str:
     with path.open(encoding="utf-8-sig", newline="") as handle:
         return handle.read(_BEGINNING)
-
-
-def _of_csv(text: str) -> list[str]:
-    """The first line, split at the delimiter that gives the most columns."""
-    found: list[list[str]] = []
-    for delimiter in _DELIMITERS:
-        try:
-            found.append(next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), []))
-        except csv.Error:
-            continue
-    return max(found, key=len, default=[])
 
 
 def _of_json(text: str) -> list[str]:

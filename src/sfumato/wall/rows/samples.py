@@ -15,8 +15,10 @@ from sfumato.ground.elsewhere import engine
 from sfumato.ground.sources import same_table
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
-from sfumato.wall.rows.readers import Opened, attempt, open_table
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import Opened, attempt
 from sfumato.wall.rows.sources import open_source
+from sfumato.wall.rows.written import Source, source_of
 
 __all__ = ["Odd", "Placed", "Sample", "Value", "place_sample", "refuse_source"]
 
@@ -70,8 +72,9 @@ class Sample:
     attributes: tuple[Placed, ...]
 
 
-def refuse_source(sample: str, source: str | None) -> None:
+def refuse_source(sample: str, declared: str | Source | None) -> None:
     """Refuse a sample that is the very table to be protected, or lies in the same file. Raises InvalidInput."""
+    source = source_of(declared).table
     if source is not None and same_table(sample, source):
         raise InvalidInput(
             f"{sample!r} is the source of the spec, the table to be protected: what a check shows is exact and would "
@@ -79,7 +82,7 @@ def refuse_source(sample: str, source: str | None) -> None:
         )
 
 
-def place_sample(sample: str | Path, domain: Domain, unit: PrivacyUnit) -> Sample:
+def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit) -> Sample:
     """Read a public sample and say where each row would go, by the very rules that encode a table.
 
     No guarantee of privacy: counts and values are exact. Raises InvalidInput and SourceError as a release would.
@@ -108,7 +111,7 @@ def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     column = opened.columns[name]
     # by the rules that encode a table
     check_type(f"r{i}", every.rule, column)
-    field, cell = field_of(every.rule, column, f"r{i}"), cell_of(every.rule, i)
+    field, cell = field_of(every.rule, column, f"r{i}"), cell_of(every.rule, i, column.decimal)
     for statement in prepared(every.rule, i):
         opened.session.connection.execute(*statement)
     inner = f"SELECT {column.sql} AS r{i} FROM {opened.sql}"

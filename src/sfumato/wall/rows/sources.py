@@ -15,7 +15,8 @@ from sfumato.ground import elsewhere
 from sfumato.wall.rows.clusters import Packing, alone
 from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts
 from sfumato.wall.rows.encoding import check_declared, encode, record_bytes
-from sfumato.wall.rows.readers import MAX_ROWS, Opened, attempt, open_table
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import MAX_ROWS, Opened, attempt
 
 __all__ = ["Histogram", "collect", "open_source"]
 
@@ -76,7 +77,8 @@ def open_source(
     Columns that neither the domain nor `person` names are ignored. `packing` proposes which tables are counted.
 
     Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
-    or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1.
+    or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1, and the number of
+    persons who were cut by at most 1.
 
     Raises InvalidInput before anything is read: for what is no source, for an attribute without
     `outside` or `missing` (DomainError), and for a histogram of another shape. Raises SourceError for a
@@ -103,7 +105,7 @@ def open_source(
             "it is damaged or was cut short, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return collect(opened, grid, packing)
+        return collect(opened, grid, packing, persons=person is not None)
     except BaseException:
         opened.session.close()
         raise
@@ -125,12 +127,16 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
     return TensorCounts(grid, int(source.counts.sum()), grid.mended(source.counts.reshape(shape)))
 
 
-def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
-    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large."""
+def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
+    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
+
+    `persons`: whether it says of whom more rows were there than are kept.
+    """
     session, shape = opened.session, grid.shape
     names = [f"a{i}" for i in range(len(shape))]
     checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
-    (rows, *found), *_ = session.rows(f"SELECT count(*), {checks} FROM encoded")
+    many = "count(*) FILTER (cut)" if persons else "0"
+    (rows, cut, *found), *_ = session.rows(f"SELECT count(*), {many}, {checks} FROM encoded")
     if rows > MAX_ROWS:
         raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
     fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
@@ -148,8 +154,8 @@ def collect(opened: Opened, grid: Grid, packing: Packing) -> Counts:
             found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
             return [found[i] for i in axes]
 
-        return TableCounts(grid, rows, read, packing=packing)
+        return TableCounts(grid, rows, read, packing=packing, cut=cut)
     fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
     session.close()
     columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
-    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing)
+    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing, cut=cut)

@@ -7,7 +7,7 @@ is left out in silence. Who is left out is in no period more; whose rows are all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from sfumato.errors import InvalidInput
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.clusters import Packing
 from sfumato.wall.rows.counting import Counts
-from sfumato.wall.rows.encoding import Column, check_declared, check_type, encode
-from sfumato.wall.rows.readers import Opened, attempt, open_table
+from sfumato.wall.rows.encoding import check_declared, check_type, encode
+from sfumato.wall.rows.readers import open_table
+from sfumato.wall.rows.session import Opened, attempt
 from sfumato.wall.rows.sources import Histogram, collect
 
 __all__ = ["FIELDS", "People", "open_people"]
@@ -65,11 +66,13 @@ class People:
         for statement in encode(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
-        return collect(self.opened, self.grid, self.packing), kept
+        return collect(self.opened, self.grid, self.packing, persons=True), kept
 
 
-def open_people(source: Any, grid: Grid, unit: PrivacyUnit, packing: Packing, key: bytes) -> People:
-    """Read a table once, with the digest of every name in it. Raises as `open_source`."""
+def open_people(
+    source: Any, grid: Grid, unit: PrivacyUnit, packing: Packing, key: bytes, *, as_written: bool = False
+) -> People:
+    """Read a table once, with the digest of every name in it, or of every text of one. Raises as `open_source`."""
     person = unit.person
     assert person is not None
     if isinstance(source, Histogram):
@@ -82,9 +85,11 @@ def open_people(source: Any, grid: Grid, unit: PrivacyUnit, packing: Packing, ke
     opened = open_table(source, needed)
     try:
         check_type(person, None, opened.columns[person])
-        columns = {n: Column(f"k{i}", opened.columns[n].type) for i, n in enumerate(needed)}
+        columns = {n: replace(opened.columns[n], sql=f"k{i}") for i, n in enumerate(needed)}
         raw = ", ".join(f"{opened.columns[n].sql} AS {columns[n].sql}" for n in needed)
-        who, pad = columns[person].name(columns[person].sql), key.ljust(_BLOCK, b"\0")
+        called = columns[person]
+        who = (called.written if as_written else called.name)(called.sql)
+        pad = key.ljust(_BLOCK, b"\0")
         given = _GIVEN.format(who=who, raw=raw, source=opened.sql)
         pads = [bytes(b ^ x for b in pad).hex() for x in (0x5C, 0x36)]
         message = f"{opened.label} could not be read: it is damaged or was cut short, or memory or disk ran out"

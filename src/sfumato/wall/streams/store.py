@@ -23,7 +23,7 @@ from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.files import Wording
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["FORMAT", "Standing", "StreamOpening", "advance", "first_line", "period_line", "receipt_line"]
+__all__ = ["FORMAT", "NAMES", "Standing", "StreamOpening", "advance", "first_line", "period_line", "receipt_line"]
 
 _NOTICE = (
     "Private to the custodian: with the files of state beside it, this store holds sums of past tables. Keep them "
@@ -31,6 +31,8 @@ _NOTICE = (
 )
 
 
+NAMES = 1
+"""The rule by which persons of new streams are told apart: the text "1.0" is the name 1."""
 FORMAT = Format(
     words=Wording(
         noun="stream",
@@ -49,7 +51,11 @@ FORMAT = Format(
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamOpening:
-    """What a stream was opened for. `holder` tells domain and unit, `name` the debit; there is room for `people`."""
+    """What a stream was opened for. `holder` tells domain and unit, `name` the debit.
+
+    names: by which rule persons are told apart, `NAMES`; 0 is that of 0.2, whose digests no other finds again.
+    people: for how many its files have room; 0, of stores of before, is the usual number.
+    """
 
     terms: StreamTerms
     unit: PrivacyUnit
@@ -59,10 +65,13 @@ class StreamOpening:
     ledger_id: str
     name: str
     plan_hash: str
+    names: int = later(0)
     people: int = later(0)
 
     def __post_init__(self) -> None:
         texts = (self.holder, self.ledger_id, self.name, self.plan_hash)
+        if type(self.names) is not int or not 0 <= self.names <= NAMES:
+            raise InvalidInput("persons of this stream are told apart by a rule that this version does not know")
         kinds = {"people": int, "terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
         if {*map(type, texts)} != {str} or not all(isinstance(getattr(self, n), k) for n, k in kinds.items()):
             raise InvalidInput("this is no opening of a stream")

@@ -42,6 +42,7 @@ from sfumato.wall.streams.people import People, open_people
 from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
     FORMAT,
+    NAMES,
     Standing,
     StreamOpening,
     advance,
@@ -110,7 +111,7 @@ class PublicStream:
         if known is not None:
             return known
         _check_open(standing)
-        given = self._open(source, standing.key)
+        given = self._open(source, standing)
         found: Published | None = None
         with suppress(_Unmade), self._chain.turn(write=True) as turn:
             found = turn.state.find(label)  # another process may have been faster
@@ -127,11 +128,12 @@ class PublicStream:
             self._states.forget(len(turn.state.published))
         return found
 
-    def _open(self, source: Any, key: bytes) -> Counts | People:
+    def _open(self, source: Any, standing: Standing) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
         if self.terms.enforced:
-            return open_people(source, held.grid, held.unit, held.packing, key)
+            rule = standing.opening.names
+            return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
         person = None if isinstance(source, Histogram) else held.unit.person
         rows = held.unit.rows_per_person
@@ -200,7 +202,8 @@ def stream(
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
     holder = fingerprint((held.grid, held.unit))
-    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, people)
+    whose = (ledger.ledger_id, name, plan_hash, NAMES, people)
+    opening = StreamOpening(terms, held.unit, price, about, holder, *whose)
     first = first_line(secrets.token_bytes(32), opening)
     if store is None:
         held.expect(price, name, plan_hash)

@@ -1,0 +1,183 @@
+"""Means of numbers that were counted in cells, with intervals that hold the values themselves.
+
+A mean of middles errs by its noise, and by what the middles are off: nobody who knows the counts alone knows more of
+the mean of the values than that it lies between that of the cells' lower ends and that of their upper ends. Its
+interval goes from the lower end of the one's interval to the upper end of the other's, so that it holds the mean of
+the values with the confidence that is asked, wherever in their cells these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from sfumato.domain import Attribute
+from sfumato.domain.spans import restricted, spans
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.ground.frames import Frame
+from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import check_confidence
+from sfumato.releases.answers import Answer
+from sfumato.releases.conditioned import mean_where
+from sfumato.releases.statistics import (
+    Numbers,
+    Sizes,
+    by_names,
+    declared_rows,
+    listed,
+    numeric,
+    ratio,
+)
+from sfumato.workloads.levels import table_block
+
+if TYPE_CHECKING:
+    from sfumato.releases.core import Release
+
+__all__ = ["mean"]
+
+_WORTH_SAYING = 0.05  # of an interval's width: what cells add below that nobody would narrow them for
+
+
+@overload
+def mean(
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    *,
+    where: None = None,
+) -> Frame: ...
+@overload
+def mean(
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    *,
+    where: str,
+) -> Answer: ...
+def mean(
+    release: Release,
+    attribute: str,
+    by: str | Sequence[str] = (),
+    values: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    *,
+    where: str | None = None,
+) -> Frame | Answer:
+    """Mean of a numeric attribute within each cell of `by`: of the cells' middles, with an interval for the values.
+
+    The interval goes from the mean of the cells' lower ends to that of their upper ends, widened by the noise, so it
+    holds the mean of the values wherever in their cells they are; of whole numbers one by one the noise is all. `note`
+    names the cell that widens it most, and says of which values it is where some may lie outside the declared range:
+    how far outside is not measured. Standard errors are of the noise. With `values`, one for each declared cell, it is
+    the mean of these very numbers.
+
+    With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
+    error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
+    condition, for a group of fewer than 5 standard errors.
+    """
+    level, names = check_confidence(confidence), by_names(by)
+    if values is None:
+        declared, row = numeric(release, attribute)
+        reach = spans(declared)
+        assert reach is not None
+    else:
+        declared, row = release.plan.workload.domain[attribute], np.asarray(values, dtype=np.float64)
+        if row.shape != (len(declared.declared_labels),) or not np.isfinite(row).all():
+            raise PlanError(f"values must be one finite number per declared cell of {attribute}")
+        reach = np.stack([row, row], axis=1)
+    rows = [declared_rows(declared, r[None, :]) for r in (row, np.ones(len(row)), reach[:, 0], reach[:, 1])]
+    if where is not None:
+        if names:
+            raise PlanError("a mean is asked within the cells of by=, or of one condition where=, not of both")
+        off = float((row - reach[:, 0]).max()), float((reach[:, 1] - row).max())
+        top, bottom, lower, upper = (r[0] for r in rows)
+        return mean_where(release, attribute, (top, bottom), where, level, (lower, upper), off)
+    top, bottom, lower, upper = rows
+    clip = float(reach[:, 0].min()), float(reach[:, 1].max())
+    sizes, numbers = ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
+    if (reach[:, 0] < reach[:, 1]).any():
+        numbers = _widened(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
+    said = "" if values is not None else restricted(declared)
+    sizes = replace(sizes, notes=_notes(release, attribute, declared, reach, names, sizes, numbers, said))
+    return listed(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
+
+
+def _widened(
+    release: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray, FloatArray],
+    by: tuple[str, ...],
+    level: float,
+    numbers: Numbers,
+    row: FloatArray,
+    reach: FloatArray,
+    clip: tuple[float, float],
+) -> Numbers:
+    """The same means with intervals from the lower ends' mean to the upper ends'.
+
+    Where the ends' own sums were not measured, as in a table of sums and counts, no value is off its middle by more
+    than the widest cell allows.
+    """
+    value, error, low, high = numbers
+    lower, bottom, upper = rows
+    try:
+        low = np.minimum(value, ratio(release, attribute, (lower, bottom), by, level, clip)[1][2])
+        high = np.maximum(value, ratio(release, attribute, (upper, bottom), by, level, clip)[1][3])
+    except NotAnswerable:
+        low = np.maximum(low - (row - reach[:, 0]).max(), clip[0])
+        high = np.minimum(high + (reach[:, 1] - row).max(), clip[1])
+    return value, error, low, high
+
+
+def _notes(
+    release: Release,
+    attribute: str,
+    declared: Attribute,
+    reach: FloatArray,
+    by: tuple[str, ...],
+    sizes: Sizes,
+    numbers: Numbers,
+    said: str,
+) -> list[str]:
+    """What is said beside each mean that is told: of which values it is, and which cell its width comes from."""
+    widest = _dominating(release, attribute, declared, reach, by, numbers)
+    told = ["; ".join(t for t in (said, w) if t) for w in widest]
+    return [t if known else note for t, known, note in zip(told, sizes.told.tolist(), sizes.notes, strict=True)]
+
+
+def _dominating(
+    release: Release,
+    attribute: str,
+    declared: Attribute,
+    reach: FloatArray,
+    by: tuple[str, ...],
+    numbers: Numbers,
+) -> list[str]:
+    """Per group how much of the interval the cells' width is, and the cell that is most of that; "" if it is little."""
+    _, _, low, high = (x[0] for x in numbers)
+    width = reach[:, 1] - reach[:, 0]
+    if not width.any():
+        return [""] * len(low)
+    try:
+        domain = release.plan.workload.domain
+        found = release.answer_block(table_block(domain, (attribute, *by))).reshape(declared.size, -1)
+        counts = np.maximum(found[: len(reach)], 0.0)
+    except NotAnswerable:  # sums alone: which cell holds the records is not known
+        counts = np.broadcast_to((width == width.max())[:, None], (len(width), len(low))).astype(np.float64)
+    parts = width[:, None] * counts / np.maximum(counts.sum(axis=0), 1e-300)
+    shares = np.divide(parts.sum(axis=0), high - low, out=np.zeros(len(low)), where=high > low)
+    most = np.argmax(parts, axis=0)
+    cells = declared.declared_labels
+    return [
+        f"{100 * min(s, 1.0):.0f} % of the interval is the width of cells, most of it that of {cells[m]}"
+        if s >= _WORTH_SAYING
+        else ""
+        for s, m in zip(shares.tolist(), most.tolist(), strict=True)
+    ]
