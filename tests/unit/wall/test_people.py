@@ -146,7 +146,7 @@ def test_names_are_kept_as_hmac_alone(tmp_path: Path) -> None:
     rows: list[Row] = [("Ada", "x", "p"), ("pérson", "y", "q"), ("Ada", "x", "q"), ("", "x", "r")]
     key = bytes(range(32))
     found = open_people(table(tmp_path, rows), Grid.of(DOMAIN), UNIT, alone, key)
-    counts, known = found.admit(np.zeros((0, 4), dtype=np.int64), 5, 2, 1)
+    counts, _, known = found.admit(np.zeros((0, 4), dtype=np.int64), 5, 2, 1)
     assert counts.rows == 3
     digests = sorted(hmac.digest(key, name.encode(), "sha256")[:16].hex() for name in ("Ada", "pérson"))
     assert [f"{int(h) % 2**64:016x}{int(lo) % 2**64:016x}" for h, lo, *_ in known] == digests

@@ -256,6 +256,8 @@ def _field(name: str, kind: str) -> Field:
         return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR", number=True)
     if kind in ("date", "timestamp"):
         return Field(f"replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
+    if kind == "timestamptz":  # at UTC, as is set: what is before our era is no day that counts, and can be any text
+        return Field(text, "VARCHAR", "TIMESTAMP WITH TIME ZONE")
     return Field(text, "VARCHAR", "UUID") if kind == "uuid" else Field("", "", kind)
 
 

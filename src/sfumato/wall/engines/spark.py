@@ -51,7 +51,8 @@ _STATES = {
     _LACKING: "its executors have no sfumato, or another one",
 }
 _KINDS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "boolean": "BOOLEAN"} | {
-    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP"
+    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 
 

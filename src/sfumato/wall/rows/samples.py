@@ -122,7 +122,7 @@ def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     last = every.size - 1
     inside = [(c, int(n)) for _, void, c, n in found if not void and c != last]
     outside = [(str(t), int(n)) for t, void, c, n in found if not void and c == last]
-    unread = [(str(t), int(n)) for t, void, _, n in found if void and t is not None and attribute.intervals is not None]
+    unread = [(str(t), int(n)) for t, void, _, n in found if void and t is not None and every.rule.numeric]
     return Placed(
         name,
         sum(n for _, n in inside),
@@ -142,12 +142,12 @@ def _hint(attribute: Attribute, text: str) -> str | None:
     """What a value that matches no code may have meant."""
     if not isinstance(attribute, (Categories, Hierarchy)):
         return None
-    pairs = list(zip(attribute.codes, attribute.declared_labels, strict=True))
-    for code, label in pairs:
-        if text == label:
-            return f"the label of {code!r}: tables hold codes, so declare {text!r} as the code or write the code"
+    cell = attribute.cell_of(text)
+    if cell is not None:
+        code = next(c for c in attribute.codes if attribute.cell_of(c) == cell)
+        return f"the label of {code!r}: tables hold codes, so declare {text!r} as the code or write the code"
     plain = text.strip().casefold()
-    for code, _ in pairs:
+    for code in attribute.codes:
         if plain == code.strip().casefold():
-            return f"declared as {code!r}: capitals and blanks count"
+            return f'declared as {code!r}: capitals and blanks count, unless case = "ignore" or trim = true is declared'
     return None

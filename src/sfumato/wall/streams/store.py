@@ -51,10 +51,9 @@ FORMAT = Format(
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamOpening:
-    """What a stream was opened for. `holder` tells domain and unit, `name` the debit.
+    """What a stream was opened for. `holder` tells domain and unit, `name` the debit; there is room for `people`.
 
     names: by which rule persons are told apart, `NAMES`; 0 is that of 0.2, whose digests no other finds again.
-    people: for how many its files have room; 0, of stores of before, is the usual number.
     """
 
     terms: StreamTerms
@@ -125,7 +124,7 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
     terms = standing.opening.terms
-    ends = np.cumsum([f.rows for f in terms.families])
+    ends = np.cumsum(terms.rows)
     for body in bodies:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))

@@ -37,7 +37,7 @@ from sfumato.wall.holding import Holding, check_plan_hash, own
 from sfumato.wall.places import check_place, check_same, check_unopened, pay
 from sfumato.wall.rows.counting import Counts, check_countable
 from sfumato.wall.rows.sources import Histogram, open_source
-from sfumato.wall.streams.measuring import cells_of, measure
+from sfumato.wall.streams.measuring import cells_of, measure, measure_persons
 from sfumato.wall.streams.people import People, open_people
 from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
@@ -149,11 +149,13 @@ class PublicStream:
         state = self._states.read(done, standing.digest)
         found: Published | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            public, people = held.unit.total_is_public, state.people
+            public, people, left = held.unit.total_is_public, state.people, 0
             if isinstance(given, People):
-                given, people = given.admit(people, done, terms.participations, terms.apart)
+                given, left, people = given.admit(people, done, terms.participations, terms.apart)
             state = State(state.sums, people)
             values = measure(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
+            if terms.cut:
+                values.append(measure_persons(terms, done, left, state.sums, held.bits))
             found = Published(label, tuple(values), int(given.rows) if public else None)
         if found is None:
             raise _Unmade
@@ -202,8 +204,7 @@ def stream(
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
     holder = fingerprint((held.grid, held.unit))
-    whose = (ledger.ledger_id, name, plan_hash, NAMES, people)
-    opening = StreamOpening(terms, held.unit, price, about, holder, *whose)
+    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES, people)
     first = first_line(secrets.token_bytes(32), opening)
     if store is None:
         held.expect(price, name, plan_hash)
@@ -304,7 +305,7 @@ def _states(held: Holding, chain: FileChain[Standing], people: int) -> FileState
 
 
 def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
-    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1])
+    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
 
 
 def _check_receipt(chain: FileChain[Standing], ledger: Debits) -> None:
