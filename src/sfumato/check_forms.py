@@ -178,6 +178,7 @@ Sparse data:int64*1|float64* indices:int64*1 indptr:int64*1 columns:size
 SparseMap data:int64*1 indices:int64*1 indptr:int64*1 n:size
 SparsePlan keys:Keys budget:Budget unit:PrivacyUnit price:Event terms:Terms threshold:count records:int size:size
     questions:int beta:float alpha:int|none
+Source table:text decimal:text thousands:text encoding:text delimiter:text|none sheet:text|none
 Spectral names:[text] vectors:[int64*2] ends:[[int]] multiples:int64*
 Spine names:[text] shape:[int] place:count levels:[Operator] at:[int] sets:[[int]] multiples:[int] residual:bool
     public_total:bool known?:[KnownGroups]
@@ -187,7 +188,7 @@ StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool
 Step question:Candidates|KeyQuestion|Misses answer:int|none above:bool
 StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:text ledger_id:text name:text
-    plan_hash:text
+    plan_hash:text names?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
     considered:[Candidate]
