@@ -188,6 +188,7 @@ Sparse data:int64*1|float64* indices:int64*1 indptr:int64*1 columns:size
 SparseMap data:int64*1 indices:int64*1 indptr:int64*1 n:size
 SparsePlan keys:Keys budget:Budget unit:PrivacyUnit price:Event terms:Terms threshold:count records:int size:size
     questions:int beta:float alpha:int|none
+Source table:text decimal:text thousands:text encoding:text delimiter:text|none sheet:text|none
 Spectral names:[text] vectors:[int64*2] ends:[[int]] multiples:int64*
 Spine names:[text] shape:[int] place:count levels:[Operator] at:[int] sets:[[int]] multiples:[int] residual:bool
     public_total:bool known?:[KnownGroups]
