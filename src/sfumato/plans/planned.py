@@ -59,6 +59,12 @@ class Planned(Told):
                 raise PlanError(f"the plan's {name} is a {type(found).__name__}: it is damaged, plan again")
         _ = encode(self), self.fingerprint
 
+    def agree(self) -> None:
+        """Raise PlanError, or another error of the library, where what a file says contradicts itself."""
+        self.check()
+        if not self.honest:
+            raise PlanError("its price is above the budget that it states")
+
     @property
     def honest(self) -> bool:
         """Whether the price keeps the budget that the plan states."""

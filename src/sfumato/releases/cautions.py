@@ -30,7 +30,16 @@ from sfumato.workloads.levels import over, table_block
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["Caution", "Share", "caution_facts", "caution_lines", "find_cautions", "other_line", "other_shares"]
+__all__ = [
+    "Caution",
+    "Share",
+    "caution_facts",
+    "caution_lines",
+    "find_cautions",
+    "other_line",
+    "other_shares",
+    "reader_lines",
+]
 
 ERRORS = 5.0
 """A count in `(other)` is said from this many standard errors above 0 on, however small its share: of Gaussian noise a
@@ -78,12 +87,27 @@ def caution_facts(release: Release) -> dict[str, Any]:
     }
 
 
+def reader_lines(release: Release) -> list[str]:
+    """What readers of published answers must know: that rows of persons were left out. Whether labels or a range fit
+    is for those who declared them."""
+    return [c.text for c in _cut(release.raw, _size(_whole(release.raw)))]
+
+
 def find_cautions(release: Release) -> tuple[Caution, ...]:
     """Every reason to doubt the declaration that was measured, the largest shares first; see `Release.cautions`."""
     raw, domain = release.raw, release.plan.workload.domain
-    whole = _count(raw, table_block(domain, ()))
-    size = None if whole is None or not whole.clear[0] else float(whole.answers[0])
-    return (*_cut(raw, size), *_declared(raw, domain, whole))
+    whole = _whole(raw)
+    return (*_cut(raw, _size(whole)), *_declared(raw, domain, whole))
+
+
+def _whole(raw: Release) -> _Counted | None:
+    """The number of records; None where it was not measured."""
+    return _count(raw, table_block(raw.plan.workload.domain, ()))
+
+
+def _size(whole: _Counted | None) -> float | None:
+    """The number of records where it can be told from none."""
+    return None if whole is None or not whole.clear[0] else float(whole.answers[0])
 
 
 def _cut(release: Release, size: float | None) -> Iterator[Caution]:

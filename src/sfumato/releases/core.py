@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.designs.strategy import Estimate
-from sfumato.errors import NotAnswerable, PlanError
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import storable
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.frames import Frame
 from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
@@ -77,6 +77,14 @@ class Release(WorkloadRelease):
 
     def with_errors(self) -> Release:
         return self
+
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if found.noise != plan.noise or fingerprint(found.blocks) != fingerprint(plan.strategy.blocks):
+            raise InvalidInput("its values are of other maps, or of other noise, than its plan describes")
+        if found.total is not None and not plan.unit.total_is_public:
+            raise InvalidInput("it tells the number of records, which is not public")
 
     # -- answers -------------------------------------------------------------------------------------
 

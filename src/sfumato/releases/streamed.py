@@ -170,6 +170,16 @@ class StreamRelease(Released):
 
     outcome = "published"
 
+    def agree(self) -> None:
+        super().agree()
+        rows = [family.rows for family in self.plan.terms.families]
+        if any([len(v) for v in p.values] != rows for p in self.published):
+            raise InvalidInput("its values are of other tables than its plan describes")
+        if len({*self.periods}) != len(self.periods) or len(self.periods) > self.plan.periods.count:
+            raise InvalidInput("it has a period twice, or more periods than were paid for")
+        if any(p.total is not None for p in self.published) and not self.plan.unit.total_is_public:
+            raise InvalidInput("it tells the number of records, which is not public")
+
     @functools.cached_property
     def history(self) -> History:
         """The estimates of every period."""

@@ -6,16 +6,19 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 
+from sfumato.domain import Attribute, Dates, Domain
 from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand
 from sfumato.releases import Release, Table
+from sfumato.report.labels import cell_texts, is_year, unequal
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
 
@@ -32,10 +35,12 @@ __all__ = [
     "small_tables",
 ]
 
+_EPOCH = date(1970, 1, 1).toordinal()
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
 _MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all
 # bars of one attribute and of a pair, and colours that an eye tells apart
 _MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
+_LARGEST = 100_000  # cells of a table of which the largest are shown, and nothing is drawn of the rest
 _MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
 _MAX_SINGLES = 200  # named counts on a page; the folder has all
 _TOO_WIDE = 0.5  # a CDF known to half of its range on average says nothing that can be drawn
@@ -45,9 +50,11 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SmallTable:
-    """A table with one or two attributes: `rows` hold cell, answer, low, high and, for pairs, group.
+    """A table: `rows` hold cell, answer, low, high, other (whether it is what was not declared) and, for pairs, group.
 
-    Where the release is projected they hold `before` too, the unprojected answer, and the errors are its.
+    Where the release is projected they hold `before` too, the unprojected answer, and the errors are its. Classes of
+    `unequal` widths hold start, end and middle besides, and what a unit of their width holds: per_unit, per_low,
+    per_high and per_before. Of a table of more attributes or of many cells a row's cell names all of them.
     """
 
     names: tuple[str, ...]
@@ -56,16 +63,23 @@ class SmallTable:
     derived: bool
     error_low: float
     error_high: float
+    cells: int
+    unequal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group."""
+    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group.
+
+    Of `days` x is the last of the cell, in milliseconds since 1970; of `years` it has no thousands marks.
+    """
 
     attribute: str
     by: tuple[str, ...]
     rows: Rows
     omitted: int
+    days: bool = False
+    years: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +108,44 @@ class Agreement:
 
 
 def _tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Names of tables worth showing, each with whether it was asked: single attributes first, then small pairs."""
+    """Names of tables worth showing, each with whether it was asked: those that were asked come before those that
+    only follow from them; among them single attributes first, then small pairs, then what only its largest cells show.
+    """
     domain = release.plan.workload.domain
-    asked = _asked(release)
-    inside = {a for names in asked for a in names}
-    for name in (*domain.names, *domain.levels):
-        if name in inside and domain[name].size <= _MAX_CELLS:
-            yield (name,), (name,) in asked
-    pairs = {s for s in asked if len(s) == 2}
-    sizes = {s: domain.sizes(s) for s in pairs}
-    fitting = [s for s in pairs if math.prod(sizes[s]) <= _MAX_PAIR_CELLS and min(sizes[s]) <= _MAX_GROUPS]
-    for names in sorted(fitting, key=lambda s: (math.prod(sizes[s]), [domain.axis(domain.owner(a)) for a in s])):
-        # the longer attribute runs down the chart, the shorter one is told apart by colour
+    asked = list(dict.fromkeys(_asked(release)))
+    places = {name: i for i, name in enumerate((*domain.names, *domain.levels))}
+    sizes = {names: math.prod(domain.sizes(names)) for names in asked}
+    drawn = [names for names in asked if _is_drawn(domain, names)]
+    for names in sorted(drawn, key=lambda s: (len(s), sizes[s] * (len(s) > 1), [places[a] for a in s])):
+        # the longer attribute of a pair runs down the chart, the shorter one is told apart by colour
         yield tuple(sorted(names, key=lambda a: -domain[a].size)), True
+    rest = (names for names in asked if not _is_drawn(domain, names) and sizes[names] <= _LARGEST)
+    for names in sorted(rest, key=lambda s: (len(s), sizes[s])):
+        yield names, True
+    inside = {a for names in asked for a in names}
+    for name in places:
+        if name in inside and (name,) not in sizes and _is_drawn(domain, (name,)):
+            yield (name,), False
+
+
+def _is_drawn(domain: Domain, names: tuple[str, ...]) -> bool:
+    """Whether every cell of a table has its place in a picture."""
+    sizes = domain.sizes(names)
+    if len(names) == 1:
+        return sizes[0] <= _MAX_CELLS
+    return len(names) == 2 and math.prod(sizes) <= _MAX_PAIR_CELLS and min(sizes) <= _MAX_GROUPS
 
 
 def _asked(release: Release) -> list[tuple[str, ...]]:
-    """The names of every table over one or two attributes among the queries."""
+    """The names of every table among the queries, of families of few tables those of any number of attributes."""
     domain = release.plan.workload.domain
     found: list[tuple[str, ...]] = []
     for item in release.workload.items:
         if isinstance(item, QueryBlock):
             found.append(_table_names(release, item))
-        elif item.family.order in (1, 2) and is_table(domain, item.family):
+        elif is_table(domain, item.family) and (item.family.order < 3 or len(item.family.sets) <= _MAX_TABLES):
             found += family_names(domain, item.family)
-    return [names for names in found if len(names) in (1, 2)]
+    return [names for names in found if names]
 
 
 def _others(release: Release) -> Iterator[QueryBlock]:
@@ -139,7 +166,7 @@ def _table_names(release: Release, query: QueryBlock) -> tuple[str, ...]:
 
 
 def small_tables(release: Release) -> list[SmallTable]:
-    """At most 30 tables over one attribute, or over two with few cells, that follow from what was measured."""
+    """At most 30 tables that follow from what was measured; of large ones the largest cells, in one list."""
     found: list[SmallTable] = []
     for names, asked in _tables(release):
         if len(found) == _MAX_TABLES:
@@ -153,22 +180,45 @@ def small_tables(release: Release) -> list[SmallTable]:
 
 
 def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
-    """The rows of a table over one or two attributes as charts take them."""
-    cells = np.ndindex(*table.values.shape)
+    """The rows of a table as charts take them."""
+    domain, shape = release.plan.workload.domain, table.values.shape
     projected = release.projection is not None
     raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
     errors = raw.standard_errors
     assert errors is not None
+    texts = [cell_texts(domain, name) for name in table.attributes]
+    extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
+    paired = len(shape) == 2 and _is_drawn(domain, table.attributes)
+    places = range(table.values.size)
+    if len(shape) > 1 and not paired:
+        places = np.argsort(-table.values.reshape(-1), kind="stable")[:_MAX_CELLS].tolist()
     rows: Rows = []
-    for i, cell in enumerate(cells):
-        texts = [safe_text(labels[j]) for labels, j in zip(table.labels, cell, strict=True)]
-        row = {"i": i, "cell": texts[0], "answer": _number(table.values[cell])}
+    for i in places:
+        cell = tuple(int(j) for j in np.unravel_index(i, shape))
+        names = [found[j] for found, j in zip(texts, cell, strict=True)]
+        row = {"i": i, "cell": names[0] if paired else " · ".join(names), "answer": _number(table.values[cell])}
         row |= {"low": _number(table.low[cell]), "high": _number(table.high[cell])}
         row |= {"before": _number(raw.values[cell])} if projected else {}
-        rows.append(row if len(texts) == 1 else row | {"group": texts[1]})
-    ordered = release.plan.workload.domain[table.attributes[0]].ordered
-    names = tuple(safe_text(a) for a in table.attributes)
-    return SmallTable(names, rows, ordered, not asked, float(errors.min()), float(errors.max()))
+        row |= {"other": any(j == last for j, last in zip(cell, extra, strict=True))}
+        rows.append(row | {"group": names[1]} if paired else row)
+    first = domain[table.attributes[0]]
+    classes = len(shape) == 1 and unequal(first)
+    if classes:
+        _divide(rows, first)
+    shown = tuple(safe_text(a) for a in table.attributes)
+    ordered = first.ordered and len(shape) == 1
+    ends, cells = (float(errors.min()), float(errors.max())), table.values.size - (len(shape) == 1 and first.has_other)
+    return SmallTable(shown, rows, ordered, not asked, *ends, cells, unequal=classes)
+
+
+def _divide(rows: Rows, attribute: Attribute) -> None:
+    """What a unit of each class's width holds; the extra cell has no width."""
+    for row, (low, high) in zip(rows, attribute.intervals or (), strict=False):
+        width = float(high - low)
+        row |= {"start": float(low), "end": float(high), "middle": float(low) + width / 2}
+        for name, given in (("unit", "answer"), ("low", "low"), ("high", "high"), ("before", "before")):
+            if given in row:
+                row[f"per_{name}"] = _number(row[given] / width)
 
 
 def _number(value: Any) -> float:
@@ -201,14 +251,16 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     domain = release.plan.workload.domain
     if domain[attribute].size > _MAX_POINTS:
         return None  # more points than a picture has, and every interval of a share is a row of that length
-    whole = domain[attribute].kind == "integer"
-    ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
+    declared = domain[attribute]
+    ends = [float(high) - (declared.kind == "integer") for _, high in declared.intervals or ()]
+    if isinstance(declared, Dates):
+        ends = [(day - 1 - _EPOCH) * 86_400_000.0 for day in declared.edges[1:]]
     try:
         frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
     except NotAnswerable:
         return None
     groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
-    labels = [safe_text(t) for t in domain[attribute].declared_labels]
+    labels = cell_texts(domain, attribute)[: domain[attribute].declared_size]
     shape = (len(groups), len(labels))
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
     # where a group's total cannot be told from zero, nothing is known of its distribution
@@ -222,7 +274,10 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     ]
     names = tuple(safe_text(b) for b in by)
     omitted = len(groups) - len(kept)
-    return Distribution(safe_text(attribute), names, rows, omitted) if rows else None
+    if not rows:
+        return None
+    kinds = isinstance(declared, Dates), is_year(domain, attribute)
+    return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
 
 
 def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
@@ -251,7 +306,8 @@ def singles(release: Release) -> tuple[list[Single], int]:
         part, unit = safe_text(query.part), safe_text(query.unit)
         numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
         shown += [
-            Single(part, safe_text(label), unit, *map(float, row)) for label, row in zip(labels, numbers, strict=True)
+            Single(part, safe_text(label), unit, *(math.nan if x is None else float(x) for x in row))
+            for label, row in zip(labels, numbers, strict=True)
         ]
     return shown, omitted
 

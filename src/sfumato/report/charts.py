@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from sfumato.domain import OTHER
 from sfumato.report.answers import Distribution, SmallTable
 from sfumato.report.facts import Family
 
@@ -248,40 +249,58 @@ _BEFORE = "before"  # the field of unprojected answers
 
 def table_chart(table: SmallTable) -> Spec:
     """Answers with 95 % intervals; where they are projected, circles for the unprojected ones."""
-    along = len(table.names) == 1 and table.ordered and len(table.rows) > 12
-    spec = _pairs(table) if len(table.names) == 2 else _along(table) if along else _down(table)
+    paired = "group" in table.rows[0]
+    along = table.unequal or (table.ordered and len(table.rows) > 12)
+    drawn = _pairs if paired else _classes if table.unequal else _along if along else _down
+    spec = drawn(table)
     if _BEFORE in table.rows[0]:
         # around the dot of a pair, on the bar of a single attribute
         ring: Spec = {
             "type": "point",
-            "size": 110 if len(table.names) == 2 else 30,
+            "size": 110 if paired else 30,
             "filled": False,
             "strokeWidth": 1.2,
             "opacity": 1,
         }
-        ring |= {} if len(table.names) == 2 else {"color": "var(--series-2)"}
-        spec["layer"].append({"mark": ring, "encoding": {"y" if along else "x": _count(_BEFORE)}})
+        ring |= {} if paired else {"color": "var(--series-2)"}
+        place = _per_unit("per_before", table) if table.unequal else _count(_BEFORE)
+        at = {"x": spec["layer"][1]["encoding"]["x"]} if table.unequal else {}
+        spec["layer"].append({"mark": ring, "encoding": {"y" if along else "x": place} | at})
         spec["encoding"]["tooltip"] = [*spec["encoding"]["tooltip"], tip(_BEFORE, "before projection", ",.6~r")]
     return spec
 
 
 def _down(table: SmallTable) -> Spec:
-    rows = table.rows
+    rows, apart = _parted(table) if len(table.names) == 1 else (table.rows, [])
     if len(rows) > LONGEST:
         rows = sorted(rows, key=lambda r: -r["answer"])[:LONGEST]
-    spec = framed(rows, {"step": _STEP})
-    y = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
-    spec["encoding"] = {"y": y, "tooltip": _ANSWER_TIPS}
+    spec = framed([*rows, *apart], {"step": _STEP})
+    y = {"field": "cell", "type": "nominal", "title": None, "axis": {"ticks": False, "domain": False}}
+    spec["encoding"] = {"y": y | _places(rows, apart), "tooltip": _ANSWER_TIPS}
     spec["layer"] = _bars("x", {"height": {"band": 0.62}}, 1.5)
     return spec
 
 
+def _parted(table: SmallTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The declared cells, and the one that holds what was not declared."""
+    return [r for r in table.rows if not r["other"]], [r for r in table.rows if r["other"]]
+
+
+def _places(rows: list[dict[str, Any]], apart: list[dict[str, Any]]) -> Spec:
+    """Cells in their order, and after a gap the one that holds what was not declared."""
+    gap = [" "] if rows and apart else []
+    return {"sort": None, "scale": {"domain": [*(r["cell"] for r in rows), *gap, *(r["cell"] for r in apart)]}}
+
+
+_GREY: Spec = {"condition": {"test": "datum.other", "value": "var(--muted)"}, "value": ACCENT}
+
+
 def _bars(along: str, size: Spec, stroke: float) -> list[Spec]:
-    """Answers as bars, each with the line of its interval."""
-    bar = {"type": "bar", **size, "color": ACCENT, "opacity": 0.55}
+    """Answers as bars, each with the line of its interval; what was not declared is grey."""
+    bar = {"type": "bar", **size, "opacity": 0.55}
     rule = {"type": "rule", "strokeWidth": stroke, "color": "var(--ink)"}
     return [
-        {"mark": bar, "encoding": {along: _count("answer")}},
+        {"mark": bar, "encoding": {along: _count("answer"), "color": _GREY}},
         {"mark": rule, "encoding": {along: _count("low"), f"{along}2": {"field": "high"}}},
     ]
 
@@ -307,10 +326,30 @@ def name_counts(spec: Any, of: str) -> None:
 def _along(table: SmallTable) -> Spec:
     spec = framed(table.rows, 170)
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
-    x = {"field": "cell", "type": "nominal", "sort": None, "title": None, "axis": axis}
-    spec["encoding"] = {"x": x, "tooltip": _ANSWER_TIPS}
+    rows, apart = _parted(table)
+    x = {"field": "cell", "type": "nominal", "title": None, "axis": axis}
+    spec["encoding"] = {"x": x | _places(rows, apart), "tooltip": _ANSWER_TIPS}
     spec["layer"] = _bars("y", {"width": {"band": 0.8}}, 1.2)
     return spec
+
+
+def _classes(table: SmallTable) -> Spec:
+    """Classes of several widths: areas are counts, so heights are counts by width; what was not declared has none."""
+    spec = framed([r for r in table.rows if "start" in r], 200)
+    axis: Spec = {"grid": False, "tickCount": 10, "format": ",.6~r"}
+    x: Spec = {"type": "quantitative", "title": table.names[0], "scale": {"zero": False, "nice": False}, "axis": axis}
+    spec["encoding"] = {"tooltip": [*_ANSWER_TIPS, tip("per_unit", f"per unit of {table.names[0]}", ",.4~r")]}
+    bar: Spec = {"type": "bar", "color": ACCENT, "opacity": 0.55}
+    rule: Spec = {"type": "rule", "strokeWidth": 1.2, "color": "var(--ink)"}
+    ends: Spec = {"x": x | {"field": "start"}, "x2": {"field": "end"}, "y": _per_unit("per_unit", table)}
+    middle: Spec = {"x": x | {"field": "middle"}}
+    between: Spec = {"y": _per_unit("per_low", table), "y2": {"field": "per_high"}}
+    spec["layer"] = [{"mark": bar, "encoding": ends}, {"mark": rule, "encoding": middle | between}]
+    return spec
+
+
+def _per_unit(field: str, table: SmallTable) -> Spec:
+    return _count(field) | {"title": f"records per unit of {table.names[0]}"}
 
 
 def _pairs(table: SmallTable) -> Spec:
@@ -329,6 +368,7 @@ def _pairs(table: SmallTable) -> Spec:
             "field": "group",
             "type": "nominal",
             "sort": groups,
+            "scale": {"range": _colours(groups)},
             "legend": _legend(table.names[1], groups, _NARROW),
         },
         "tooltip": [_ANSWER_TIPS[0], tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
@@ -343,6 +383,11 @@ def _pairs(table: SmallTable) -> Spec:
     return spec
 
 
+def _colours(groups: Sequence[str]) -> list[str]:
+    """A colour for every group; what was not declared is grey."""
+    return ["var(--muted)" if g == OTHER else COLOURS[i % len(COLOURS)] for i, g in enumerate(groups)]
+
+
 def distribution_chart(found: Distribution) -> Spec:
     """Cumulative shares with 95 % bands."""
     spec = framed(found.rows, 260)
@@ -351,13 +396,19 @@ def distribution_chart(found: Distribution) -> Spec:
     tips = [tip("cell", "up to"), tip("share", "share", ".2%"), tip("low", "95 % from", ".2%")]
     tips += [tip("high", "95 % to", ".2%")] + ([tip("group", ", ".join(found.by))] if found.by else [])
     x: Spec = {"field": "x", "type": "quantitative", "title": found.attribute}
-    x |= {"scale": {"zero": False, "nice": False}, "axis": {"grid": False, "tickCount": 10, "format": ",.6~r"}}
+    x |= {
+        "scale": {"zero": False, "nice": False},
+        "axis": {"grid": False, "tickCount": 10, "format": "d" if found.years else ",.6~r"},
+    }
+    if found.days:
+        x |= {"type": "temporal", "scale": {"type": "utc", "nice": False}, "axis": {"grid": False, "tickCount": 10}}
     spec["encoding"] = {"x": x, "tooltip": tips}
     colour: Spec = {"value": ACCENT}
     if found.by:
         groups = list(dict.fromkeys(r["group"] for r in found.rows))
         colour = {"field": "group", "type": "nominal", "sort": groups}
         colour["legend"] = _legend(", ".join(found.by), groups, _WIDE)
+        colour["scale"] = {"range": _colours(groups)}
     spec["encoding"]["color"] = colour
     spec["layer"] = [
         {

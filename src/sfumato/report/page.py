@@ -178,8 +178,8 @@ def _answered(release: Release, specs: Specs) -> Context:
     ]
     text = (
         "Each answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
-        "All answers are in the files beside this page; shown here are distributions, single queries, and tables over "
-        "one or two attributes with few cells."
+        "All answers are in the files beside this page; shown here are distributions, single queries, and tables: "
+        "those that were asked first, and of large ones the largest cells."
     )
     return {
         "answers": text,
@@ -217,9 +217,19 @@ def _table_caption(table: SmallTable) -> str:
         text = f"Open circles: before projection, {text[0].lower()}{text[1:]}"
     if table.derived:
         text += " Follows from larger tables."
-    if len(table.names) == 1 and not table.ordered and len(table.rows) > charts.LONGEST:
-        text += f" The {charts.LONGEST} largest of {len(table.rows):,} cells."
+    shown = [r for r in table.rows if len(table.names) > 1 or not r["other"]]
+    if "group" not in table.rows[0] and not table.ordered and len(shown) > charts.LONGEST:
+        text += f" The {charts.LONGEST} largest of {table.cells:,} cells."
+    if table.unequal:
+        text += " Classes differ in width: areas are records, and heights are records per unit."
+        text += "".join(f" In {r['cell']}: {_told(r)}." for r in table.rows if r["other"])
     return text
+
+
+def _told(row: dict[str, Any]) -> str:
+    """A count with its interval."""
+    low, value, high = (rounded(row[k], (row["high"] - row["low"]) / 4) for k in ("low", "answer", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def _curve_caption(curve: Distribution) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import safe_text
 from sfumato.releases import Release
+from sfumato.report.labels import is_year
 from sfumato.report.words import show
 
 __all__ = ["CONFIDENCE", "groupings", "numeric", "typical"]
@@ -17,6 +18,7 @@ CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes an
 # groups whose lines an eye takes in together, the extra cell included; and attributes on one screen
 _MAX_GROUPS, _MAX_ATTRIBUTES = 8, 12
 _MAX_CELLS = 4_096  # every interval of a quantile is a row of that length
+_ENDS = ("low", "high")
 
 Row = dict[str, Any]
 
@@ -40,7 +42,7 @@ def groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
 
 def typical(release: Release) -> list[Row]:
     """One row for each numeric attribute and group: median and mean with 95 % intervals, as texts, and what is said of
-    the mean: of which values it is, and the cell that widens it.
+    the mean: of which values it is, and the cell that widens it. Years have no mean: its texts are empty.
 
     Groups are those of the one attribute of fewest cells that was measured together with it; what cannot be told from
     noise is left out.
@@ -65,7 +67,7 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
         means = release.mean(attribute, by=by, confidence=CONFIDENCE).rows()
     except (NotAnswerable, PlanError):
         return []
-    out: list[Row] = []
+    out, year = list[Row](), is_year(release.plan.workload.domain, attribute)
     for median, mean in zip(medians, means, strict=True):
         value, centre = median["quantile"], mean[f"mean {attribute}"]
         ends = [row[end] for row in (median, mean) for end in ("low", "high")]
@@ -73,19 +75,20 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
             continue  # too few records, or an error that is not known
         group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
+        middle = {k: _plain(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))}
+        centred = {k: _figures(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))}
         out.append(
             {"attribute": safe_text(attribute), "group": group or "everybody", "first": not by}
-            | {"note": safe_text(mean["note"])}
-            | {"median": _plain(value), "median_low": _plain(median["low"]), "median_high": _plain(median["high"])}
-            | {
-                k: _figures(v, step)
-                for k, v in (("mean", centre), ("mean_low", mean["low"]), ("mean_high", mean["high"]))
-            }
+            | {"note": "" if year else safe_text(mean["note"])}
+            | middle
+            | (dict.fromkeys(centred, "") if year else centred)  # nobody asks for the mean of a year
         )
     return out
 
 
-def _plain(value: float) -> str:
+def _plain(value: float, *, year: bool) -> str:
+    if year:
+        return f"{value:.0f}"
     return f"{value:,.0f}" if float(value).is_integer() else show(value, 4)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -46,7 +45,6 @@ class Job:
     state: str = "none"
     step: str = ""
     text: str = ""
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -184,7 +182,7 @@ class Payments:
 
     def _ended(self, work: Callable[[], str], lost: str) -> None:
         """Do the work of a turn, and keep how it ended; `lost` is said where it could not be written."""
-        job, began = self._job, time.monotonic()
+        job = self._job
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # numerical warnings could depend on the data
@@ -204,8 +202,6 @@ class Payments:
                 "Something failed that should not; look at the ledger, whether it was paid. Please report it as a bug."
             )
             job.state = "failed"
-        finally:
-            job.seconds = time.monotonic() - began
 
 
 _MOVED = "another window or program added a period meanwhile; load this page again. Nothing was read"
