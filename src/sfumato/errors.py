@@ -37,7 +37,7 @@ __all__ = [
 
 
 _ENDLESS = re.compile(r"\S{400,}")  # a word that is no path: of what was given, not of what is said
-_SHOWN = 60
+_SHOWN = 60  # characters of a long word, with which it is known again
 _MOST = 3_000  # a page of text; more is a value with blanks in it
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from glob import escape, glob
 from urllib.parse import unquote, urlsplit
 
 from sfumato.ground.elsewhere import engine
@@ -21,9 +22,8 @@ def same_table(one: str, other: str) -> bool:
     if mine is not None or theirs is not None:
         # a server has several names, so its is not compared
         return mine is not None and type(mine) is type(theirs) and _may_be(mine.table, theirs.table)
-    files = _file(one), _file(other)
     # links and hard links too; what does not exist cannot be read
-    return all(map(os.path.exists, files)) and os.path.samefile(*files)
+    return any(os.path.samefile(a, b) for a in _files(one) for b in _files(other))
 
 
 def _may_be(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -31,6 +31,9 @@ def _may_be(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return all(a == b or not a or not b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
-def _file(address: str) -> str:
-    """The file of a path or of duckdb:///file.db?table=t."""
-    return unquote(urlsplit(address).path.removeprefix("/")) if address.startswith("duckdb:") else address
+def _files(address: str) -> list[str]:
+    """What is there of a path, of duckdb:///file.db?table=t, of a folder with all that is in it, or of a pattern."""
+    path = unquote(urlsplit(address).path.removeprefix("/")) if address.startswith("duckdb:") else address
+    if os.path.isdir(path):
+        return [path, *glob(os.path.join(escape(path), "**"), recursive=True, include_hidden=True)]
+    return [path] if os.path.exists(path) else glob(path, recursive=True)

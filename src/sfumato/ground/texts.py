@@ -16,9 +16,9 @@ from sfumato.errors import DomainError
 
 __all__ = ["BLANKS", "capitals", "composed", "day_of", "fields_of", "pattern", "plain"]
 
-BLANKS = " \t\n\v\f\r\u00a0"
+BLANKS = " \t\n\v\f\r\u00a0"  # what DuckDB, spreadsheets and keyboards leave around a text
 _CASED = range(0x20000)  # beyond are ideographs and signs, which have no capitals
-_DIRECTIVES = {"%Y": 4, "%m": 2, "%d": 2}
+_DIRECTIVES = {"%Y": 4, "%m": 2, "%d": 2}  # digits of each
 _DAYTIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,][0-9]+)?)?"
 _ZONE = r"(?:(Z)|([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?::?([0-5][0-9]))?)?"
 _TIME = f"{_DAYTIME}{_ZONE})?"  # of a day: hour, minute, second, Z, sign, hour, minute, second

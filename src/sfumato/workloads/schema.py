@@ -16,8 +16,7 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain,
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.ground.checks import Number, check_distinct, read_text
 from sfumato.ground.names import check_text
-from sfumato.ground.sources import same_table
-from sfumato.workloads.reading import Section, find_fault
+from sfumato.workloads.reading import Section, check_public, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
 
@@ -49,7 +48,7 @@ def read_schema(root: Section, folder: Path) -> Domain:
     for name in schema:
         table = schema.section(name)
         with table.guard():
-            _check_public(table, root, folder)
+            check_public(table, root, folder)
             attributes[name] = _attribute(table, defaults, folder)
     if not attributes:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
@@ -61,20 +60,6 @@ def read_schema(root: Section, folder: Path) -> Domain:
         return domain
     with whole.guard("impossible"):
         return Domain(attributes, whole.texts("impossible") or ())
-
-
-def _check_public(table: Section, root: Section, folder: Path) -> None:
-    """Refuse values from the very table that is to be protected: what is declared is shown to everybody."""
-    given, source = table.raw("values_from"), root.section("data").raw("source")
-    if not isinstance(given, str) or not isinstance(source, str):
-        return
-    at = source if "://" in source else str(folder / source)
-    if same_table(str(folder / given), at):
-        raise table.refuse(
-            "this is the source, the table to be protected, and declared values are shown to everybody; name a "
-            "public list of codes",
-            "values_from",
-        )
 
 
 def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:

@@ -142,6 +142,10 @@ def test_every_value_means_what_it_means_in_a_file(furnished: Server, tmp_path: 
         outcome(lambda s=source: open_source(s, Domain({"n": Integers(0, 99, **OTHER)}), person="v").count([("n",)]))
         for source in (there, here)
     ]
+    if kind == "timestamptz":  # a moment names nobody, and is no key
+        assert counted[0] == counted[1]
+        assert "cannot be read as names of persons" in counted[0]
+        return
     np.testing.assert_array_equal(counted[0][("n",)], counted[1][("n",)])
     unit = PrivacyUnit(Neighbours.ADD_REMOVE)
     for universe in ("text", "integer"):

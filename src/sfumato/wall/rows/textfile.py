@@ -14,7 +14,7 @@ __all__ = ["is_itself", "opened"]
 
 # What a packed file may hold, unpacked: its copy has to lie somewhere, and more is taken for a bomb.
 MAX_UNPACKED = 2**36
-_BLOCK = 2**20
+_BLOCK = 2**20  # bytes that are copied at once
 _MARKS = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
 
 
