@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
-from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
 from sfumato.ground import codec, elsewhere
 from sfumato.privacy.budget import Budget
@@ -67,6 +67,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Categories",
+    "Dates",
     "Domain",
     "Factorization",
     "Hierarchy",

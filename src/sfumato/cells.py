@@ -19,10 +19,15 @@ from numpy.typing import NDArray
 from sfumato.errors import DomainError
 from sfumato.ground.codec import rebuild, storable
 from sfumato.ground.later import later
+from sfumato.ground.texts import fields_of
 
-__all__ = ["MAX_CELLS", "WHOLE", "Codes", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes", "whole_text"]
+__all__ = ["EDITION", "MAX_CELLS", "WHOLE", "Codes", "Days", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes"]
+__all__ += ["whole_text"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
+EDITION = 2
+"""Of the rules. In 1, that of 0.2, texts are compared as they are stored, a fraction is no value of whole numbers, and
+the last of the bins does not hold its upper edge. Plans that were stored then keep these rules."""
 _EXACT = 2**53  # whole numbers below are doubles
 _MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
 WHOLE = "(?:(-?[1-9][0-9]*)|-?(0))[.]0+"
@@ -40,18 +45,22 @@ def whole_text(text: str) -> str:
 class Rule:
     """The cells of one attribute: `declared` of them, and one more, the last, where something goes to "other".
 
-    `outside` and `missing` are those of `Attribute`; None where nothing is declared. Raises DomainError at birth.
+    `outside` and `missing` are those of `Attribute`; None where nothing is declared. `edition` says which rules hold.
+    Raises DomainError at birth.
     """
 
     numeric: ClassVar[bool] = False
     kind: str
     outside: str | None = None
     missing: str | None = None
+    edition: int = later(EDITION, before=1)
 
     def __post_init__(self) -> None:
         outside = (None, "other", "drop", "clamp") if self.numeric else (None, "other", "drop")
         if type(self.kind) is not str or self.outside not in outside or self.missing not in (None, "other", "drop"):
             raise DomainError("a rule of cells has a kind, and policies that its attribute can have")
+        if type(self.edition) is not int or not 1 <= self.edition <= EDITION:
+            raise DomainError(f"rules of cells are of edition 1 to {EDITION}")
 
     @property
     def declared(self) -> int:
@@ -72,9 +81,16 @@ class Rule:
 @storable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codes(Rule):
-    """One cell for each text."""
+    """Texts, and the cell of each: each its own unless `cells` says otherwise.
+
+    `trim` and `ignore_case` say how a text is read before it is looked up: `sfumato.ground.texts.plain`. The codes are
+    such texts themselves.
+    """
 
     codes: tuple[str, ...]
+    cells: tuple[int, ...] = later(())
+    trim: bool = later(False)
+    ignore_case: bool = later(False)
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
@@ -83,10 +99,14 @@ class Codes(Rule):
             raise DomainError("codes are texts, at least one, and none of them empty")
         if len(set(codes)) != len(codes):
             raise DomainError("a code stands for one cell")
+        if self.cells != () and (len(self.cells) != len(codes) or set(self.cells) != set(range(self.declared))):
+            raise DomainError("each code has a cell, and each cell a code")
+        if not all(type(flag) is bool for flag in (self.trim, self.ignore_case)):
+            raise DomainError("texts are read with or without blanks and capitals")
 
     @property
     def declared(self) -> int:
-        return len(self.codes)
+        return max(self.cells, default=len(self.codes) - 1) + 1
 
 
 @storable
@@ -102,7 +122,10 @@ class Truths(Rule):
 @storable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wholes(Rule):
-    """Whole numbers from `low` to `high`, `width` of them a cell; the last may be narrower."""
+    """Whole numbers from `low` to `high`, `width` of them a cell; the last may be narrower.
+
+    A fraction between `low` and `high` is in the cell of the whole number below it (in edition 1: outside).
+    """
 
     numeric: ClassVar[bool] = True
     low: int
@@ -123,7 +146,7 @@ class Wholes(Rule):
 @storable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges(Rule):
-    """Half-open cells [edge, next edge)."""
+    """Half-open cells [edge, next edge), the last of which holds its upper edge too (in edition 1: it does not)."""
 
     numeric: ClassVar[bool] = True
     edges: tuple[int | float, ...]
@@ -135,6 +158,32 @@ class Edges(Rule):
             raise DomainError("edges are at least two numbers")
         if not all(a < b for a, b in itertools.pairwise(edges)) or not all(map(math.isfinite, edges)):
             raise DomainError("edges are finite and increase")
+
+    @property
+    def declared(self) -> int:
+        return len(self.edges) - 1
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Days(Rule):
+    """Days in cells [edge, next edge), each counted from 0001-01-01, which is 1, to 9999-12-31.
+
+    `format` says how texts write a day besides year-month-day, in %d, %m and %Y; "" for not at all.
+    """
+
+    numeric: ClassVar[bool] = True
+    edges: tuple[int, ...]
+    format: str = ""
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        edges = self.edges
+        if type(edges) is not tuple or len(edges) < 2 or not all(type(e) is int and 0 < e < 2**22 for e in edges):
+            raise DomainError("edges of days are at least two of them, by number")
+        if not all(a < b for a, b in itertools.pairwise(edges)):
+            raise DomainError("edges increase")
+        fields_of(self.format)
 
     @property
     def declared(self) -> int:

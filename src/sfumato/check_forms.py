@@ -30,8 +30,8 @@ Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Pr
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
 Strategy Allowed|Biased|Canonical|Merged|Orbits|PairResiduals|Product|Residuals|Spectral|Spine|Stacked|WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
-Attribute Bins|Booleans|Categories|Hierarchy|Integers
-Rule Codes|Edges|Truths|Wholes
+Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers
+Rule Codes|Days|Edges|Truths|Wholes
 Noise DiscreteGaussian|DiscreteLaplace|RoundedGaussian
 Event ApproxEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
 KeyMap Buckets|Listed|Signs
@@ -49,11 +49,11 @@ Alone part:text order:count unit:text rmse:float|none
 ApproxEvent epsilon:ratio delta:ratio
 Axis cells:int64*1 orbits:int64*1 contrasts:[Contrast]
 Biased measured:Product answered:[Block] reconstructions:[float64*] offsets:[float64*] limit:int
-Bins outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edges:[int|float]
+Bins outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[int|float]
     levels:[[text|int|float|[int|float]]]
 Block groups:[[text]] factors:[Operator]
 BlockMap groups:[[text]] factors:[Map]
-Booleans outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none
+Booleans outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
 BoostingCourse rounds:size samples:size selection:BoundedRangeEvent measurement:Event floor:count ceiling:count
     total_known:bool
 BoundedRangeEvent epsilon:ratio
@@ -64,12 +64,14 @@ Buffers poles:float64* zeros:float64*
 Candidate mechanism:text strategy:text rmse:float|none max_standard_error:float|none note:text value:float|none
 Candidates blocks:[Block|BlockMap] estimates:int64* weights:int64* penalties:int64*
 Canonical attribute:text tree:Tree multiple:size
-Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none values:{text:text}
+Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    values:{text:text} case?:'exact'|'ignore' trim?:bool
 CellCounts attributes:[text] values:float64*
 Cells n:size
 Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
     products:Products|none
-Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none codes:[text]
+Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    codes:[text] cells?:[count] trim?:bool ignore_case?:bool
 Combination blocks:[Block] matrix:int64*2
 CombinationMap blocks:[BlockMap] matrix:int64*2
 Compose left:Operator right:Operator
@@ -77,12 +79,17 @@ Contrast children:int64*1 parents:int64*1 count:size size:size orbit:int
 Contrasts operator:Operator divisor:float
 CoursePlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text price:Event course:Course
     records:count|none rmse:float|none notes:[text] considered:[Candidate]
+Dates outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    low:text high:text by:'day'|'week'|'month'|'quarter'|'year' format:text
+Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size]
+    format:text
 Dense matrix:int64*2|float64*2
 DenseMap matrix:int64*2
 DiscreteGaussian sigma:ratio
 DiscreteLaplace scale:ratio
 Domain attributes:{text:Attribute} impossible?:[text]
-Edges kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edges:[int|float]
+Edges kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    edges:[int|float]
 Epochs count:size epsilon:ratio sensitivity:int
 Family names:[text] factors:[Operator] sets:int32*2 multiples:int64*1|none
 FamilyMap names:[text] factors:[Map] sets:int32*2 multiples:int64*1|none
@@ -94,14 +101,16 @@ GaussianEvent mu_squared:ratio
 Grid names:[text] rules:[Rule] moves?:[Moves]
 Group names:[text] axes:[Axis] pieces:[Measured]
 Grouping codes:int64*1 groups:size
-Hierarchy outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none source:[[text]] levels:[text]|none
+Hierarchy outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size source:[[text]]
+    levels:[text]|none
     code_labels:[[text|[[text]]]]
 HistogramOpening keys:Keys unit:PrivacyUnit noise:Noise price:Event about:any salt:text digest:text ledger_id:text
     name:text plan_hash:text
 HistogramPlan keys:Keys budget:Budget unit:PrivacyUnit price:Event noise:Noise
 Identity n:size
 IntegerFilter decays:int64*2 shift:int runs:int64*1 rows:int64*1 direct:int64*1 carried:int64*2
-Integers outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none low:int high:int width:size
+Integers outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    low:int high:int width:size
     levels:[[text|int|float|[int|float]]]
 KeyCandidate mechanism:text error:float|none note:text
 KeyMeasurement map:KeyMap values:int64*1 noise:Noise heavy:uint64*1 heavy_counts:int64*1
@@ -174,10 +183,12 @@ SessionPlan domain:Domain budget:Budget unit:PrivacyUnit price:Event terms:Terms
     questions:int beta:float span:count alpha:int|none growing:bool
 Signs size:size coefficients:uint64*2
 SketchRelease plan:KeyPlan measurement:KeyMeasurement provenance:Provenance
+Source table:text decimal:text thousands:text encoding:text delimiter:text|none sheet:text|none
 Sparse data:int64*1|float64* indices:int64*1 indptr:int64*1 columns:size
 SparseMap data:int64*1 indices:int64*1 indptr:int64*1 n:size
 SparsePlan keys:Keys budget:Budget unit:PrivacyUnit price:Event terms:Terms threshold:count records:int size:size
     questions:int beta:float alpha:int|none
+Source table:text decimal:text thousands:text encoding:text delimiter:text|none sheet:text|none
 Spectral names:[text] vectors:[int64*2] ends:[[int]] multiples:int64*
 Spine names:[text] shape:[int] place:count levels:[Operator] at:[int] sets:[[int]] multiples:[int] residual:bool
     public_total:bool known?:[KnownGroups]
@@ -187,7 +198,7 @@ StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool
 Step question:Candidates|KeyQuestion|Misses answer:int|none above:bool
 StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:text ledger_id:text name:text
-    plan_hash:text
+    plan_hash:text names?:count people?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
     considered:[Candidate]
@@ -205,9 +216,10 @@ TotalMap n:size
 TotalOnly n:size
 Tree n:size branching:size root:bool
 TreeSums tree:Tree
-Truths kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none
+Truths kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
 WeightedTables names:[text] factors:[Factor] sets:[[int]] multiples:[int] public_total:bool
-Wholes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none low:int high:int width:size
+Wholes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+    low:int high:int width:size
 Window n:size width:size
 WindowFilter runs:int64*1 taps:int64*2
 Within name:text attribute:text digest:text codes:int64*1|none

@@ -48,6 +48,11 @@ def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by 
     return digest.hexdigest()
 
 
+def period(day: str, by: str) -> int:  # the number of the day, week, month, quarter or year that a day lies in
+    unit, many, since = {"day": "D10", "week": "D73", "month": "M10", "quarter": "M30", "year": "Y10"}[by]
+    return (int(np.datetime64(day, unit).astype(int)) + int(since)) // int(many)
+
+
 def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
     widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
     kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
@@ -93,7 +98,7 @@ ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, a
     "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors]))),
     "Compose": ("left right", lambda o: matrix(o.left).astype(object) @ matrix(o.right)),
     "Padded": ("operator extra", lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra)))),
-    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * whole(o.factor)),
+    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * int(whole(o.factor))),
 }
 
 

@@ -32,9 +32,11 @@ import re
 import sqlite3
 import sys
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -55,13 +57,14 @@ CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}
 HASHED = (
     "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut"  # of plans
 )
-BROKEN = ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, sqlite3.Error, zipfile.BadZipFile
+BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, StopIteration, TypeError,
+    ValueError, sqlite3.Error, zipfile.BadZipFile)  # fmt: skip
 NAMED = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}  # the parameter of a budget
 RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-MORE = "table impossible cautions projection model_gap"  # what release.json may have besides
+MORE = "table impossible cautions other projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
@@ -160,9 +163,12 @@ def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whe
 def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
     found = dict[str, int]()
     for name, a in plan.workload.domain.attributes["~map"]:
-        many = a.source or a.get("values", {}).get("~map") or (a.edges or [0, 1, 2])[1:]  # a boolean has two
-        many = len(many) if a.low is None else -((a.low - a.high - 1) // a.width)
+        many = a.source or {label for _, label in a.get("values", {}).get("~map", ())} or (a.edges or [0, 1, 2])[1:]
+        low, high = (maps.period(d, a.by) if a.by else d for d in (a.low, a.high))
+        many = len(many) if low is None else -((low - high - 1) // (a.width or 1))
         found[name] = many + ("other" in (a.outside, a.missing))
+        if not 1 <= found[name] <= 10**7:
+            raise forms.Malformed(f"{name} has {found[name]} cells")
     return found
 
 
@@ -247,7 +253,7 @@ def spent_at(eps: Decimal, mu: Decimal) -> Decimal:  # the delta of mu-GDP at an
         return first if eps > 2**16 else first - (eps + far(eps / mu + mu / 2)).exp()
 
 
-def edge(holds: Any) -> Fraction:  # the largest number for which it holds, to 15 digits
+def edge(holds: Callable[[Decimal], bool]) -> Fraction:  # the largest number for which it holds, to 15 digits
     low, high = Decimal("1e-320"), Decimal(1)
     while holds(high):
         low, high = high, 2 * high
@@ -272,6 +278,7 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:  # by any order 
     return max(Fraction(0), Fraction(epsilon((low + high) / 2)))
 
 
+@cache
 def sentence(kind: str, b: Fraction, delta: Fraction) -> str:  # a budget in words
     value, at = readable(b), Fraction(1, 10**6)
     if kind == "pure":
@@ -296,6 +303,10 @@ def protects(unit: Any) -> str:  # a unit in words
     return f"{who}{rows} {verb}" + (f" of the same {unit[3]}" if unit[3:] else "")
 
 
+class Stop(Exception):  # what is wrong was said, and nothing else is looked at
+    pass
+
+
 class Check:  # of one release: what is wrong, by the name of the check, and what this file has no way to check
     def __init__(self, release: Path, ledger: Path, anchor: str | None = None, earlier: Path | None = None) -> None:
         self.wrong, self.unknown, self.believed = list[tuple[str, str]](), list[str](), list[str]()
@@ -303,6 +314,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         try:
             with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
                 self.release(release, ledger, anchor, earlier)
+        except Stop:
+            pass
         except Cannot as error:
             self.unknown.append(str(error))
         except forms.Malformed as error:
@@ -381,6 +394,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         for _, fs in [b for entry in entries for b in entry]:
             fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for some, k in fs)
             self.must("maps", "maps do not fit the cells of their attributes", fits)
+            if not fits:  # what follows could take any time and memory
+                raise Stop
             named = [a for some, _ in fs for a in some]
             self.must("maps", "a block names an attribute twice", len({*named}) == len(named))
         return [sum(math.prod(shapes[k][0] for _, k in fs) for _, fs in entry) for entry in entries]
@@ -419,6 +434,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
+        if max(rounds, course.samples or 1) > 10**5:
+            raise forms.Malformed("a course of more rounds than anybody goes")
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
         if course.kind not in draws:
             raise Cannot(f"looks of the kind {course.kind}")
@@ -455,14 +472,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         labels = [p.label for p in published]
         right = len(labels) <= count and len({*labels}) == len(labels)
         self.must("looks", "more periods were measured than were paid for, or one twice", right)
+        cut = terms.cut or 0  # the multiple of one cell more, that counts who is left out for the first time
+        right = type(cut) is int and 0 <= cut <= bool(unit[1]) * 2**terms.grain
+        self.must("maps", "who is left out is not counted as it may be", right)
         for period in published:
-            self.numbers(period["values"], rows)
+            self.numbers(period["values"], [*rows, *[1] * bool(cut)])
             right = period.total is None or (public and 0 <= period.total <= terms.most)
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
         value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
+        signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
         if replace and not public:  # counts may be cut: one person goes, and then another comes
-            signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
             value = 2 * (value + min(value, value if signs else opposed(found, ops)))
         response, rounding = maps.over_time(terms.filter, times, apart)
         response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
@@ -471,6 +491,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             math.prod(largest[k] for _, k in fs) for _, fs in found
         )
         shift = (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
+        if cut:  # of each person one period
+            response, rounding = maps.over_time(terms.filter, 1, 1)
+            response *= Fraction(
+                cut**2 * (1 + replace) * (1 + replace * signs), 4 ** (terms.grain + (terms.filter.shift or 0))
+            )
+            rounding *= (1 + replace) ** 2
+            shift += (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
         self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, event_of(plan.price))
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"

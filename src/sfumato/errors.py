@@ -12,6 +12,7 @@ mu must not be negative; got -1
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 __all__ = [
@@ -35,6 +36,11 @@ __all__ = [
 ]
 
 
+_ENDLESS = re.compile(r"\S{400,}")  # a word that is no path: of what was given, not of what is said
+_SHOWN = 60  # characters of a long word, with which it is known again
+_MOST = 3_000  # a page of text; more is a value with blanks in it
+
+
 class SfumatoError(Exception):
     """Base of everything the library raises on purpose.
 
@@ -44,6 +50,13 @@ class SfumatoError(Exception):
     ...     print(error)
     epsilon must be between 1e-300 and 1e9; got 0
     """
+
+    def __str__(self) -> str:
+        """The message, with what is too long to be read in it cut short."""
+        text = _ENDLESS.sub(lambda word: f"{word[0][:_SHOWN]}… ({len(word[0]):,} characters)", super().__str__())
+        if len(text) <= _MOST:
+            return text
+        return f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
 
 
 class InvalidInput(SfumatoError, ValueError):

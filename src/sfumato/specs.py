@@ -112,7 +112,7 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     >>> sf.read_spec("spec.toml")
     Traceback (most recent call last):
         ...
-    sfumato.errors.SpecError: line 2: schema.age.type: no type is called 'complex'; there are integer, number,
+    sfumato.errors.SpecError: line 2: schema.age.type: no type is called 'complex'; there are integer, number, date,
     category, hierarchy, boolean
     """
     return spec_of(read_toml(path), Path(path))
@@ -344,6 +344,8 @@ def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Dom
             given["width"] = entry.whole("width")
         if "values" in entry:
             given["values"] = entry.numbers("values")
+        if "label" in entry:
+            given["name"] = entry.text("label")
         return build(domain, _known(entry, domain, entry.raw(key), key), **given)
 
     return read
@@ -382,7 +384,7 @@ QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]
     "ranges": (_ordered("ranges", ranges), ("by",)),
     "windows": (_ordered("windows", windows), ("by", "width")),
     "hierarchy": (_ordered("hierarchy", hierarchy), ("by",)),
-    "sums": (_ordered("sums", sums), ("by", "values")),
+    "sums": (_ordered("sums", sums), ("by", "values", "label")),
     "identity": (_identity, ()),
     "total": (_total, ()),
     "where": (_where, ()),

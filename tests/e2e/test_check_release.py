@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import sfumato as sf
 from sfumato import check_forms, check_maps, check_release
 from sfumato.privacy.ledger import Ledger
+from support import grammar
 from support.forging import Forged, verdict
 from support.lies import LIES
 from support.released import PLANS, SKETCHES, STREAMS, made
@@ -82,6 +84,37 @@ def test_what_is_too_large_to_look_at_is_said_with_why_and_what_to_do(
     assert (found, wrong) == ("not checked", set())
     for said in ("sensitivity of", "was paid", "too many cells", "the bound is", "plan under add-remove"):
         assert said in reason
+
+
+@pytest.mark.parametrize("kind", ["residuals", "mwem", "dense, replaced", "hybrid", "stream", "levels within states"])
+def test_lies_that_nobody_thought_of_are_believed_by_nobody(
+    kind: str, honest: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    """A sample, seeds 119; `bench/lies.py` tells 200 kinds of lies about a release of every kind.
+
+    Mutants: a field of FORMS without its type; a part of the checker's documents that is not held against it.
+    """
+    told = 0
+    for i in range(40):
+        rng = np.random.default_rng([119, i])
+        lie = (grammar.files if i % 6 == 5 else grammar.tell)(*honest(kind), tmp_path / str(i), rng)
+        if lie is not None:
+            found, loads = grammar.judged(lie)
+            assert not grammar.accepted(lie, found), lie[:5]
+            assert not (loads and lie.form == grammar.FORM), lie[:5]
+            told += 1
+    assert told > 20
+
+
+def test_courses_of_absurd_length_end_no_days_work(honest: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    """Mutant: all rounds are listed, however many a file says there are."""
+    for kind in ("mwem", "boosting"):
+        forged = Forged(*honest(kind), tmp_path / kind)
+        forged.plan["course"]["rounds"] = 2**70
+        forged.publish()
+        assert verdict(forged.release, forged.ledger)[0] == "rejected"
+        with pytest.raises(sf.errors.InvalidInput):
+            sf.load(forged.release)
 
 
 def test_halving_the_noise_of_the_number_of_records_is_no_lie_where_that_is_public(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.domain.mock import mock_columns
+from sfumato.ground.sources import same_table
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.wall.rows.samples import place_sample
 from sfumato.wall.rows.sources import open_source
@@ -112,6 +113,50 @@ def test_the_table_itself_is_refused(run: Run) -> None:
     database = SPEC.replace("people.csv", "duckdb:///people.csv?table=people")
     Path("database.toml").write_text(database, encoding="utf-8")
     refused(run("check", "database.toml", "--sample", "people.csv", "--public"), "the table to be protected")
+
+
+def test_a_table_that_may_be_the_source_is_refused(run: Run) -> None:
+    """Where an address leaves a part to the client, or a catalogue takes two names for one.
+
+    Mutants: an empty database (PGDATABASE) that matches itself alone; capitals of Spark that count; a table without its
+    database taken for another; a service that is not left open.
+    """
+    full = "postgresql://db/shop?table=public.people"
+    same = (
+        (full, "postgresql://db/?table=people"),
+        (full, "postgres://other:5432/shop?table=people"),
+        ("postgresql:///?service=shop&table=people", full),
+        ("spark:///?table=Shop.People", "spark://h:1/?table=people"),
+        ("spark:///?table=spark_catalog.shop.people", "spark:///?table=SHOP.people"),
+    )
+    other = (
+        (full, "postgresql://db/other?table=people"),
+        (full, "postgresql://db/?table=private.people"),
+        ("spark:///?table=a.people", "spark:///?table=b.people"),
+        ("spark:///?table=people", full),
+        (full, "people.csv"),
+    )
+    for expected, pairs in ((True, same), (False, other)):
+        for one, two in pairs:
+            assert same_table(one, two) is same_table(two, one) is expected, (one, two)
+    for source, sample in (*same, *((b, a) for a, b in same)):
+        Path("served.toml").write_text(SPEC.replace("people.csv", source), encoding="utf-8")
+        refused(run("check", "served.toml", "--sample", sample, "--public"), "the table to be protected")
+
+
+def test_values_are_not_taken_from_the_source(run: Run) -> None:
+    """By path, by link, by address. Mutant: `mock` that draws from the protected table and says that it does not."""
+    Path("codes.csv").write_text("code,label\n1,female\n2,male\n", encoding="utf-8")
+    os.link("codes.csv", "hard.csv")
+    os.symlink("codes.csv", "link.csv")
+    Path("folder").mkdir()
+    declared = SPEC.replace('values = { "1" = "female", "2" = "male" }', 'values_from = "codes.csv"')
+    assert declared != SPEC
+    for source in ("codes.csv", "folder/../codes.csv", "hard.csv", "link.csv", "duckdb:///codes.csv?table=t"):
+        Path("own.toml").write_text(declared.replace("people.csv", source), encoding="utf-8")
+        refused(run("mock", "own.toml"), "values_from", "the table to be protected", "public list")
+    Path("own.toml").write_text(declared, encoding="utf-8")
+    assert run("mock", "own.toml").code == 0
 
 
 def test_a_sample_must_be_stated_to_be_public(run: Run) -> None:

@@ -64,7 +64,6 @@ def test_what_is_refused_costs_nothing(run: Run) -> None:
     before = Path("desk.session").read_bytes()
     spent = sf.Ledger("budget.db").spent
     for command, *words in (
-        (OPEN, "exists"),
         ((*OPEN[:-1], "other.session"), "desk"),
         ((*OPEN[:-4], "--name", "two", "-o", "two.session", "--alpha", "much"), "--alpha"),
         ((*OPEN[:-4], "--name", "two", "-o", "two.session", "--mechanism", "magic"), "mechanism"),
@@ -77,6 +76,7 @@ def test_what_is_refused_costs_nothing(run: Run) -> None:
         (("session", "status", "budget.db"), "budget.db"),
     ):
         refused(run(*command), *words)
+    assert "paid for before, and nothing was spent" in run(*OPEN).out
     assert Path("desk.session").read_bytes() == before
     assert sf.Ledger("budget.db").spent == spent
     assert not Path("two.session").exists()

@@ -168,7 +168,8 @@ def test_a_session_goes_on_with_its_table_as_it_is_written(run: Run) -> None:
     Path("a.csv").write_text("x;y\n" + "1,5;a\n" * 300, encoding="utf-8")
     Path("s.toml").write_text(
         "[data]\nsource = 'a.csv'\ndecimal = ','\n[schema.x]\ntype = 'number'\nedges = [0, 2, 4]\noutside = 'other'\n"
-        "missing = 'other'\n[privacy]\nepsilon = 5\ndelta = 1e-6\nneighbours = 'add-remove'\n[[queries]]\nidentity = ['x']\n"
+        "missing = 'other'\n[privacy]\nepsilon = 5\ndelta = 1e-6\nneighbours = 'add-remove'\n[[queries]]\n"
+        "identity = ['x']\n"
         "[plan]\nrecords = 300\n",
         encoding="utf-8",
     )

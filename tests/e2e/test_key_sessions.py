@@ -198,8 +198,8 @@ def test_a_file_put_back_while_it_is_resumed_is_found(
     assert made.anchor == session_status(store)["anchor"] != before
     read = opening.read_histogram if mechanism == "histogram" else opening.read_transcript
 
-    def late(*given: Any) -> Any:
-        found = read(*given)
+    def late(*given: Any, **more: Any) -> Any:
+        found = read(*given, **more)
         store.write_bytes(old)
         return found
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato.cli import app
-from sfumato.errors import PlanError
+from sfumato.errors import InvalidInput, PlanError
 from sfumato.publishing import publish
 from sfumato.publishing.site import POLICY
 from sfumato.releases import Release
@@ -45,8 +45,13 @@ def test_the_command_writes_a_site_and_no_other_folder_is_touched(tmp_path: Path
     assert POLICY.replace("'", "&#39;") in page
     assert "<i>hostile" not in page
     assert not re.search(r"(src|href)=.(https?:)?//", page)
+    # the same again finds its own site, as after a kill at the very end; another release does not
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "site").iterdir()}
     again = CliRunner().invoke(app, ["publish", str(tmp_path / "release"), "-o", str(tmp_path / "site")])
-    assert again.exit_code != 0
+    assert again.exit_code == 0
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "site").iterdir()} == before
+    with pytest.raises(InvalidInput, match="not an empty folder"):
+        publish(released(), tmp_path / "site")
     with pytest.raises(PlanError, match="errors are known"):
         publish("no release", tmp_path / "other")  # type: ignore[arg-type]
     assert not (tmp_path / "other").exists()

@@ -140,3 +140,35 @@ def test_what_is_still_to_do_is_said_in_the_words_of_the_fields(tmp_path: Path) 
 def test_a_check_is_of_texts(tmp_path: Path, given: dict[str, object]) -> None:
     with studio(folder(tmp_path)) as page:
         assert page.post("change", {"version": page.version, "changes": [], **given}).status == 400
+
+
+def test_how_a_table_is_written_is_chosen_on_the_first_page(tmp_path: Path, browser: Browser) -> None:
+    """Mutants: a space that is taken for nothing; a name in a header read plainly."""
+    from selenium.webdriver.support.ui import Select
+
+    place = folder(tmp_path, SPEC)
+    (place / "people.csv").write_bytes("größe;sex\n1,5;1\n".encode("cp1252"))
+    with studio(place, entered=False) as page:
+        entered(page, browser, "table")
+        browser.until(lambda: browser.all("#columns h3"))
+        browser.find("#written summary").click()
+        for mark, value in (("decimal", ","), ("thousands", " "), ("delimiter", ";")):
+            Select(browser.find(f"#{mark}")).select_by_value(value)
+            browser.until(lambda m=mark, v=value: _data(page).get(m) == v)
+        browser.find("#encoding").send_keys("cp1252")
+        browser.run("document.activeElement.blur()")
+        browser.until(lambda: _data(page).get("encoding") == "cp1252")
+        browser.click("#read-names")
+        browser.until(lambda: "größe" in browser.text("#columns"))
+        found = page.desk.spec().source
+        assert isinstance(found, sf.Source)
+        assert found.declared() == {"decimal": ",", "thousands": " ", "encoding": "cp1252", "delimiter": ";"}
+        Select(browser.find("#decimal")).select_by_value("")
+        browser.until(lambda: "decimal" not in _data(page))
+        assert browser.errors() == []
+
+
+def _data(page: Studio) -> dict[str, str]:
+    import tomllib
+
+    return tomllib.loads(page.desk.text)["data"]

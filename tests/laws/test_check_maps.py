@@ -127,6 +127,56 @@ def test_a_tree_of_any_size_is_priced_and_a_map_too_large_to_write_out_is_not() 
         check_maps.shape(Doc({"~class": "Grouping", "codes": np.zeros(3), "groups": 1, "weights": np.ones(3)}))
 
 
+def _dense(matrix: Any) -> Any:
+    return Doc({"~class": "Dense", "matrix": matrix})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint64", "float64", "bool"])
+def test_entries_of_any_type_but_64_bits_are_refused(dtype: str) -> None:
+    """abs(-128) and 16 ** 2 are -128 and 0 in 8 bits. Mutant: entries are taken as they are stored."""
+    with pytest.raises(ValueError, match="64 bits"):
+        check_maps.matrix(_dense(np.ones((1, 2), dtype=dtype)))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("entry", [128, 256, 65536, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63) + 1])
+def test_powers_of_large_entries_are_exact(entry: int, power: int) -> None:
+    """Mutant: powers in 64 bits without a look at whether they fit."""
+    op = _dense(np.array([[entry, 1], [entry, 0], [entry, -1]]))
+    assert check_maps.column(op, power).tolist() == [3 * abs(entry) ** power, 2]
+    ops = {"k": op}
+    found = check_maps.sensitivity([(3, ((("a",), "k"),))], ops, {"a": 2}, power, False, False)
+    assert found == (3 * (3 * abs(entry)) ** power if power == 1 else 3 * (3 * entry) ** 2, True)
+
+
+def test_what_readers_could_read_in_two_ways_is_refused() -> None:
+    """Mutants: an entry twice counts once; multiples are cut; a place before the first is one from the end."""
+    array = np.array
+    good = Doc(
+        {"~class": "Sparse", "data": array([5, 7]), "indices": array([0, 2]), "indptr": array([0, 2, 2])}, columns=3
+    )
+    assert check_maps.matrix(good).tolist() == [[5, 0, 7], [0, 0, 0]]
+    for change in (
+        {"data": array([5] * 1000), "indices": array([0] * 1000), "indptr": array([0, 1000])},
+        {"indices": array([2, 0])},
+        {"indices": array([0, 3])},
+        {"indices": array([-1, 2])},
+        {"indptr": array([0, 1])},
+        {"indptr": array([1, 2])},
+        {"indptr": array([0, 3, 2])},
+    ):
+        with pytest.raises(ValueError, match="sparse"):
+            check_maps.matrix(Doc(good | change))
+    for factor in (0.5, True, "2", {"~fraction": [999_999, 10**6]}):
+        with pytest.raises(ValueError, match="whole number"):
+            check_maps.matrix(Doc({"~class": "Scaled", "operator": good, "factor": factor}))
+    with pytest.raises(ValueError, match="not there"):
+        check_maps.shape(Doc({"~class": "Grouping", "codes": array([0, -2]), "groups": 1}))
+    family = Doc({"~class": "Family", "names": ["a"], "factors": [good], "sets": array([[-1]]), "multiples": None})
+    with pytest.raises(ValueError, match="not there"):
+        check_maps.blocks(family, {"a": 3}, {})
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     """Response: the largest over all patterns, in rationals. Rounding: the lemma's sums, in rationals.

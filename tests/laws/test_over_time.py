@@ -153,7 +153,10 @@ def test_a_plan_pays_exactly_its_price() -> None:
         paid = plan.terms.squared_shift(sizes, plan.unit)
         assert paid <= plan.price.mu_squared * plan.terms.noise.sigma**2 < paid * Fraction(10001, 10000)
         exact = plan.terms.change(sizes, plan.unit) * plan.terms.filter.response(k, b)
-        assert paid < exact * Fraction(10003, 10000) / 4 ** (plan.terms.grain + plan.terms.filter.shift)
+        tables = plan.terms.tables_shift(sizes, plan.unit)
+        assert tables < exact * Fraction(10003, 10000) / 4 ** (plan.terms.grain + plan.terms.filter.shift)
+        # and who is left out, where somebody is named
+        assert tables <= paid <= tables * Fraction(10101, 10000)
 
 
 def test_how_near_the_totals_are_to_the_best() -> None:

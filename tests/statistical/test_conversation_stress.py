@@ -39,7 +39,7 @@ def test_the_kills_catch_an_answer_before_its_commit() -> None:
 
 
 def test_a_kill_at_every_boundary_of_an_opening_leaves_what_the_same_call_opens() -> None:
-    """Mutants: the first threshold before the debit; a debit that the same call makes twice; a paid file that it cannot open."""
+    """Mutants: a threshold before the debit; a debit that the same call makes twice; a paid file it cannot open."""
     found = experiment("boundaries", opening=True)
     assert found["wrong"] == 0
     assert min(found["unpaid"], found["usable"]) > 10

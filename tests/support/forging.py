@@ -31,6 +31,7 @@ class Forged:
         self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
         self.doc = check_release.read(self.bundle)
         self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
+        self.anchor = self.doc["provenance"]["anchor"]
         with closing(sqlite3.connect(self.ledger)) as file:
             rows = file.execute("SELECT body FROM lines ORDER BY sequence").fetchall()
         self.lines = [body.decode().split("\n") for (body,) in rows]
@@ -93,7 +94,8 @@ class Forged:
         """
         hashes = self._write_ledger(rehash)
         proof = self.doc["provenance"]
-        proof["anchor"] = f"{proof['sequence']}:{[*hashes, '0' * 64][min(proof['sequence'], len(hashes))]}"
+        if proof["anchor"] == self.anchor:  # else it is a lie of its own
+            proof["anchor"] = f"{proof['sequence']}:{[*hashes, '0' * 64][min(proof['sequence'], len(hashes))]}"
         arrays: list[Any] = []
         named = lambda a: arrays.append(a) or {"~array": f"a{len(arrays) - 1}"}  # noqa: E731
         with zipfile.ZipFile(self.bundle, "w") as bundle:
@@ -159,6 +161,7 @@ class Forged:
             right = hashlib.sha256((hashes[-1] + "\n" + "\n".join(line)).encode()).hexdigest()
             hashes.append(right if rehash is None or n in rehash else old[n])
         with closing(sqlite3.connect(self.ledger, isolation_level=None)) as file:
+            file.execute("PRAGMA synchronous=OFF")  # nothing of a test needs to outlive the machine
             for name, value in pragmas.items():
                 file.execute(f"PRAGMA {name}={value}")
             for statement in schema:

@@ -534,6 +534,7 @@ def _real_value(period: Any) -> None:
 
 _PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
+_LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of banded persons")
 _BANDED = ("stream of banded persons",)
 _STREAMS = (*_FILTERED, *_BANDED)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
@@ -713,6 +714,9 @@ LIES: dict[str, Lie] = _FORMS | {
         _terms("apart", lambda _: 10, "apart"), "price", ("stream of persons", *_BANDED)
     ),
     "a stream's records are replaced": Lie(_replaced, "price", ("stream", "stream of persons")),
+    "who is left out is counted twice as often": Lie(_terms("cut", lambda a: 2 * a), "price", _LEFT_OUT),
+    "who is left out is counted in secret": Lie(_terms("cut", lambda _: 0), "maps", _LEFT_OUT),
+    "who is left out is not counted": Lie(_period(lambda p: p["values"].pop()), "maps", _LEFT_OUT),
     "a stream's persons have more rows": Lie(_more_rows, "price", ("stream of persons", "stream of replaced persons")),
     "a period more than was paid for": Lie(_shorter, "looks", ("stream", "stream of replaced persons")),
     "a period stands there twice": Lie(lambda f: _published(f).append(_published(f)[0]), "looks", _STREAMS),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 
 BLANKS = " \t\n\v\f\r"
 
@@ -53,12 +56,21 @@ def _found(attribute: Attribute, text: str | None) -> int | str:
             if value < attribute.low or value > attribute.high:
                 # A fraction just above the highest number rounds down into its cell.
                 return "below" if value < attribute.low else "above"
-            cell = (math.floor(value) - attribute.low) // attribute.width
-            return cell if value == math.floor(value) else f"between {cell}"
+            # a fraction between is in the cell of the whole number below it
+            return (math.floor(value) - attribute.low) // attribute.width
         exact = [Fraction(e) for e in attribute.edges]
-        if math.isinf(value) or not exact[0] <= Fraction(value) < exact[-1]:
+        if math.isinf(value) or not exact[0] <= Fraction(value) <= exact[-1]:
             return "below" if value < exact[0] else "above"
-        return bisect_right(exact, Fraction(value)) - 1
+        return min(bisect_right(exact, Fraction(value)), len(exact) - 1) - 1
+    if isinstance(attribute, Dates):
+        number_of_day = day(text or "", attribute.format)
+        if number_of_day is None:
+            return "missing"
+        if not attribute.edges[0] <= number_of_day < attribute.edges[-1]:
+            return "below" if number_of_day < attribute.edges[0] else "above"
+        return bisect_right(attribute.edges, number_of_day) - 1
+    if text and isinstance(attribute, (Categories, Hierarchy)):
+        text = unicodedata.normalize("NFC", text)
     if not text:
         return "missing"
     if isinstance(attribute, Booleans):
@@ -68,8 +80,54 @@ def _found(attribute: Attribute, text: str | None) -> int | str:
         position = _position(["0", "f", "false", "n", "no", "1", "t", "true", "y", "yes"], text)
         return "outside" if position is None else position // 5
     assert isinstance(attribute, (Categories, Hierarchy))
-    position = _position(attribute.codes, text)
-    return "outside" if position is None else position
+    return _labelled(attribute, text)
+
+
+def _labelled(attribute: Categories | Hierarchy, text: str) -> int | str:
+    """The cell of a text among spellings, each of which is tried by itself."""
+    spellings = attribute.values if isinstance(attribute, Categories) else {c: c for c in attribute.codes}
+    trim = isinstance(attribute, Categories) and attribute.trim
+    folded = isinstance(attribute, Categories) and attribute.case == "ignore"
+
+    def read(given: str) -> str:
+        # letter by letter, so that no letter becomes two
+        small = {c: min(c.casefold(), c.lower(), key=len) for c in given}
+        shown = "".join(s if len(s) == 1 else c for c, s in ((c, small[c]) for c in given)) if folded else given
+        shown = unicodedata.normalize("NFC", shown)
+        return shown.strip(BLANKS + "\u00a0") if trim else shown
+
+    if not read(text):
+        return "missing"
+    known: dict[str, str] = {read(unicodedata.normalize("NFC", c)): label for c, label in dict(spellings).items()}  # type: ignore[call-overload]
+    for tried in (read(text), whole(read(text))):
+        if tried in known:
+            return list(dict.fromkeys(known.values())).index(known[tried])
+    return "outside"
+
+
+def day(text: str, form: str = "") -> int | None:
+    """The number of the day that a text writes, by Python's own readers."""
+    text = text.strip(BLANKS + "\u00a0")
+    if not text.isascii() or text[-1:] in ("t", "T"):
+        return None
+    found = None
+    if len(text) >= 10 and text[4] + text[7] == "--":
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    elif form:
+        with suppress(ValueError):
+            written, _, time = text.partition(" ")
+            at = datetime.fromisoformat(f"2000-01-01 {time}") if time else datetime(2000, 1, 1)
+            found = datetime.combine(datetime.strptime(written, form), at.timetz())
+    if found is None:
+        return None
+    ahead = timedelta(0) if found.tzinfo is None else found.utcoffset()
+    try:
+        return (found.replace(tzinfo=None) - (ahead or timedelta(0))).toordinal()
+    except OverflowError:
+        return None
 
 
 def cell(attribute: Attribute, text: str | None) -> int | None:
@@ -80,7 +138,7 @@ def cell(attribute: Attribute, text: str | None) -> int | None:
     last = len(attribute.declared_labels) - 1
     policy = attribute.missing if found == "missing" else attribute.outside
     if policy == "clamp":
-        return int(found.removeprefix("between ")) if "between" in found else 0 if found == "below" else last
+        return 0 if found == "below" else last
     return last + 1 if policy == "other" else None
 
 

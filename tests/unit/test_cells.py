@@ -37,7 +37,7 @@ def test_a_grid_has_the_cells_of_its_domain() -> None:
         assert (rule.size, rule.drops) == (attribute.size, attribute.drops)
     assert Grid.of(grid) is grid
     assert fingerprint(Grid.of(domain)) == fingerprint(grid)
-    assert grid.rules[4] == Codes(kind="hierarchy", codes=("a1", "a2", "b1"))
+    assert grid.rules[4] == Codes(kind="hierarchy", codes=("a1", "a2", "b1"), edition=1)
 
 
 def test_names_of_another_class_are_plain_texts() -> None:

@@ -116,6 +116,11 @@ def test_addresses_are_kept(read, source):
         ('windows = "age"\nwidth = 4', lambda d: windows(d, "age", width=4), "windows age"),
         ('sums = "wages"\nby = ["sex"]', lambda d: sums(d, "wages", by=["sex"]), "sum of wages by sex"),
         ('sums = "wages"\nvalues = [1, 2.5]', lambda d: sums(d, "wages", values=[1, 2.5]), "sum of wages"),
+        (
+            'sums = "wages"\nvalues = [1, 2.5]\nlabel = "wages squared"',
+            lambda d: sums(d, "wages", values=[1, 2.5], name="wages squared"),
+            "sum of wages squared",
+        ),
         ('identity = ["age", "sex"]', lambda d: identity(d, "age", "sex"), "identity"),
         ("total = true", total, "total"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -26,7 +27,8 @@ def main() -> None:
     130 is Ctrl-C, 143 an end by SIGTERM: nothing was spent, or it says what was.
     """
     same_bytes()
-    signal.signal(signal.SIGTERM, _terminated)
+    with suppress(ValueError):  # of a program that runs it in another thread
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         app(prog_name="sfumato")
     except SystemExit as ended:
@@ -39,6 +41,14 @@ def main() -> None:
         _fail(error, NOT_WRITTEN)
     except SfumatoError as error:
         _fail(error, REFUSED)
+    except (MemoryError, ImportError) as error:
+        # what fails after a debit is NotWritten; of a library, the system says so in words of its own
+        if isinstance(error, ImportError) and not any(word in str(error) for word in ("map segment", "allocate")):
+            raise
+        _fail(
+            MemoryError("memory is exhausted, before anything was spent; free some or raise the limit (ulimit -v)"),
+            REFUSED,
+        )
 
 
 def _terminated(number: int, _: object) -> NoReturn:

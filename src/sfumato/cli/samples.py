@@ -145,11 +145,12 @@ def _remarks(placed: Placed, attribute: Attribute) -> list[str]:
     """What is strange, with the values: the sample is public."""
     name, out = safe_text(placed.attribute), list[str]()
     if placed.outside.rows:
-        what = "outside the range" if attribute.intervals is not None else "of no declared value"
+        what = "outside the range" if attribute.rule.numeric else "of no declared value"
         out.append(f"{name}: {placed.outside.rows:,} rows are {what}: {_values(placed.outside)}")
         out += [f"  {v.text!r} is {v.hint}" for v in placed.outside.values if v.hint is not None]
     if placed.unread.rows:
-        out.append(f"{name}: {placed.unread.rows:,} rows are no number, so missing: {_values(placed.unread)}")
+        what = "date" if attribute.kind == "date" else "number"
+        out.append(f"{name}: {placed.unread.rows:,} rows are no {what}, so missing: {_values(placed.unread)}")
     if placed.inside == 0:
         out.append(f"{name}: no row lies in a declared cell")
     return out

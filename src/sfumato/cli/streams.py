@@ -29,6 +29,9 @@ Paying = Annotated[Path, typer.Option("--ledger", metavar="LEDGER", help="The le
 Anchor = Annotated[
     str | None, typer.Option(metavar="ANCHOR", help="As an earlier answer or status had it: finds a store put back.")
 ]
+People = Annotated[
+    int | None, typer.Option(help="Where a person's periods are limited: room in the files; default: 1,000,000 people.")
+]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every digit.")]
 
@@ -40,6 +43,7 @@ def open_(
     name: Annotated[str, typer.Option(metavar="NAME", help="The stream's name; it is paid for once.")],
     store: Annotated[Path, typer.Option("--store", "-o", metavar="STORE", help="Where the stream is kept, in secret.")],
     table: Table = None,
+    people: People = None,
     anchor: Anchor = None,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +61,9 @@ def open_(
         plan, named = _plan(spec)
     before = store.exists() and Ledger(ledger).find(name) is not None
     with busy("opening"):
-        opened = open_plan(plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor)
+        opened = open_plan(
+            plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor, people=people
+        )
     if as_json:
         print_json({"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)})
         return
@@ -74,6 +80,7 @@ def append(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The period's records: a file or address.")],
     period: Annotated[str, typer.Option(metavar="LABEL", help="The period's label, which is public.")],
     ledger: Paying,
+    people: People = None,
     anchor: Anchor = None,
     decimal: Decimal = None,
     thousands: Thousands = None,
@@ -96,7 +103,7 @@ def append(
     data = table_at(None, table, **written, sheet=sheet)
     with busy("appending"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is numerical could depend on the data
-        opened = resume_stored(store, Ledger(ledger), anchor)
+        opened = resume_stored(store, Ledger(ledger), anchor, people)
         before = opened.periods
         opened.publish(data, period)
         done, most = len(opened.periods), opened.plan.periods.count

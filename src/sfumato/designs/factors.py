@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.inverses import SOLVED, gram_of, inverted, mirrored, pseudo_inverse
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.codec import storable
 from sfumato.operators import Compose, Dense, Identity, LinearOperator, Sparse, Total
-from sfumato.operators.base import FloatArray
+from sfumato.operators.base import DENSE_LIMIT, FloatArray
 from sfumato.operators.blas import single_thread
 
 __all__ = ["Cells", "Contrasts", "Factor", "Matrix", "TotalOnly", "coefficients", "quantise", "row_basis"]
 
 MAX_DENSE_CELLS = 6_000  # 288 MB the matrix, and as much its inverse
-_SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triangle takes a third of the operations
 _COLUMNS = 64  # rounded together: 2 MB at 4,096 rows, which a core keeps
 _SPAN_TOLERANCE = 1e-8  # relative: half of a double's digits, as pseudo-inverses of quantised strategies round
 
@@ -125,7 +125,11 @@ class TotalOnly(Factor):
 @storable
 @dataclass(frozen=True, eq=False)
 class Matrix(Factor):
-    """Any integer operator, reconstructed by dense least squares over its n cells."""
+    """Any integer operator, reconstructed by least squares.
+
+    These are solved over the cells or, where a few rows measure very many cells, over the rows: the cells that explain
+    the values at the least length, A^+ y = Aᵀ (AAᵀ)^+ y, need no matrix of cells by cells.
+    """
 
     operator: LinearOperator
     divisor: float = 1.0
@@ -142,55 +146,106 @@ class Matrix(Factor):
     def scale(self) -> float:
         return self.divisor
 
+    @property
+    def few(self) -> bool:
+        """Whether least squares are solved over the rows."""
+        rows, n = self.operator.shape
+        return n > SOLVED and (2 * rows <= n or rows < n > MAX_DENSE_CELLS)
+
     @functools.cached_property
     def _solved(self) -> tuple[FloatArray, FloatArray | None]:
         """((AᵀA)^+, projector onto the row space or None where that is everything)."""
-        return _pseudo_inverse(self._gram())
+        self._check_size(self.operator.shape[1], "cells")
+        return pseudo_inverse(self._gram())
+
+    @functools.cached_property
+    def _over_rows(self) -> FloatArray:
+        """(AAᵀ)^+, over the rows of `_forward`."""
+        rows = len(self._forward(np.zeros((self.operator.shape[1], 1))))
+        self._check_size(rows, "queries")
+        outer = np.empty((rows, rows))
+        step = max(1, DENSE_LIMIT // 8 // self.operator.shape[1])
+        for a in range(0, rows, step):
+            chosen = np.arange(a, min(a + step, rows))
+            units = np.zeros((rows, len(chosen)))
+            units[chosen, np.arange(len(chosen))] = 1.0
+            outer[:, chosen] = self._forward(self._backward(units))
+        return inverted((outer + outer.T) / 2)[0]
+
+    def _check_size(self, size: int, what: str) -> None:
+        if size > MAX_DENSE_CELLS:
+            rows, n = self.operator.shape
+            raise NotAnswerable(
+                f"{rows:,} queries over {n:,} cells were measured; least squares over {size:,} {what} are above the "
+                f"limit of {MAX_DENSE_CELLS:,}"
+            )
+
+    def _forward(self, columns: FloatArray) -> FloatArray:
+        """A x, (n, c) -> (l, c)."""
+        return np.asarray(self.operator.matvec(columns), dtype=np.float64) / self.divisor
+
+    def _backward(self, values: FloatArray) -> FloatArray:
+        """Aᵀ y, (l, c) -> (n, c)."""
+        return np.asarray(self.operator.rmatvec(values), dtype=np.float64) / self.divisor
 
     def _gram(self) -> FloatArray:
         """AᵀA, (n, n)."""
-        if self.operator.shape[1] > MAX_DENSE_CELLS:
-            raise NotAnswerable(
-                f"dense least squares over {self.operator.shape[1]:,} cells is above the limit of {MAX_DENSE_CELLS:,}"
-            )
         if isinstance(self.operator, (Compose, Dense)):
-            return _gram_of(np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor)
+            return gram_of(np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor)
         return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
 
-    @property
-    def covariance(self) -> FloatArray:
-        """(AᵀA)^+: covariance of the least-squares cells at unit noise on A x. (n, n)."""
-        return self._solved[0]
-
     def cells(self, values: FloatArray) -> FloatArray:
-        back = np.asarray(self.operator.rmatvec(values), dtype=np.float64) / self.divisor
-        return self.covariance @ back
+        if self.few:
+            inverse = self._over_rows
+            # what is read beside the values is known, and is put in its place later
+            padded = np.pad(values, ((0, len(inverse) - len(values)), (0, 0)))
+            return self._backward(inverse @ padded)
+        return self._solved[0] @ self._backward(values)
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
-        if power == 2:
-            return np.maximum(query.row_forms(self.covariance), 0.0)
+        if power == 2 and not self.few:
+            return np.maximum(query.row_forms(self._solved[0]), 0.0)
         out = np.empty(query.shape[0])
         for a, b in query.row_chunks():
-            out[a:b] = (self.spread(query.rows(a, b)) ** power).sum(axis=1)
+            rows = query.rows(a, b)
+            spread = self._spread(rows) if power == 2 else self.spread(rows)
+            out[a:b] = (spread**power).sum(axis=1)
         return out
 
     def spread_ones(self) -> FloatArray | None:
-        return None if self._solved[1] is not None else self.covariance.sum(axis=1)
+        return None if self.few or self._solved[1] is not None else self._solved[0].sum(axis=1)
 
     def check(self, query: LinearOperator, what: str) -> None:
-        projector = self._solved[1]
-        if projector is None:
+        if self.few:
+            for a, b in query.row_chunks():
+                rows = query.rows(a, b)
+                size = (rows**2).sum(axis=1)
+                within = np.einsum("ij,ij->i", self._spread(rows), self._forward(rows.T).T)
+                self._check_off(size - within, size, what)
             return
-        missing = np.eye(len(projector)) - projector
-        off, size = query.row_forms(missing), query.row_sums(2)
-        if np.any(off > _SPAN_TOLERANCE * np.maximum(size, 1e-300)):
+        projector = self._solved[1]
+        if projector is not None:
+            self._check_off(query.row_forms(np.eye(len(projector)) - projector), query.row_sums(2), what)
+
+    def _check_off(self, off: FloatArray, size: FloatArray, what: str) -> None:
+        """Refuse rows of squared length `size` of which `off` is outside the row space."""
+        outside = off > _SPAN_TOLERANCE * np.maximum(size, 1e-300)
+        if outside.any():
             raise NotAnswerable(
-                f"{int((off > _SPAN_TOLERANCE * size).sum()):,} of the queries over {what} lie outside "
-                "the span of what was measured"
+                f"{int(outside.sum()):,} of the queries over {what} lie outside the span of what was measured"
             )
 
+    def _spread(self, rows: FloatArray) -> FloatArray:
+        """Rows times A^+, over all rows of `_forward`."""
+        return (self._over_rows @ self._forward(rows.T)).T
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        return self._spread(rows)[:, : self.operator.shape[0]] if self.few else super().spread(rows)
+
     def cells_of_rows(self, rows: FloatArray) -> FloatArray:
-        return rows @ self.covariance
+        if self.few:
+            return self._backward(self._over_rows @ self._spread(rows).T).T
+        return rows @ self._solved[0]
 
 
 @storable
@@ -206,88 +261,24 @@ class Contrasts(Matrix):
         gram = super()._gram()
         return gram + float(np.trace(gram)) / len(gram) ** 2
 
+    @functools.cached_property
+    def _weight(self) -> float:
+        """The coefficient of that measurement."""
+        length = math.sqrt(float(self.operator.row_sums(2).sum()))
+        return length / (self.operator.shape[1] * self.divisor)
+
+    def _forward(self, columns: FloatArray) -> FloatArray:
+        return np.vstack([super()._forward(columns), self._weight * columns.sum(axis=0, keepdims=True)])
+
+    def _backward(self, values: FloatArray) -> FloatArray:
+        rows = self.operator.shape[0]
+        back = super()._backward(values[:rows])
+        return back + self._weight * values[rows:] if len(values) > rows else back
+
     def spread_ones(self) -> FloatArray:
-        return self.covariance.sum(axis=1)
-
-
-def _gram_of(matrix: FloatArray) -> FloatArray:
-    """AᵀA, of a large A in half the cells where these may be reversed, and then equal to its reverse to the bit."""
-    n = matrix.shape[1]
-    signs = _mirrored(matrix) if n > _SOLVED else None
-    if signs is None:
-        return matrix.T @ matrix
-    inside = np.array(matrix[:, : -(-n // 2)])
-    inside[:, n // 2 :] *= math.sqrt(0.5)  # the middle cell, where there is one
-    halves = [part.T @ part for part in (inside[signs > 0], inside[signs < 0][:, : n // 2])]
-    return _unfolded(2 * halves[0], 2 * halves[1], n)
-
-
-def _mirrored(matrix: FloatArray) -> NDArray[np.int64] | None:
-    """The sign by which each row changes when the cells are reversed; None where one changes otherwise."""
-    back = matrix[:, ::-1]
-    even = (matrix == back).all(axis=1)
-    return np.where(even, 1, -1) if (even | (matrix == -back).all(axis=1)).all() else None
-
-
-def _unfolded(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
-    """The (n, n) matrix that is `even` on (e_i + e_(n-1-i)) / sqrt 2 and the middle cell, `odd` on the differences."""
-    half = n // 2
-    out = np.empty((n, n))
-    out[:half, :half] = even[:half, :half] + odd
-    out[:half, n - half :] = (even[:half, :half] - odd)[:, ::-1]
-    out[:half] /= 2
-    if n % 2:
-        out[:half, half] = even[:half, half] * math.sqrt(0.5)
-        out[half, : half + 1] = np.append(out[:half, half], even[half, half])
-        out[half, half + 1 :] = out[half, :half][::-1]
-    out[n - half :] = out[:half, ::-1][::-1]
-    return out
-
-
-def _pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    """(gram^+, projector onto its range or None where that is everything), in halves where it equals its reverse."""
-    n = len(gram)
-    if n <= _SOLVED or not np.array_equal(gram, gram[::-1, ::-1]):
-        return _inverted(gram)
-    outer, half = -(-n // 2), n // 2
-    even = gram[:outer, :outer] + gram[:outer, half:][:, ::-1]
-    even[half:] *= math.sqrt(0.5)
-    even[:, half:] *= math.sqrt(0.5)
-    odd = gram[:half, :half] - gram[:half, n - half :][:, ::-1]
-    (first, one), (second, two) = _inverted(even), _inverted(odd)
-    if one is None and two is None:
-        return _unfolded(first, second, n), None
-    onto = [np.eye(len(g)) if p is None else p for g, p in ((even, one), (odd, two))]
-    return _unfolded(first, second, n), _unfolded(onto[0], onto[1], n)
-
-
-def _inverted(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
-    from scipy.linalg.lapack import dpotri  # noqa: PLC0415
-
-    n = len(gram)
-    with single_thread():
-        size = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
-        if (size > 0).all():
-            # unit diagonal: a relative test of rank, whatever the scales of the columns
-            scaled = gram / size[:, None] / size[None, :]
-            try:
-                lower = cholesky(scaled, lower=True)
-                if np.diagonal(lower).min() > 1e-6:
-                    if n <= _SOLVED:
-                        inverse = cho_solve((lower, True), np.eye(n))
-                    else:
-                        # the lower half alone is written
-                        inverse = np.asarray(dpotri(lower, lower=True, overwrite_c=True)[0], dtype=np.float64)
-                        inverse += np.tril(inverse, -1).T
-                    return inverse / size[:, None] / size[None, :], None
-            except LinAlgError:
-                pass
-        values, vectors = eigh(gram)
-        keep = values > values[-1] * n * 1e-14
-        kept = vectors[:, keep]
-        inverse = (kept / values[keep]) @ kept.T
-        return inverse, None if keep.all() else kept @ kept.T
+        if self.few:
+            return self.cells_of_rows(np.ones((1, self.operator.shape[1])))[0]
+        return self._solved[0].sum(axis=1)
 
 
 def coefficients(strategy: FloatArray, basis: LinearOperator | None) -> FloatArray:
@@ -322,7 +313,7 @@ def _round_columns(values: FloatArray, scale: float = 1.0) -> NDArray[np.int64]:
     by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
     """
     out, n = np.empty(values.shape, dtype=np.int64), values.shape[1]
-    signs = _mirrored(values) if n > _SOLVED else None
+    signs = mirrored(values) if n > SOLVED else None
     last = n if signs is None else -(-n // 2)
     for start in range(0, last, _COLUMNS):
         chosen = slice(start, min(start + _COLUMNS, last))

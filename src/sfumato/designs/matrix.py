@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sfumato.designs import few
 from sfumato.designs.dense import descent, replace_one
 from sfumato.designs.dense.dual import pair_bound, titled
 from sfumato.designs.dense.largest import Largest, optimize_largest
@@ -21,6 +22,7 @@ from sfumato.designs.dense.pure import PureStrategy, optimize_pure, turned
 from sfumato.designs.dense.rows import Queries
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
+from sfumato.designs.inverses import BIAS_BITS, rounding_bias
 from sfumato.designs.merged import planning as merged
 from sfumato.designs.ordered import planning as ordered
 from sfumato.designs.ordered.hierarchical import is_ordered
@@ -52,11 +54,9 @@ _MOST_EPSILON = 100.0  # what is bounded beyond is below e^-50
 _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no optimum is claimed
 _BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
 _BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
-_BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
+_FINER_BITS = 18  # of a coefficient, beside those of the largest number of a basis that it multiplies
 
-
-_Family = tuple[tuple[str, ...], list[int]]
-"""Attributes, and the numbers of the blocks that are answered from their table."""
+_Family = tuple[tuple[str, ...], list[int]]  # attributes, and the numbers of the blocks answered from their table
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,13 @@ def _joint(problem: Problem, families: list[_Family], progress: Progress | None)
 
     Where every query is a cell of a marginal table, residuals are that optimum.
     """
-    cells = [math.prod(problem.sizes[a] for a in names) for names, _ in families]
-    if (len(cells) == 1 and cells[0] <= MAX_DENSE) or all(i.is_marginal for i in problem.workload.items):
+    if len(families) == 1:
+        (names, _), few_rows = families[0], not problem.unit.total_is_public
+        if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
+            few_rows and few.applies(problem, names, problem.workload.blocks)
+        ):
+            return None
+    if all(i.is_marginal for i in problem.workload.items):
         return None
     found = merged.design(problem, progress)
     if found is None or problem.noise != "laplace":
@@ -198,7 +203,7 @@ def _families(problem: Problem) -> list[_Family]:
     out: list[tuple[tuple[str, ...], list[int]]] = []
     for names, members in families.items():
         cells = math.prod(problem.sizes[a] for a in names)
-        if len(members) == 1 or cells <= MAX_DENSE:
+        if len(members) == 1 or cells <= MAX_DENSE or few.applies(problem, names, [blocks[i] for i in members]):
             out.append((names, members))
         else:
             out += [(order(blocks[i].attributes), [i]) for i in members]
@@ -223,10 +228,14 @@ def _solve(
         first = solved[0]
         solved[0] = replace(first, bound=first.bound * weight)
         return query.groups, solved
-    domain = Domain({a: problem.workload.domain[a] for a in names})
-    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    # by the symmetry of their cells, the optimum is that of one of them, measured in each
+    shared = few.shared(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
+    rest = tuple(a for a in names if not any(a in g for g in shared))
+    domain = Domain({a: problem.workload.domain[a] for a in rest})
+    operators = [(on_domain(domain, few.beside(q.block, shared)), problem.objective_weight(q)) for q in blocks]
     whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
-    return (names,), [_factor(whole, operators, problem, progress)]
+    cells = [_factor(Identity(math.prod(problem.sizes[a] for a in g)), [], problem, progress) for g in shared]
+    return (*shared, rest), [*cells, _factor(whole, operators, problem, progress)]
 
 
 def _factor(
@@ -243,6 +252,11 @@ def _factor(
     cells = whole.shape[1]
     ordered = all(is_ordered(o) for o, _ in weighted)
     limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
+    if cells > limit and few.affordable(whole):
+        best, basis, found = few.optimum(whole, weighted, laplace=problem.noise == "laplace", progress=progress)
+        # the largest variance is at least their mean
+        bound = best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
+        return _Solved(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)
     if cells > limit:
         raise PlanError(f"{cells:,} cells are above the limit of {limit:,} for dense optimisation")
     gram = np.zeros((cells, cells))
@@ -277,7 +291,7 @@ def _factor(
             pure = pure if pure.value < reached * length else None
         if pure is not None:
             return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
-    bias = _rounding_bias(found, whole) if basis is None and rank < cells else 0.0
+    bias = rounding_bias(found, whole) if basis is None and rank < cells else 0.0
     return _Solved(None, found, basis, bound, bias, weights, gap)
 
 
@@ -321,18 +335,6 @@ def _pure_largest(
     return best
 
 
-def _rounding_bias(strategy: FloatArray, whole: LinearOperator) -> float:
-    """Largest row sum of |W - W B^+ B| once the strategy is rounded without an integer basis."""
-    rounded = np.rint(strategy * 2.0**_BIAS_BITS) / 2.0**_BIAS_BITS
-    with single_thread():
-        inverse = np.linalg.pinv(rounded)
-    worst = 0.0
-    for a, b in whole.row_chunks():
-        rows = whole.rows(a, b)
-        worst = max(worst, float(np.abs(rows - (rows @ inverse) @ rounded).sum(axis=1).max()))
-    return worst
-
-
 def _piece(
     problem: Problem,
     groups: tuple[tuple[str, ...], ...],
@@ -341,8 +343,10 @@ def _piece(
     power: int,
 ) -> tuple[Piece, float | None]:
     real = [s for s in solved if s.factor is None]
-    wanted = _BASIS_BITS if any(s.basis is not None for s in real) else _BITS
-    bits = _BIAS_BITS if any(s.bias for s in real) else max(11, (wanted + 2) // max(1, len(real)))
+    # coefficients of large numbers are small ones
+    large = max((math.log2(max(s.basis.max_abs, 1.0)) for s in real if s.basis is not None), default=0.0)
+    wanted = max(_BASIS_BITS, _FINER_BITS + math.ceil(large)) if any(s.basis is not None for s in real) else _BITS
+    bits = BIAS_BITS if any(s.bias for s in real) else max(11, (wanted + 2) // max(1, len(real)))
     fixed = [s.at(2.0**bits) for s in solved]
     sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
     names = ", ".join(a for g in groups for a in g) or "the total"

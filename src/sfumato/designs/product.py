@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from sfumato.designs.covariance import Part, by_agreement, check_size, combine, form
-from sfumato.designs.factors import Cells, Factor, TotalOnly
+from sfumato.designs.factors import Cells, Factor, Matrix, TotalOnly
 from sfumato.designs.ranges import Ordered
 from sfumato.designs.strategy import Estimate, Strategy, marginalise, row_shape
 from sfumato.errors import NotAnswerable
@@ -258,6 +258,10 @@ class Product(Strategy):
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         raw = np.asarray(values[0], dtype=np.float64) / self.multiple
+        return _Read(raw / math.prod(f.scale for f in self.factors), functools.partial(self._table, raw, total))
+
+    def _table(self, raw: FloatArray, total: int | None) -> FloatArray:
+        """The least-squares cells, one axis for every attribute."""
         table = raw
         for factor in self.factors:
             flat = table.reshape(factor.measured.shape[0], -1)
@@ -267,18 +271,53 @@ class Product(Strategy):
         if ones is not None and total is not None:
             spread = reduce(np.multiply.outer, ones).reshape(-1) if ones else np.ones(1)
             table = table + spread * ((total - table.sum()) / spread.sum())
-        shape = tuple(n for group in self.sizes for n in group)
-        return (table.reshape(shape), raw / math.prod(f.scale for f in self.factors))
+        return table.reshape(tuple(n for group in self.sizes for n in group))
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         if self._is_raw(query):
-            raw = estimate[1].reshape(-1)
+            raw = estimate.raw.reshape(-1)
             return raw if self.reconstruction is None else self.reconstruction @ raw
-        self.check(query)
-        return np.asarray(marginalise(estimate[0], self.attributes, query), dtype=np.float64)
+        parts = self._answering(query)
+        found = self._answer_by_rows(estimate.raw, parts, query)
+        if found is not None:
+            return found
+        return np.asarray(marginalise(estimate.table, self.attributes, query), dtype=np.float64)
+
+    def _answer_by_rows(self, raw: FloatArray, parts: Sequence[_Component], query: Block) -> FloatArray | None:
+        """R y, where some factor has few rows over so many cells that their table is not written; else None."""
+        few = any(isinstance(f, Matrix) and f.few for f in self.factors)
+        apart = all(len(p.mine) == 1 and len(p.theirs) <= 1 for p in parts)
+        if not few or not apart or self._spread_ones() is not None:
+            return None
+        table = raw.reshape(tuple(f.measured.shape[0] for f in self.factors))
+        for part in parts:
+            axis, factor = part.mine[0], self.factors[part.mine[0]]
+            flat = np.moveaxis(table, axis, 0)
+            own = part.operator
+            if isinstance(factor, Cells):
+                done = np.asarray(own.matvec(flat.reshape(len(flat), -1)), dtype=np.float64)
+            else:
+                chunks = [factor.spread(own.rows(a, b)) for a, b in own.row_chunks()]
+                done = np.concatenate(chunks) @ flat.reshape(len(flat), -1)
+            table = np.moveaxis(done.reshape(-1, *flat.shape[1:]), 0, axis)
+        asked = {part.theirs[0]: part.mine[0] for part in parts if part.theirs}
+        order = [asked[j] for j in range(len(query.groups)) if j in asked]
+        return table.transpose(order + [i for i in range(table.ndim) if i not in order]).reshape(-1)
 
     def bias_bound(self, query: Block) -> float:
         return self.bias
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was measured, normalised, and the cells that explain it, which queries answered by themselves never need."""
+
+    raw: FloatArray
+    cells: Callable[[], FloatArray]
+
+    @functools.cached_property
+    def table(self) -> FloatArray:
+        return self.cells()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from sfumato.domain.attributes import OTHER, Attribute, Booleans, Categories, Level
 from sfumato.domain.core import Domain
+from sfumato.domain.dates import Dates
 from sfumato.domain.hierarchies import Hierarchy
 from sfumato.domain.ordered import Bins, Integers
 
-__all__ = ["OTHER", "Attribute", "Bins", "Booleans", "Categories", "Domain", "Hierarchy", "Integers", "Level"]
+__all__ = ["OTHER", "Attribute", "Bins", "Booleans", "Categories", "Dates", "Domain", "Hierarchy", "Integers", "Level"]

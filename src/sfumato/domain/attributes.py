@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal, cast
@@ -11,11 +11,13 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import MAX_CELLS, Codes, Rule, Truths
+from sfumato.cells import EDITION, MAX_CELLS, Codes, Rule, Truths
 from sfumato.errors import DomainError
 from sfumato.ground.checks import Number, read_number, show_count, show_number
 from sfumato.ground.codec import storable
+from sfumato.ground.later import later
 from sfumato.ground.names import check_text, shorten
+from sfumato.ground.texts import composed, plain
 
 __all__ = [
     "MAX_CELLS",
@@ -45,13 +47,20 @@ class Attribute:
 
     `outside` says what becomes of values outside the declaration, `missing` of absent ones: "other"
     (one extra, last cell serves both), "clamp" (numbers only, to the nearest cell) or "drop" (the
-    row is not counted). Undeclared policies add no cell; a table of rows is then refused.
+    row is not counted). Undeclared policies add no cell; a table of rows is then refused. `edition` says by which
+    rules values are read: attributes that 0.2 stored keep its own (`cells.EDITION`).
     """
 
     kind: ClassVar[str] = ""
     ordered: ClassVar[bool] = False
     outside: Outside | None = None
     missing: Missing | None = None
+    edition: int = later(EDITION, before=1)
+
+    def settle(self, *, alike: bool) -> None:
+        """At birth: the first edition where every one reads alike, so that such attributes are equal."""
+        if alike:
+            object.__setattr__(self, "edition", 1)
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
@@ -90,7 +99,7 @@ class Attribute:
 
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...] | None:
-        """For numeric attributes the half-open interval [low, high) of each declared cell, else None."""
+        """For numeric attributes the interval [low, high) of each cell, else None; the last bin holds high too."""
         return None
 
     @property
@@ -153,54 +162,113 @@ def check_size(count: int, what: str) -> None:
 class Categories(Attribute):
     """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given).
 
+    Codes of one label share its cell; cells stand in the order in which their labels appear first. With case="ignore"
+    capitals make no difference, with trim=True blanks around a text make none. Letters that Unicode writes in two ways
+    are the same in any case (form NFC).
+
     >>> sf.Categories(["north", "south"], outside="other").labels
     ('north', 'south', '(other)')
-    >>> sex = sf.Categories({"1": "female", "2": "male"})
+    >>> sex = sf.Categories({"1": "female", "2": "male", "F": "female"})
     >>> sex.codes, sex.labels
-    (('1', '2'), ('female', 'male'))
+    (('1', '2', 'F'), ('female', 'male'))
     """
 
     kind: ClassVar[str] = "category"
     values: Mapping[str, str] | Sequence[object]
+    case: Literal["exact", "ignore"] = later("exact")
+    trim: bool = later(False)
+    _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    _names: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given = self.values
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
             raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
         check_size(len(given), "a category attribute")
+        if self.case not in ("exact", "ignore") or not isinstance(self.trim, bool):
+            raise DomainError("case is 'exact' or 'ignore', and trim is True or False")
         pairs = given.items() if isinstance(given, Mapping) else ((v, v) for v in given)
         values = {}
         for code, label in pairs:
-            key = read_code(code)
+            key = composed(read_code(code)) if self.edition > 1 else read_code(code)
             if key in values:
                 raise DomainError(f"category {key!r} is declared twice (1, '1' and 1.0 are one code)")
-            values[key] = key if label is key else check_text(read_code(label), "category label")
-        if len(set(values.values())) != len(values):
-            raise DomainError("two categories have the same label; labels must be distinct")
+            text = key if label is code else check_text(read_code(label), "category label")
+            values[key] = composed(text) if self.edition > 1 else text
         if OTHER in values.values():
             raise DomainError(f"the label {OTHER!r} is reserved for the extra cell")
-        for code, label in values.items():
-            if code != label and label in values:
-                raise DomainError(f"{shorten(label)} is a code and also the label of another code, {code!r}")
         check_policies(self.outside, self.missing, numeric=False)
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "_labels", tuple(dict.fromkeys(values.values())))
+        cells = {label: i for i, label in enumerate(self._labels)}
+        object.__setattr__(self, "_places", self._placed(cells))
+        object.__setattr__(self, "_names", {self._read(t): i for t, i in cells.items()} | self._places)
+        self.settle(alike=self.case == "exact" and not self.trim and all(map(str.isascii, values)))
+
+    def _read(self, text: str) -> str:
+        """A text as it is compared."""
+        return plain(text, trim=self.trim, ignore_case=self.case == "ignore") if self.edition > 1 else text
+
+    def _placed(self, cells: dict[str, int]) -> dict[str, int]:
+        """The cell of every code as it is compared. Refuses texts of two cells that are compared as one."""
+        labels = {self._read(label): label for label in reversed(cells)}
+        for label in cells:
+            if labels[self._read(label)] != label:
+                other = labels[self._read(label)]
+                raise DomainError(f"the labels {other!r} and {label!r} are one text, as texts are read here")
+        found: dict[str, int] = {}
+        first: dict[str, str] = {}
+        for code, label in self._mapping.items():
+            text = self._read(code)
+            if text == "":
+                raise DomainError("a code that is blank alone is no code where blanks are trimmed")
+            if found.setdefault(text, cells[label]) != cells[label]:
+                raise DomainError(
+                    f"{first[text]!r} and {code!r} are one text, as texts are read here, and have two labels, "
+                    f"{self._labels[found[text]]!r} and {label!r}"
+                )
+            first.setdefault(text, code)
+        for code, label in self._mapping.items():
+            if found.get(self._read(label), cells[label]) != cells[label]:
+                raise DomainError(f"{shorten(label)} is a code and also the label of another code, {code!r}")
+        return found
+
+    def cell_of(self, text: str) -> int | None:
+        """The declared cell of a code or a label, None where it is neither."""
+        return self._names.get(self._read(text))
 
     @property
     def declared_size(self) -> int:
-        return len(self._mapping)
+        return len(self._labels)
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What the table holds, one code per declared cell, as text."""
+        """What the table holds, at least one code per declared cell, as text."""
         return tuple(self._mapping)
 
     @property
+    def code_labels(self) -> dict[str, str]:
+        """The label of each code."""
+        return dict(self._mapping)
+
+    @property
     def rule(self) -> Rule:
-        return Codes(kind=self.kind, outside=self.outside, missing=self.missing, codes=self.codes)
+        cells = tuple(self._places.values())
+        return Codes(
+            kind=self.kind,
+            outside=self.outside,
+            missing=self.missing,
+            edition=self.edition,
+            codes=tuple(self._places),
+            cells=() if cells == tuple(range(len(cells))) else cells,
+            trim=self.trim,
+            ignore_case=self.case == "ignore",
+        )
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
-        return tuple(self._mapping.values())
+        return self._labels
 
     @property
     def _mapping(self) -> dict[str, str]:
@@ -208,7 +276,7 @@ class Categories(Attribute):
         return cast(dict[str, str], self.values)
 
     def _key(self) -> tuple[object, ...]:
-        return (tuple(self._mapping.items()), self.outside, self.missing)
+        return (tuple(self._mapping.items()), self.outside, self.missing, self.edition, self.case, self.trim)
 
     def __eq__(self, other: object) -> bool:
         # the order of the codes is the order of the cells; two dicts in other orders would count as equal
@@ -242,10 +310,11 @@ class Booleans(Attribute):
 
     def __post_init__(self) -> None:
         check_policies(self.outside, self.missing, numeric=False)
+        self.settle(alike=True)
 
     @property
     def rule(self) -> Rule:
-        return Truths(kind=self.kind, outside=self.outside, missing=self.missing)
+        return Truths(kind=self.kind, outside=self.outside, missing=self.missing, edition=1)
 
     @property
     def declared_labels(self) -> tuple[str, ...]:

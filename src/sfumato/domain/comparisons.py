@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain.attributes import OTHER, Attribute, Booleans, Categories
+from sfumato.domain.dates import Dates, shown
 from sfumato.domain.hierarchies import Hierarchy
 from sfumato.domain.ordered import Bins, Integers
 from sfumato.ground.checks import show_number
@@ -50,7 +51,7 @@ class Column:
             return f"{self._written} == true"
         if isinstance(self.attribute, (Categories, Hierarchy)):
             return f"{self._written} == '{self._label(0)}'"
-        return f"{self._written} >= {self._edge(0)}"
+        return f"{self._written} >= {self._shown(0)}"
 
     def members(self, constants: Sequence[Constant]) -> Mask:
         """The cells whose value is one of the constants."""
@@ -59,6 +60,8 @@ class Column:
         for constant in constants:
             if constant.value == OTHER:
                 mask[self._other(constant)] = True
+            elif isinstance(self.attribute, Dates):
+                mask[self._period(self.attribute, constant)] = True
             elif isinstance(self.attribute, Integers):
                 value = self._whole(constant)
                 whole.setdefault((value - self.attribute.low) // self.attribute.width, set()).add(value)
@@ -74,12 +77,18 @@ class Column:
         return mask
 
     def _refuse_single(self, constant: Constant, cell: int) -> NoReturn:
-        low, high = self._edge(cell), self._edge(cell + 1)
+        low, high = self._shown(cell), self._shown(cell + 1)
+        upto = "<=" if self._closed and cell == self._declared - 1 else "<"
         self._refuse(
             constant.at,
             f"{constant.raw} is only a part of the cell {self._label(cell)} of {self.name}; "
-            f"ask for the whole cell, {low} <= {self._written} < {high}",
+            f"ask for the whole cell, {low} <= {self._written} {upto} {high}",
         )
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the last cell holds the edge where it ends."""
+        return isinstance(self.attribute, Bins) and self.attribute.holds_last
 
     def compare(self, op: str, constant: Constant) -> Mask:
         """The cells whose values are all `op` the constant, for an order `op`."""
@@ -98,7 +107,11 @@ class Column:
     @property
     def _range(self) -> str:
         low, high = self._edge(0), self._edge(self._declared)
-        return f"{low}..{high - 1}" if isinstance(self.attribute, Integers) else f"[{low}, {high})"
+        if isinstance(self.attribute, Integers):
+            return f"{low}..{high - 1}"
+        if isinstance(self.attribute, Dates):
+            return f"{self.attribute.low} to {self.attribute.high}"
+        return f"[{low}, {high}{']' if self._closed else ')'}"
 
     @property
     def _written(self) -> str:
@@ -108,8 +121,34 @@ class Column:
         """Where declared cell i starts; for i the number of cells, where the last ends."""
         if isinstance(self.attribute, Integers):
             return min(self.attribute.low + i * self.attribute.width, self.attribute.high + 1)
-        assert isinstance(self.attribute, Bins)
+        assert isinstance(self.attribute, (Bins, Dates))
         return self.attribute.edges[i]
+
+    def _shown(self, i: int) -> str:
+        """The same as it is written in a predicate."""
+        edge = self._edge(i)
+        return f"'{shown(int(edge))}'" if isinstance(self.attribute, Dates) else str(edge)
+
+    def _period(self, attribute: Dates, constant: Constant) -> int:
+        """The cell that a text names."""
+        first, end = self._days(attribute, constant)
+        cell = bisect_right(attribute.edges, first) - 1
+        if not 0 <= cell < self._declared:
+            self._refuse_beyond(constant)
+        if end - first < self._edge(cell + 1) - self._edge(cell):
+            self._refuse_single(constant, cell)
+        return cell
+
+    def _days(self, attribute: Dates, constant: Constant) -> tuple[int, int]:
+        """The first day that a text names, and the day after the last."""
+        found = attribute.days(constant.value) if isinstance(constant.value, str) else None
+        if found is None:
+            self._refuse(
+                constant.at,
+                f"{self.name} is compared with days or labels, as in {self.example} or '{self._label(0)}', "
+                f"not with {constant.raw}",
+            )
+        return found
 
     def _label(self, i: int) -> str:
         return self.attribute.declared_labels[i]
@@ -117,7 +156,14 @@ class Column:
     def _cut(self, op: str, constant: Constant) -> int:
         """The first cell above the constant (at or above it, for < and >=); the number of cells if there is none."""
         above = op in (">", "<=")
-        if isinstance(self.attribute, Integers):
+        if isinstance(self.attribute, Dates):
+            first = self._days(self.attribute, constant)[above]
+            edges = self.attribute.edges
+            if not edges[0] <= first <= edges[-1]:
+                self._refuse_beyond(constant)
+            cell = bisect_left(edges, first)
+            inside = edges[cell] != first
+        elif isinstance(self.attribute, Integers):
             number = self._number(constant)
             first = math.floor(number) + 1 if above else math.ceil(number)
             if not self.attribute.low <= first <= self.attribute.high + 1:
@@ -131,8 +177,9 @@ class Column:
             on_edge = cell <= self._declared and self.attribute.edges[cell] == number
             if not on_edge and cell in (0, self._declared + 1):
                 self._refuse_beyond(constant)
-            inside = not on_edge or (above and cell < self._declared)
-            cell += on_edge and inside
+            last = on_edge and cell == self._declared
+            inside = not on_edge or (above and not last) or (last and not above and self._closed)
+            cell += on_edge and not last and inside
         if inside:
             self._refuse_division(op, constant, cell)
         return cell
@@ -143,8 +190,10 @@ class Column:
     def _refuse_division(self, op: str, constant: Constant, cell: int) -> NoReturn:
         """Cell `cell - 1` is divided; name the nearest edges."""
         kept = op[0] + ("=" if op[0] == ">" else "")
-        edges = [self._edge(i) for i in (cell - 1, cell) if 0 < i < self._declared]
-        ask = " or ".join(f"{self._written} {kept} {e}" for e in edges)
+        asks = [f"{self._written} {kept} {self._shown(i)}" for i in (cell - 1, cell) if 0 < i < self._declared]
+        if self._closed and cell == self._declared:
+            asks.append(f"{self._written} {'>' if op[0] == '>' else '<='} {self._edge(cell)}")
+        ask = " or ".join(asks)
         self._refuse(
             constant.at,
             f"{self.name} {op} {constant.raw} divides the cell {self._label(cell - 1)} of {self.name}; "
@@ -187,15 +236,14 @@ class Column:
         """The cell of a category, by label or code, or of a boolean."""
         if self._indices is None:
             self._indices = {label: i for i, label in enumerate(self.attribute.declared_labels)}
-            if isinstance(self.attribute, (Categories, Hierarchy)):
-                self._indices |= {code: i for i, code in enumerate(self.attribute.codes)}
         value = constant.value
         if isinstance(value, bool):
             if not isinstance(self.attribute, Booleans):
                 self._refuse(constant.at, f"{self.name} is not true or false; write {self.example}")
             return int(value)
         spellings = [value] if isinstance(value, str) else [constant.raw, show_number(self._double(constant))]
-        found = next((self._indices[s] for s in spellings if s in self._indices), None)
+        of = self.attribute.cell_of if isinstance(self.attribute, (Categories, Hierarchy)) else self._indices.get
+        found = next((i for i in map(of, spellings) if i is not None), None)
         if found is None:
             allowed = nearest(spellings[0], self.attribute.labels)
             self._refuse(constant.at, f"{self.name} has no {spellings[0]!r}; {allowed}")

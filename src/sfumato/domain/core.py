@@ -81,7 +81,7 @@ class Domain:
                 attribute = Integers(0, int(attribute) - 1)
             if not isinstance(attribute, Attribute):
                 raise DomainError(
-                    f"attribute {shorten(name)} must be sf.Categories, sf.Integers, sf.Bins, sf.Booleans, "
+                    f"attribute {shorten(name)} must be sf.Categories, sf.Integers, sf.Bins, sf.Dates, sf.Booleans, "
                     f"sf.Hierarchy or a size, not {shorten(attribute)}"
                 )
             kept[name] = attribute

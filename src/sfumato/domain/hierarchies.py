@@ -20,6 +20,7 @@ from sfumato.errors import DomainError, SpecError
 from sfumato.ground.checks import check_distinct, read_text
 from sfumato.ground.codec import storable
 from sfumato.ground.names import check_text, shorten
+from sfumato.ground.texts import composed
 
 __all__ = ["Hierarchy"]
 
@@ -81,9 +82,16 @@ class Hierarchy(Attribute):
             if level in names:
                 raise DomainError(f"the labels of {level!r} are given twice: with the codes and by code_labels=")
             names[level] = labels
+        if self.edition > 1:
+            rows = [tuple(map(composed, row)) for row in rows]
+            names = {n: {composed(code): label for code, label in some.items()} for n, some in names.items()}
         labelled = _labels(rows, levels, names)
-        policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing}
+        self.settle(alike=all(row[-1].isascii() for row in rows))
+        policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
+        for name, labels, attribute in zip(levels, labelled, attributes, strict=True):
+            if attribute.declared_size < len(labels):
+                raise DomainError(f"two codes of {name!r} have the same label; labels must be distinct in their level")
         _check_sizes(levels, attributes)
         groupings: list[Level] = []
         for depth, name in enumerate(levels[:-1]):
@@ -117,9 +125,14 @@ class Hierarchy(Attribute):
         """What the table holds, one code per declared cell, as text."""
         return self._cells.codes
 
+    def cell_of(self, text: str) -> int | None:
+        """The declared cell of a code or a label, None where it is neither."""
+        return self._cells.cell_of(text)
+
     @property
     def rule(self) -> Rule:
-        return Codes(kind=self.kind, outside=self.outside, missing=self.missing, codes=self.codes)
+        policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
+        return Codes(kind=self.kind, codes=self.codes, **policies)
 
     @property
     def declared_size(self) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
+from sfumato.domain.dates import Dates
 from sfumato.domain.hierarchies import Hierarchy
 from sfumato.errors import DomainError
 from sfumato.ground.checks import Number, show_number
+from sfumato.ground.texts import fields_of
 
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 
@@ -33,6 +36,12 @@ def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str
 
 def _value(attribute: Attribute, rng: np.random.Generator) -> str:
     """A text that lies in a declared cell."""
+    if isinstance(attribute, Dates):
+        cell = int(rng.integers(attribute.declared_size))
+        day = date.fromordinal(int(rng.integers(attribute.edges[cell], attribute.edges[cell + 1])))
+        # not `strftime`, which leaves out the zeros of early years
+        written = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%d": f"{day.day:02}"}
+        return "".join(written.get(p, p) for p in fields_of(attribute.format or "%Y-%m-%d"))
     if isinstance(attribute, (Categories, Hierarchy)):
         codes: Sequence[str] = attribute.codes
         return codes[int(rng.integers(len(codes)))]

@@ -12,7 +12,7 @@ from typing import ClassVar, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import Edges, Rule, Wholes
+from sfumato.cells import EDITION, Edges, Rule, Wholes
 from sfumato.domain.attributes import (
     MAX_CELLS,
     MAX_LEVELS,
@@ -38,6 +38,7 @@ _Declared = tuple[tuple[str, Number | tuple[Number, ...]], ...]
 class _Policies(TypedDict):
     outside: Outside | None
     missing: Missing | None
+    edition: int
 
 
 def _read_levels(given: object) -> _Declared:
@@ -91,7 +92,8 @@ def _check_levels(levels: Sequence[Level], cells: int) -> None:
 class Integers(Attribute):
     """Whole numbers from `low` to `high`, both included, in cells of `width` (the last may be narrower).
 
-    `levels` names coarser cells: a width, a multiple of `width`, or a list of edges, which ends with high + 1.
+    A fraction between them is counted in the cell of the whole number below it. `levels` names coarser cells: a width,
+    a multiple of `width`, or a list of edges, which ends with high + 1.
 
     >>> age = sf.Integers(0, 99, width=25)
     >>> age.labels
@@ -121,6 +123,7 @@ class Integers(Attribute):
             raise DomainError(f"width must be at least 1, not {self.width}")
         check_size(self.declared_size, f"integers from {self.low} to {self.high}")
         check_policies(self.outside, self.missing, numeric=True)
+        self.settle(alike=self.outside in (None, "clamp"))
         object.__setattr__(self, "levels", _read_levels(self.levels))
         _check_levels(self.groupings, self.declared_size)
 
@@ -130,26 +133,30 @@ class Integers(Attribute):
         return cast(_Declared, self.levels)
 
     @property
+    def _policies(self) -> _Policies:
+        return {"outside": self.outside, "missing": self.missing, "edition": self.edition}
+
+    @property
     def groupings(self) -> tuple[Level, ...]:
         starts = [a for a, _ in self.intervals] if self.levels else []
         found: list[Level] = []
         for name, given in self.declared_levels:
             if isinstance(given, tuple):
-                coarse = Bins(given, outside=self.outside, missing=self.missing)
+                # the last edge is no value of the last cell, but the whole number after it
+                coarse = Bins(given, outside=self.outside, missing=self.missing, edition=1)
                 _check_edges(name, coarse.edges, [*starts, self.high + 1])
                 groups = _groups(given, starts)
             else:
                 if not isinstance(given, int) or given % self.width:
                     raise DomainError(f"level {name!r}: its width must be a multiple of {self.width}, not {given}")
-                coarse = Integers(self.low, self.high, given, outside=self.outside, missing=self.missing)
+                coarse = Integers(self.low, self.high, given, **self._policies)
                 groups = np.arange(self.declared_size) // (given // self.width)
             found.append(Level.of(name, coarse, groups))
         return tuple(sorted(found, key=lambda level: level.attribute.size))
 
     @property
     def rule(self) -> Rule:
-        policies: _Policies = {"outside": self.outside, "missing": self.missing}
-        return Wholes(kind=self.kind, low=self.low, high=self.high, width=self.width, **policies)
+        return Wholes(kind=self.kind, low=self.low, high=self.high, width=self.width, **self._policies)
 
     @property
     def declared_size(self) -> int:
@@ -172,12 +179,13 @@ class Integers(Attribute):
 @storable
 @dataclass(frozen=True, slots=True)
 class Bins(Attribute):
-    """Numbers in half-open bins [edge, next edge); `Bins.regular(low, high, width)` makes equal ones.
+    """Numbers in bins [edge, next edge), the last of which holds its upper edge too.
 
-    `levels` names coarser bins: a width, or a list of some of the edges with the first and the last.
+    `Bins.regular(low, high, width)` makes equal ones. `levels` names coarser bins: a width, or a list of some of the
+    edges with the first and the last.
 
     >>> sf.Bins([0, 10_000, 25_000], outside="other", missing="other").labels
-    ('[0, 10000)', '[10000, 25000)', '(other)')
+    ('[0, 10000)', '[10000, 25000]', '(other)')
     >>> sf.Bins.regular(0, 1, 0.25).edges
     (0, 0.25, 0.5, 0.75, 1)
     """
@@ -207,21 +215,24 @@ class Bins(Attribute):
         return cast(_Declared, self.levels)
 
     @property
+    def _policies(self) -> _Policies:
+        return {"outside": self.outside, "missing": self.missing, "edition": self.edition}
+
+    @property
     def groupings(self) -> tuple[Level, ...]:
         found: list[Level] = []
         for name, given in self.declared_levels:
-            policies: _Policies = {"outside": self.outside, "missing": self.missing}
             if isinstance(given, tuple):
-                coarse = Bins(given, **policies)
+                coarse = Bins(given, **self._policies)
             else:
-                coarse = Bins.regular(self.edges[0], self.edges[-1], given, **policies)
+                coarse = Bins.regular(self.edges[0], self.edges[-1], given, **self._policies)
             _check_edges(name, coarse.edges, self.edges)
             found.append(Level.of(name, coarse, _groups(coarse.edges, self.edges[:-1])))
         return tuple(sorted(found, key=lambda level: level.attribute.size))
 
     @property
     def rule(self) -> Rule:
-        return Edges(kind=self.kind, outside=self.outside, missing=self.missing, edges=tuple(self.edges))
+        return Edges(kind=self.kind, edges=tuple(self.edges), **self._policies)
 
     @property
     def declared_size(self) -> int:
@@ -236,6 +247,7 @@ class Bins(Attribute):
         outside: Outside | None = None,
         missing: Missing | None = None,
         levels: Levels = (),
+        edition: int = EDITION,
     ) -> Bins:
         """Bins of equal width from `low` to `high`; `width` must divide the range."""
         start, stop, step = (Fraction(show_number(read_number(v, "a bin edge"))) for v in (low, high, width))
@@ -247,7 +259,7 @@ class Bins(Attribute):
         check_size(int(count), "a range of bins")
         edges = [start + step * i for i in range(int(count) + 1)]
         whole = [int(e) if e.denominator == 1 else float(e) for e in edges]
-        return cls(whole, levels, outside=outside, missing=missing)
+        return cls(whole, levels, outside=outside, missing=missing, edition=edition)
 
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...]:
@@ -255,7 +267,13 @@ class Bins(Attribute):
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
-        return tuple(f"[{show_number(a)}, {show_number(b)})" for a, b in self.intervals)
+        found = [f"[{show_number(a)}, {show_number(b)})" for a, b in self.intervals]
+        return (*found[:-1], f"{found[-1][:-1]}]" if self.holds_last else found[-1])
+
+    @property
+    def holds_last(self) -> bool:
+        """Whether the last edge is a value of the last bin: in edition 1 it was not."""
+        return self.edition > 1
 
     @property
     def midpoints(self) -> tuple[float, ...]:

@@ -17,8 +17,10 @@ The extra cell satisfies no comparison but `== '(other)'`. `not` is the compleme
 `a != v` and `a not in (...)` mean `not (a == v)` and `not (a in (...))`: the extra cell satisfies those.
 
 Every test must have one truth value on each cell, or else it is refused. A cell of integers holds whole
-numbers only, so `age > 64` is `age >= 65`; a bin holds its lower edge and not its upper one. A clamped
-value counts as one of the cell that it was clamped to.
+numbers only (a fraction counts as the one below it), so `age > 64` is `age >= 65`; a bin holds its lower edge and
+not its upper one, the last bin both. Days are texts, '2024-03-01', and so are labels of periods, '2024-03', which
+stand for their first day in < and >=, for their last in > and <=. A clamped value counts as one of the cell that
+it was clamped to.
 """
 
 from __future__ import annotations

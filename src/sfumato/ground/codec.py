@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
-from sfumato.ground.later import told
+from sfumato.ground.later import before, told
 from sfumato.ground.spool import forget
 
 __all__ = ["decode", "encode", "fingerprint", "plain", "rebuild", "storable"]
@@ -152,7 +152,7 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
     if cls is None:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")
     body = {key: _decode(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}
-    return cls(**body)
+    return cls(**(before(cls) | body if is_dataclass(cls) else body))
 
 
 def rebuild(value: object) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.check_forms import documents
-from sfumato.errors import InvalidInput
+from sfumato.errors import InvalidInput, SfumatoError
 from sfumato.ground.bundles import UNREADABLE, bundled, unbundled
 from sfumato.ground.codec import decode, encode
 from sfumato.ground.scratch import place, sync_folder
@@ -103,4 +103,9 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error
     if not isinstance(value, expected):
         raise InvalidInput(f"{path} holds a {type(value).__name__}, not what was asked for")
+    if (agree := getattr(value, "agree", None)) is not None:
+        try:
+            agree()
+        except (SfumatoError, *UNREADABLE) as error:
+            raise InvalidInput(f"{path} contradicts itself: {error}") from error
     return value

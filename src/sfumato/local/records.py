@@ -6,12 +6,14 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.cells import Codes
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput
+from sfumato.ground.texts import BLANKS, day_of, plain
 
 __all__ = ["cell_of"]
 
@@ -64,8 +66,15 @@ def _cell(attribute: Attribute, value: Any) -> int | None:
         text = text.strip(" ").lower()
         place = _position(_FALSE + _TRUE, text)
         absent, found = not text, None if place is None else place // len(_FALSE)
+    elif isinstance(attribute, Dates):
+        day = day_of(text.strip(BLANKS), attribute.format)
+        absent, found = day is None, None if day is None else _nearest(attribute, attribute.edges, day)
     elif isinstance(attribute, (Categories, Hierarchy)):
-        absent, found = not text, _position(attribute.codes, text)
+        rule = cast(Codes, attribute.rule)
+        if rule.edition > 1:
+            text = plain(text, trim=rule.trim, ignore_case=rule.ignore_case)
+        place = _position(rule.codes, text)
+        absent, found = not text, rule.cells[place] if rule.cells and place is not None else place
     else:
         raise InvalidInput(f"records cannot be read as an attribute of type {attribute.kind!r}")
     if found is None and (attribute.missing if absent else attribute.outside) == "other":
@@ -104,15 +113,28 @@ def _number(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
+def _nearest(attribute: Dates, edges: Sequence[int], day: int) -> int | None:
+    """The cell of a day, the nearest one where the attribute clamps."""
+    inside = edges[0] <= day < edges[-1]
+    return _among(edges[:-1], day) if inside or attribute.outside == "clamp" else None
+
+
 def _interval(attribute: Integers | Bins, number: float) -> int | None:
     """The cell of a number, the nearest one where the attribute clamps."""
     intervals = attribute.intervals
     low, end = intervals[0][0], intervals[-1][1]
     if isinstance(attribute, Integers):
-        # a fraction above the highest whole number is outside, as any fraction is
-        inside = attribute.low <= number <= attribute.high and number == math.floor(number)
+        # in edition 1 fractions were outside
+        inside = attribute.low <= number <= attribute.high
+        if attribute.edition == 1 and attribute.outside in ("other", "drop"):
+            inside = inside and number == math.floor(number)
     else:
-        inside = low <= number < end
+        inside = low <= number < end or (number == end and attribute.holds_last)
     if not inside and attribute.outside != "clamp":
         return None
-    return min(max(bisect_right([a for a, _ in intervals], number) - 1, 0), len(intervals) - 1)
+    return _among([a for a, _ in intervals], number)
+
+
+def _among(starts: Sequence[float], number: float) -> int:
+    """The cell of a number by where cells start; of what is below all, the first."""
+    return max(bisect_right(starts, number) - 1, 0)

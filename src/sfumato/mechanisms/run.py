@@ -28,7 +28,7 @@ from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.accounts import one_shot, opened
-from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, unfinished
+from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, sweep, unfinished
 from sfumato.releases.provenance import provenance, receipt_of, versions
 from sfumato.releases.sketched import SketchRelease, load_sketch
 from sfumato.wall import Curator
@@ -96,7 +96,7 @@ class _Kind:
     """
 
     look: Callable[[Any, _Access], tuple[Receipt, Made]]
-    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, *_: result
+    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, _plan, _progress: result
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
@@ -182,6 +182,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
                 raise
             raise _lost(kind, paid.sequence, "it was interrupted") from ended
         late: BaseException | None = None
+        result: Any = None
         try:
             result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
             try:
@@ -275,6 +276,7 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     if not entry.released:
         # the process that stored it ended before it could say so
         account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
+    sweep(Path(out), kind.bundle(Path(out)))
     return found
 
 

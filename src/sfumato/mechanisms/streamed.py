@@ -46,6 +46,9 @@ _MOST_MEMORY = 2**28  # bytes of past counts: as much as a million cells of the 
 # variance is 0 in doubles, of which no plan can be made
 _LEAST_SQUARED = Fraction(1, 16)
 _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
+_TABLES = (
+    100  # how many times as much tables cost as the cell that counts who is left out: errors grow by half a percent
+)
 _UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
 
 
@@ -135,7 +138,9 @@ class Continual(Mechanism[StreamPlan]):
             mu = math.sqrt(float(price.mu_squared))
             over = math.sqrt(problem.total_weight) * mu / asked.unit.rows_per_person
             time = mean_bound(given.questions, given.count)
-            bound = None if time is None else design.bound / over * time
+            # at what the count of those who are left out leaves of the budget
+            left = math.sqrt(terms.squared_shift(sizes, asked.unit) / terms.tables_shift(sizes, asked.unit))
+            bound = None if time is None else design.bound / over * time * left * (1 - 1e-12)
         return StreamPlan(
             asked.what,
             asked.budget,
@@ -195,8 +200,9 @@ class _Tables:
             terms = self._terms(filter_of(shape))
             ratio = self._rounding_ratio(terms)
             terms = terms if ratio <= 1.0 else self._terms(filter_of(shape, ratio))
-        noise = _noise(terms, self.price, self.sizes, self.unit)
-        terms = replace(terms, noise=noise, enforced=self.enforced)
+        terms = replace(terms, enforced=self.enforced)
+        terms = replace(terms, cut=_cut(terms, self.sizes, self.unit) if self.enforced else 0)
+        terms = replace(terms, noise=_noise(terms, self.price, self.sizes, self.unit))
         _check_values(terms, self.strategy)
         return terms
 
@@ -256,6 +262,14 @@ def _filtered(used: IntegerFilter) -> float:
     """What a count of 1 for ever comes to."""
     carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
     return float((used.direct.max() + carried) * used.rows.max() / 2.0**used.shift)
+
+
+def _cut(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+    """The multiple of the cell that counts who is left out: what costs a hundredth of the tables, 1 at most."""
+    most = replace(terms, cut=2**terms.grain)
+    whole = most.squared_shift(sizes, unit) - terms.tables_shift(sizes, unit)
+    wanted = math.sqrt(terms.tables_shift(sizes, unit) / _TABLES / whole)
+    return min(2**terms.grain, max(1, math.floor(wanted * 2**terms.grain)))
 
 
 def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:

@@ -227,8 +227,8 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     if asked.strategy is not None or asked.reconstruction is not None:
         return _told(_of_given(value, asked, problem, compare=compare))
     found = value.found(problem, asked.progress)
+    best, found = _answerable(value, problem, found)
     plans, refused = found.plans, found.refused
-    best = value.chosen(problem, plans)
     before, best = best, _knowing(problem, best)
     # what is proved of Gaussian noise says nothing of other laws
     bounds = [p.bound for p in plans if p.bound is not None and type(p.noise) is type(best.noise)]
@@ -246,6 +246,24 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     # what is proved of answers without zeros that are known says nothing of these
     bound = max(bounds) if bounds and best is before else None
     return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
+
+
+def _answerable(value: Tables, problem: Problem, found: Tried) -> tuple[Plan, Tried]:
+    """The plan to carry out whose answers were rehearsed, and what was tried without those that could not be given.
+
+    Raises PlanError where no plan can be answered.
+    """
+    while True:
+        best = value.chosen(problem, found.plans)
+        try:
+            best.rehearse()
+        except PlanError as error:
+            kept = [p for p in found.plans if p.strategy is not best.strategy]
+            if not kept or len(kept) == len(found.plans):
+                raise
+            found = Tried(kept, (*found.refused, _refused(best.mechanism, error)))
+        else:
+            return best, found
 
 
 def _knowing(problem: Problem, made: Plan) -> Plan:
@@ -267,6 +285,7 @@ def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool)
     """The plan of a strategy that was given, by name or as a matrix."""
     measured = measured_by(problem, asked.strategy, asked.reconstruction)
     best = value.chosen(problem, [measured])
+    best.rehearse()
     if not compare:
         return best
     plans, refused, _ = _compared(problem, (), Tried([measured], ()), asked.progress)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.domain.spans import spans
 from sfumato.ground.frames import safe_text
 from sfumato.plans.planned import price_text, protected
+from sfumato.plans.serving import serves
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
     yield "best", _bound(plan)
     yield from cells_text(plan.workload)
+    yield from (("serves", line) for line in serves(plan))
     yield "arithmetic", f"exact for tables of up to {plan.record_limit:,} records"
     if plan.forecast is not None:
         how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
@@ -152,6 +154,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
             "unit": plan.main_unit,
+            "serves": list(serves(plan)),
         },
     }
 

@@ -13,9 +13,9 @@ from sfumato.designs.design import Candidate
 from sfumato.errors import PlanError
 from sfumato.ground.codec import storable
 from sfumato.plans.planned import WorkloadPlan, event_text, price_text, protected
-from sfumato.privacy.accountant import Account, Event
+from sfumato.privacy.accountant import Account, Event, price
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.statements import compose, events_export
+from sfumato.privacy.statements import events_export
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import Workload
 
@@ -97,10 +97,15 @@ class IterativePlan(WorkloadPlan):
         Raises PlanError where the looks cost more than the price, BudgetError for a price whose parts do not add up.
         """
         account = Account(self.price)
-        left = account.remaining - compose((k.price for k in self.looks for _ in range(k.count)), account.currency)
+        left = account.remaining - sum(k.count * price(k.price, account.currency) for k in self.looks)
         if left < 0:
             raise PlanError("the looks of this plan cost more than the price that it states; plan again")
         return left
+
+    def agree(self) -> None:
+        super().agree()
+        if self.course.total_known is not self.unit.total_is_public or self.slack < 0:
+            raise PlanError("it is wrong about whether the number of records is public")
 
     decides = ("workload", "budget", "unit", "mechanism", "price", "course")
 

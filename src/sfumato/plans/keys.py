@@ -12,7 +12,7 @@ from sfumato.ground.frames import Frame
 from sfumato.plans.planned import Planned, price_text, protected
 from sfumato.privacy.accountant import ApproxEvent, Event
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.keyed import Stability
+from sfumato.privacy.keyed import Stability, costs_at_most
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
@@ -51,6 +51,11 @@ class KeyPlan(Planned):
     records: int | None = None
     size: float = 1.0
     considered: tuple[KeyCandidate, ...] = field(default=())
+
+    def agree(self) -> None:
+        super().agree()
+        if not costs_at_most(self.map, self.noise, self.stability, self.unit, self.price):
+            raise PlanError("its map, noise and threshold cost more than its price")
 
     @property
     def noise_variance(self) -> float:

@@ -14,7 +14,7 @@ from sfumato.designs.calibrate import calibrate, left
 from sfumato.designs.design import Candidate, Design, Problem, read_objective
 from sfumato.designs.known import KnownGroups
 from sfumato.designs.strategy import Strategy
-from sfumato.errors import PlanError
+from sfumato.errors import PlanError, SfumatoError
 from sfumato.estimate.widths import Forecast
 from sfumato.ground.codec import storable
 from sfumato.ground.frames import Frame
@@ -26,10 +26,11 @@ from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
 from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.planned import WorkloadPlan
-from sfumato.plans.predictions import Alone, Entry, by_order, by_table, compared, worst_bias
+from sfumato.plans.predictions import Alone, Entry, answer_item, by_order, by_table, compared, worst_bias
 from sfumato.privacy.accountant import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.pricing import fits, power_of
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
@@ -37,6 +38,10 @@ from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
 
 _MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
+_REHEARSED = (
+    2**22
+)  # values and answers, gone through in tenths of a second; of more, structured maps alone are measured
+_SHAPED = 4_096  # answers whose fourth powers are: each may cost a row of the reconstruction
 _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
@@ -236,7 +241,9 @@ class Plan(WorkloadPlan):
         if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
             return None
         mu_squared = float(self.price.mu_squared)
-        return self.bound * math.sqrt(mu_squared / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
+        # at the whole price, of which `lower_bound` is at what the count of those who were cut leaves
+        whole = mu_squared * float(left(self.unit, 2) if self.cut else 1)
+        return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
         """Half-widths of pointwise intervals, compact as the entry's powers."""
@@ -315,6 +322,25 @@ class Plan(WorkloadPlan):
         spread = math.ceil(64 * math.sqrt(self.noise.variance))
         return max(0, (2**62 - spread) // max(1, self.strategy.max_abs))
 
+    def rehearse(self) -> None:
+        """Reconstruct from zeros all that a release will, so that nothing fails after the debit for what is known now.
+
+        Raises PlanError where some answer cannot be given.
+        """
+        rows = [b.rows for b in self.strategy.blocks]
+        if sum(rows) + len(self.workload) > _REHEARSED:
+            return
+        values = [np.zeros(r, dtype=np.int64) for r in rows]
+        try:
+            found = self.strategy.estimate(values, 0 if self.unit.total_is_public else None)
+            for item in self.workload.items:
+                if item.rows and self.body != "mixtures":
+                    answer_item(self.strategy, found, item, np.empty(item.rows))
+                if len(self.workload) <= _SHAPED:
+                    self.fourth_powers(item)
+        except (SfumatoError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            raise PlanError(f"what would be measured cannot be read back: {error}") from error
+
     # -- what makes it a plan -----------------------------------------------------------------------------
 
     decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body", "cut")
@@ -336,6 +362,12 @@ class Plan(WorkloadPlan):
             if within is None or not np.array_equal(known.codes, np.asarray(within.codes)):
                 raise PlanError("totals are public of groups in which records do not stay: it is damaged, plan again")
         _ = self.rmse, self.max_standard_error, self.strategy.blocks
+        self.rehearse()
+
+    def agree(self) -> None:
+        super().agree()
+        if self.sensitivity.power != power_of(self.noise) or not fits(self.sensitivity, self.noise, self.price):
+            raise PlanError("its noise costs more, at the sensitivity that it states, than its price")
 
     @property
     def measures(self) -> tuple[str, Strategy]:

@@ -24,7 +24,7 @@ from sfumato.privacy.statements import events_export, told_apart
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import RECORDS, Workload
 
-__all__ = ["Planned", "WorkloadPlan", "counted", "event_text", "price_text", "protected"]
+__all__ = ["Planned", "WorkloadPlan", "counted", "event_text", "price_text", "protected", "rows_text"]
 
 
 class Planned(Told):
@@ -58,6 +58,12 @@ class Planned(Told):
             if not isinstance(found, kind):
                 raise PlanError(f"the plan's {name} is a {type(found).__name__}: it is damaged, plan again")
         _ = encode(self), self.fingerprint
+
+    def agree(self) -> None:
+        """Raise PlanError, or another error of the library, where what a file says contradicts itself."""
+        self.check()
+        if not self.honest:
+            raise PlanError("its price is above the budget that it states")
 
     @property
     def honest(self) -> bool:
@@ -154,6 +160,11 @@ def counted(unit: PrivacyUnit) -> str:
         f"at most {most} of each person; further rows, and rows that name nobody, are missing from every count: all "
         "answers and intervals are of counted rows, and fall where persons come to have more rows"
     )
+
+
+def rows_text(unit: PrivacyUnit) -> str:
+    """What counts are of, for axes and answers: not all records where few of each person are counted."""
+    return "records" if unit.person is None else "counted records"
 
 
 def protected(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str]]:

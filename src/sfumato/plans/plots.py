@@ -21,7 +21,7 @@ def _based(altair: Any, frame: Frame) -> Any:
     return altair.Chart(altair.Data(values=frame.rows()))
 
 
-def cells(frame: Frame, names: Sequence[str]) -> Any:
+def cells(frame: Frame, names: Sequence[str], of: str = "records") -> Any:
     """Bars of a table over one or two attributes, with their intervals."""
     altair = _altair()
     first, *second = names
@@ -34,7 +34,7 @@ def cells(frame: Frame, names: Sequence[str]) -> Any:
             color=altair.Color(field=name, type="nominal", sort=order[name]),
             xOffset=altair.XOffset(field=name, type="nominal", sort=order[name]),
         )
-    bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title="records"))
+    bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title=of))
     return bars + _rule(altair, base)
 
 
@@ -55,19 +55,19 @@ def _groups(frame: Frame, attribute: str) -> tuple[Frame, bool]:
     return Frame(columns | {k: [r[k] for r in rows] for k in ("share", "low", "high")}), bool(by)
 
 
-def curves(frame: Frame, attribute: str) -> Any:
+def curves(frame: Frame, attribute: str, of: str = "records") -> Any:
     """Cumulative shares with bands, one line for each group."""
     altair = _altair()
     told, several = _groups(frame, attribute)
     base = _based(altair, told).encode(x=altair.X(field="cell", type="ordinal", sort=None, title=attribute))
     if several:
         base = base.encode(color=altair.Color(field="group", type="nominal", sort=None, title=None))
-    share = altair.Y(field="low", type="quantitative", title="share of records", axis=altair.Axis(format="%"))
+    share = altair.Y(field="low", type="quantitative", title=f"share of {of}", axis=altair.Axis(format="%"))
     band = base.mark_area(opacity=0.2).encode(y=share, y2=altair.Y2(field="high"))
     return band + base.mark_line().encode(y=altair.Y(field="share", type="quantitative"))
 
 
-def shares(frame: Frame, attribute: str) -> Any:
+def shares(frame: Frame, attribute: str, of: str = "records") -> Any:
     """Shares with intervals, the groups side by side."""
     altair = _altair()
     told, several = _groups(frame, attribute)
@@ -79,7 +79,7 @@ def shares(frame: Frame, attribute: str) -> Any:
         )
     axis = altair.Axis(format="%")
     bars = base.mark_bar(opacity=0.6).encode(
-        y=altair.Y(field="share", type="quantitative", title="share of records", axis=axis)
+        y=altair.Y(field="share", type="quantitative", title=f"share of {of}", axis=axis)
     )
     return bars + _rule(altair, base)
 

@@ -34,7 +34,7 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads import Workload
 
-__all__ = ["StreamPlan"]
+__all__ = ["StreamPlan", "since"]
 
 
 @storable
@@ -196,6 +196,16 @@ class StreamPlan(WorkloadPlan):
             records=self.records,
         )
 
+    def left_out_error(self, weights: FloatArray) -> float | None:
+        """The standard error of how many rows may be missing from what weighs periods so; None where none are counted.
+
+        `History.missing` is that number: the rows of persons who were left out once, in every period from then on.
+        """
+        if not self.terms.cut:
+            return None
+        variance = self.over_time.variance(since(weights)) * float(self.terms.noise.variance)
+        return self.unit.rows_per_person * math.sqrt(variance) * 2.0**self.terms.grain / self.terms.cut
+
     # -- beside others -------------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -234,7 +244,7 @@ class StreamPlan(WorkloadPlan):
     @functools.cached_property
     def rounding(self) -> float:
         """The share of the noise that pays for the rounding of the integers, not for what is asked."""
-        shift = self.terms.squared_shift(self._sizes, self.unit)
+        shift = self.terms.tables_shift(self._sizes, self.unit)
         response = self.terms.filter.response(self.periods.per_person, self.periods.apart)
         exact = Fraction(self.terms.change(self._sizes, self.unit) * response)
         return math.sqrt(shift / (exact / 4 ** (self.terms.grain + self.terms.filter.shift))) - 1
@@ -253,11 +263,30 @@ class StreamPlan(WorkloadPlan):
         return "how often a person is counted is promised by the custodian, and not enforced"
 
     @property
+    def missing(self) -> str:
+        """What leaving rows out may do to counts, and how well it will be known; nothing where none are left out."""
+        if not self.terms.enforced:
+            return ""
+        many = "one period" if self.periods.per_person == 1 else f"at most {self.periods.per_person:,} periods"
+        are = "is" if self.periods.per_person == 1 else "are"
+        start = (
+            f"of each person {many} of {self.periods.count:,} {are} counted: counts of counted rows can fall though "
+            "nothing changed"
+        )
+        if not self.terms.cut:
+            return f"{start}; how many persons are left out is not measured"
+        error = self.left_out_error(self.weights("increments", self.periods.count))
+        return (
+            f"{start}. How many persons are left out is measured beside: from the count of the last period at most so "
+            f"many rows are missing, known with a standard error of {error:,.3g}"
+        )
+
+    @property
     def state_bytes(self) -> int:
         """What a store keeps, in secret, between two periods."""
         sizes = self.workload.domain.shape
         cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
-        return 8 * cells * math.prod(self.terms.filter.kept)
+        return 8 * (cells + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)
 
     # -- words ---------------------------------------------------------------------------------------------
 
@@ -275,6 +304,7 @@ class StreamPlan(WorkloadPlan):
                 "per_person": self.periods.per_person,
                 "apart": self.periods.apart,
                 "participation": self.participation,
+                **({"cut": self.terms.cut, "missing": self.missing} if self.terms.cut else {}),
                 "most": self.terms.most,
                 "states": self.terms.filter.kept[1],
                 "state_bytes": self.state_bytes,
@@ -298,6 +328,8 @@ class StreamPlan(WorkloadPlan):
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"
+        if told := self.missing:
+            yield "", f"  {told}"
         yield "guarantee", f"{self.budget}, also if tables are chosen after earlier answers"
         values = sum(f.rows for f in self.terms.families)
         kept = self.terms.filter.kept[1]
@@ -347,6 +379,11 @@ class StreamPlan(WorkloadPlan):
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries in each of {self.periods.count:,} periods"
+
+
+def since(weights: FloatArray) -> FloatArray:
+    """(m,) how often what happens first in a period counts, if it goes on and periods weigh so."""
+    return np.cumsum(weights[::-1])[::-1]
 
 
 def _alike(strategy: Residuals, terms: StreamTerms) -> bool:

@@ -10,6 +10,10 @@ h the most cells of one table that change in all, and the sums of squares over a
 With rounded Gaussian noise of deviation sigma >= |shift| / mu everything that comes out is mu-GDP, also where the data
 of a period are chosen after all earlier noisy values: the logarithm of the ratio of likelihoods is a sum of normals
 whose coefficients are known one step ahead and have squares that sum to at most mu^2. [DRS22, ST22]
+
+Where rows of persons are left out, who is left out for the first time is counted too, period by period, in one cell
+with a multiple of its own: of each person one period, so it is a stream of its own whose squared shift adds to that of
+the tables.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -50,7 +54,8 @@ class StreamTerms:
     periods, each at least `apart` after the one before. Counts of a cell are cut at `most`, or where the number of
     records is public a period with more is refused. `certificate` says how the price of a replaced record is proved.
     `enforced`: rows of a person in more periods, or in nearer ones, are left out; otherwise that there are none is the
-    custodian's promise. Raises PlanError.
+    custodian's promise. `cut`: of at most 2^grain, the multiple of the cell that counts who is left out for the first
+    time; 0: they are not counted. Raises PlanError.
     """
 
     filter: IntegerFilter | WindowFilter
@@ -62,6 +67,7 @@ class StreamTerms:
     most: int
     certificate: Certificate | None = None
     enforced: bool = later(False)
+    cut: int = later(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
@@ -78,10 +84,36 @@ class StreamTerms:
             raise PlanError("nobody can be in so many periods, so far apart; plan with fewer")
         if any(int(multiples_of(f).max()) > 2**self.grain for f in self.families):
             raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
+        if type(self.cut) is not int or not 0 <= self.cut <= 2**self.grain or (self.cut and not self.enforced):
+            raise PlanError("who is left out is counted where rows are, with a multiple of at most that of 1")
         self.filter.check_count(self.most)
+
+    @property
+    def beside(self) -> StreamTerms:
+        """The stream of persons who are left out for the first time: one cell, in which everybody has one period."""
+        names, factors = self.families[0].names, self.families[0].factors
+        cell = FamilyMap(names, factors, np.zeros((1, 0), dtype=np.int32), np.array([self.cut]))
+        alone = {"participations": 1, "apart": 1, "certificate": None, "enforced": False, "cut": 0}
+        return replace(self, families=(cell,), **alone)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many values of every family come out of a period, and of the cell of those who are left out."""
+        return *(f.rows for f in self.families), *((1,) if self.cut else ())
 
     def squared_shift(self, sizes: dict[str, int], unit: PrivacyUnit) -> Fraction:
         """An upper bound of the largest squared change of all values ever measured, between neighbours.
+
+        Raises as `tables_shift`.
+        """
+        found = self.tables_shift(sizes, unit)
+        if not self.cut:
+            return found
+        # a person is one who is left out for the first time, however many rows there are
+        return found + self.beside.tables_shift(sizes, PrivacyUnit(unit.neighbours, unit.person))
+
+    def tables_shift(self, sizes: dict[str, int], unit: PrivacyUnit) -> Fraction:
+        """The same of the tables alone.
 
         Raises PlanError or WorkloadError for maps that are not integral or do not fit.
         """

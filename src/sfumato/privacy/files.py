@@ -18,7 +18,7 @@ from pathlib import Path
 from sfumato.errors import LedgerCorrupted, LedgerError
 from sfumato.ground.scratch import sync_folder
 
-__all__ = ["FileStore", "Wording"]
+__all__ = ["FileStore", "Wording", "holds"]
 
 BUSY_SECONDS = 30  # a turn takes milliseconds; longer waits are of a process that hangs
 _OLDEST = (3, 37, 0)  # the first with STRICT tables
@@ -81,9 +81,7 @@ class FileStore:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, words.mode))
         except FileExistsError as error:
-            # a journal says that what is there is of a transaction that was not ended, and opening undoes it
-            ours = path.is_file() and not path.is_symlink() and (not path.stat().st_size or _journal(path).exists())
-            if not ours:
+            if path.is_symlink() or not path.is_file() or holds(path):
                 raise exists from error
         except (OSError, ValueError) as error:
             raise LedgerError(f"{path} cannot be made ({_reason(error)}); choose a folder you can write to") from error
@@ -159,6 +157,16 @@ class FileStore:
         for pragma in _GUARDED if mode == "ro" else (*_GUARDED, *_DURABLE):
             connection.execute(pragma)
         return connection
+
+
+def holds(path: Path) -> bool:
+    """Whether something is in a file, once it is undone what a transaction left that did not end."""
+    if not path.exists():
+        return False
+    if path.is_file() and _journal(path).exists():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as left:
+            left.execute(_TOUCH)
+    return path.is_dir() or path.stat().st_size > 0
 
 
 def _journal(path: Path) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -40,7 +42,7 @@ def publish(release: Release, folder: str | PathLike[str], *, earlier: Release |
     differences and ranks from them in the browser, by the arithmetic of `Answer`. The 150,000 cells of the smallest
     tables are exact, those of larger ones are rounded to a 256th of their standard error. With an `earlier` release
     of the same queries, changes and growth are told too. It costs nothing. Raises PlanError for what has no known
-    errors, InvalidInput for a folder that is not new or empty.
+    errors, InvalidInput for a folder that is neither new or empty nor the site of that very release.
 
     >>> import tempfile, pathlib
     >>> from sfumato.publishing import publish
@@ -58,13 +60,20 @@ def publish(release: Release, folder: str | PathLike[str], *, earlier: Release |
             )
     if earlier is not None:
         check_pair(release, earlier)
+    of = [r.result_hash for r in (release, *(() if earlier is None else (earlier,)))]
+    with suppress(AttributeError, OSError, TypeError, ValueError):
+        # it appeared at once and complete, and whoever wrote it ended before it could say so
+        if json.loads((Path(folder) / "site.json").read_text(encoding="utf-8")).get("of") == of:
+            return Path(folder)
     with Draft(folder) as draft:
-        _write(release, earlier, draft.partial)
+        _write(release, earlier, draft.partial, of)
+        if hasattr(os, "sync"):
+            os.sync()  # its files are many, and free to write again
         draft.publish()
     return draft.folder
 
 
-def _write(release: Release, earlier: Release | None, folder: Path) -> None:
+def _write(release: Release, earlier: Release | None, folder: Path, of: list[str]) -> None:
     shelves = [(release, write_tables(release, folder / "tables"))]
     if earlier is not None:
         shelves.append((earlier, write_tables(earlier, folder / "earlier")))
@@ -74,7 +83,7 @@ def _write(release: Release, earlier: Release | None, folder: Path) -> None:
     _text(folder / "style.css", asset("style.css") + (own / "style.css").read_text(encoding="utf-8"))
     for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
         _text(folder / name, asset(text))
-    facts = _facts(shelves) | {"curves": write_curves(release, folder / "curves")}
+    facts = _facts(shelves) | {"of": of, "curves": write_curves(release, folder / "curves")}
     _text(folder / "site.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     _text(folder / "index.html", _page(release, earlier, shelves[0][1]))
 

@@ -14,6 +14,7 @@ from sfumato.mechanisms.registry import named, planned
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger
 from sfumato.recipes.choose import request
 from sfumato.releases.accounts import opened
@@ -30,7 +31,6 @@ from sfumato.sessions.opening import (
 from sfumato.sessions.plans import SessionPlan
 from sfumato.sessions.requests import Opening
 from sfumato.sessions.streams import Stream, open_stream
-from sfumato.wall.places import holds
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 
@@ -45,6 +45,7 @@ class _Terms(TypedDict, total=False):
     store: Place | None
     table: str | None
     anchor: str | None
+    people: int | None
 
 
 @overload
@@ -62,6 +63,7 @@ def open_plan(
     store: Place | None = None,
     table: str | None = None,
     anchor: str | None = None,
+    people: int | None = None,
 ) -> Session:
     """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
 
@@ -75,7 +77,8 @@ def open_plan(
     holds secret noise and is for the custodian alone. With an `anchor` kept from earlier, a file that was put back to a
     state before it is refused. `source` is a table as for `sf.release`. `ledger` is required; None is an explicit
     one-shot account. `table` is the public name of the table, which the ledger fixes with the privacy unit at its first
-    spend.
+    spend. `people`, of a stream with a store that enforces how often a person is counted, is a number that they will
+    never reach: as many have room in its files, whose size so tells nothing (1,000,000, 32 MB, if it is left out).
 
     Guarantee: everything the session ever gives out satisfies together the plan's budget for the plan's privacy unit.
 
@@ -92,7 +95,9 @@ def open_plan(
     if isinstance(plan, StreamPlan):
         if source is not None:
             raise InvalidInput("a stream takes its tables one by one: stream.append(table, period='2026-11')")
-        return open_stream(plan, account, name, place, table, anchor)
+        return open_stream(plan, account, name, place, table, anchor, people)
+    if people is not None:
+        raise InvalidInput("people= is of a stream that enforces how often a person is counted; leave it out")
     if type(plan) not in KEPT:
         if not isinstance(plan, Plan):
             raise PlanError(
@@ -132,7 +137,7 @@ def plan_and_open(
     account = opened(ledger)
     asked = request(what, budget, records=records, **unit)
     counted = records is None and mechanism.needs_records and asked.unit.total_is_public
-    if counted and store is not None and store.is_file() and holds(store):
+    if counted and store is not None and Path(store).is_file() and holds(Path(store)):
         # what is kept there was planned for the number that was counted then
         asked, counted = replace(asked, records=getattr(kept(store, begun=True)[1]["plan"], "records", 1)), False
     if counted:

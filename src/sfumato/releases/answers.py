@@ -24,11 +24,12 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import of_any_sum
+from sfumato.plans.planned import rows_text
 
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller"]
+__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller", "too_few"]
 
 SIZE_ERRORS = 5.0
 """Least size of a group, in standard errors, of which quantiles, means, shares and ratios are told: its size is then
@@ -109,7 +110,9 @@ class Answer(_Numbers):
         error = self.standard_error
         scale = (self.high - self.low) / 4 if error is None else error
         value, low, high = (_shown(x, scale) for x in (self.value, self.low, self.high))
-        text = f"{value} {self.unit}".rstrip()
+        terms = self.form.terms if isinstance(self.form, Linear) and self.unit == "records" else ()
+        whose = next((r.plan.unit for _, r, _ in terms if r.plan.unit.person is not None), None)
+        text = f"{value} {self.unit if whose is None else rows_text(whose)}".rstrip()
         if self.confidence == 1:
             return f"{text}, of {low} to {high} that are possible at all; its error is not known"
         told = "" if error is None else f", standard error {_shown(error, error)}"
@@ -269,9 +272,7 @@ class Linear:
         half = self.multiplier(level) * error
         low, high = centre - half, centre + half
         if self.reach is not None:
-            low, high = (
-                math.nan if s is None else s.numbers(level)[e] for s, e in zip(self.reach, (2, 3), strict=True)
-            )
+            low, high = (_end(s, level, e) for s, e in zip(self.reach, (0, 1), strict=True))
             low, high = float(np.minimum(low, self.value())), float(np.maximum(high, self.value()))
         return _ended(self.value(), error, low, high, projected=self.projected)
 
@@ -303,8 +304,7 @@ class Ratio:
         _, error, low, high = self._told(level)
         value = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
         if self.top.reach is not None or self.bottom.reach is not None:
-            corners = zip(self._corners(level), (2, 3), strict=True)
-            low, high = (math.nan if r is None else r.numbers(level)[end] for r, end in corners)
+            low, high = (_end(r, level, e) for r, e in zip(self._corners(level), (0, 1), strict=True))
             low, high = float(np.minimum(low, value)), float(np.maximum(high, value))
         return _ended(value, error, low, high, projected=self.top.projected or self.bottom.projected)
 
@@ -494,6 +494,11 @@ def _bent(form: Linear | Nonlinear, level: float) -> Nonlinear:
     return Nonlinear(((1.0, made),), 0.0, "records", form.projected)
 
 
+def _end(side: Linear | Ratio | None, level: float, end: int) -> float:
+    """The lower (0) or upper (1) end of an interval; NaN where nothing measured bounds what is asked."""
+    return math.nan if side is None else side.numbers(level)[2:][end]
+
+
 def fieller(
     a: FloatArray, b: FloatArray, va: FloatArray, vb: FloatArray, c: FloatArray, z: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -528,3 +533,11 @@ def _ended(
         return value, error, low, high
     # numpy's own keep an end that is not known
     return value, None, float(np.minimum(low, value)), float(np.maximum(high, value))
+
+
+def too_few(size: float, half: float) -> str:
+    """What is said of a group whose size is not told from noise."""
+    if half < 0.05:
+        return "no records"
+    digits = 0 if half >= 10 else 1
+    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"

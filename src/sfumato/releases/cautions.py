@@ -112,8 +112,8 @@ def _size(whole: _Counted | None) -> float | None:
 
 def _cut(release: Release, size: float | None) -> Iterator[Caution]:
     """What there is to say of rows that were left out."""
-    found, rows = cut_persons(release), release.plan.unit.rows_per_person
-    if found is None or found.value <= ERRORS * (found.standard_error or 0.0):
+    found, rows = cut_persons(release, _SURE), release.plan.unit.rows_per_person
+    if found is None or not found.low:
         return
     persons, doubt = float(found.value), float(found.standard_error or 0.0)
     share, off = (0.0, 0.0) if size is None else (min(1.0, rows * persons / size), rows * doubt / size)

@@ -13,10 +13,10 @@ from typing import Any, overload
 import numpy as np
 
 from sfumato.designs.strategy import Estimate
-from sfumato.errors import NotAnswerable, PlanError
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.estimate.mixtures import AdaptedTables
 from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import storable
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.frames import Frame
 from sfumato.ground.notebooks import watched
 from sfumato.ground.progress import Progress
@@ -27,13 +27,14 @@ from sfumato.plans import plots
 from sfumato.plans.covariances import Question
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
+from sfumato.plans.planned import rows_text
 from sfumato.plans.predictions import answer_item, biases, expand
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import means, middles, projecting, statistics, words, writing
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.cautions import Caution, caution_facts, caution_lines, find_cautions, other_line
 from sfumato.releases.comparing import compared
-from sfumato.releases.cut import cut_persons, cut_text
+from sfumato.releases.cut import cut_facts, cut_persons, cut_text
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
 from sfumato.releases.products import by_products, single_rows
@@ -76,6 +77,14 @@ class Release(WorkloadRelease):
 
     def with_errors(self) -> Release:
         return self
+
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if found.noise != plan.noise or fingerprint(found.blocks) != fingerprint(plan.strategy.blocks):
+            raise InvalidInput("its values are of other maps, or of other noise, than its plan describes")
+        if found.total is not None and not plan.unit.total_is_public:
+            raise InvalidInput("it tells the number of records, which is not public")
 
     # -- answers -------------------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class Release(WorkloadRelease):
         if self.projection is None:
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         labels = tuple(domain[n].labels for n in attributes)
-        return Table(attributes, labels, values, errors, low, high, confidence)
+        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
 
     @overload
     def ask(self, question: str, confidence: float = 0.95) -> Answer: ...
@@ -297,8 +306,8 @@ class Release(WorkloadRelease):
         is known are left out. Raises MissingExtra without Altair.
         """
         if self.plan.workload.domain[attribute].ordered:
-            return plots.curves(self.cdf(attribute, by, confidence), attribute)
-        return plots.shares(self.share(attribute, by, confidence), attribute)
+            return plots.curves(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+        return plots.shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
 
     quantiles = statistics.quantiles
     cdf = statistics.cdf
@@ -377,7 +386,7 @@ class Release(WorkloadRelease):
     # -- files and words ----------------------------------------------------------------------------------
 
     def _processing(self) -> dict[str, Any]:
-        return words.processing(self) | caution_facts(self)
+        return words.processing(self) | caution_facts(self) | cut_facts(self)
 
     def contents(self, folder: Path) -> Contents:
         held = writing.settled(self, folder)

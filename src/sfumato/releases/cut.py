@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from sfumato.releases.answers import Answer
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["cut_persons", "cut_text"]
+__all__ = ["cut_facts", "cut_persons", "cut_text"]
 
 
 def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
@@ -27,6 +27,12 @@ def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
     answer = Answer(value, math.sqrt(noise.variance) / times, max(0.0, value - half), max(0.0, value + half))
     answer.confidence, answer.unit = level, "persons"
     return answer
+
+
+def cut_facts(release: Release) -> dict[str, Any]:
+    """The number for release.json, nothing where it was not measured."""
+    found = cut_persons(release)
+    return {} if found is None else {"cut_persons": {"value": found.value, "standard_error": found.standard_error}}
 
 
 def cut_text(release: Release) -> str:

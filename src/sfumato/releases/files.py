@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,14 @@ __all__ = [
     "load_release",
     "read_bundle",
     "save_release",
+    "sweep",
     "unfinished",
     "write_release",
 ]
 
+_FACTS = 100_000  # queries of a release of which all that release.json says is worked out again when it is loaded
+_WORDS = ("mechanism", "error", "post_processing", "cautions", "projection", "model_gap", "table")
+"""What other versions said in other words, or did not say."""
 MAX_LISTED = 10_000_000  # answers in one file: with their labels a gigabyte in memory
 BUNDLE = "release.sfumato"
 
@@ -146,14 +151,19 @@ class File:
 
 
 def _place(target: Path, name: str, paid: bool) -> Place:
-    """A place beside a target; those of paid releases that hold no file of that name yet, of no use to anybody, go."""
+    """A place beside a target."""
     if not paid:
         return Place(target)
+    sweep(target, name)
+    return Place(target, ending=PAID)
+
+
+def sweep(target: Path, name: str) -> None:
+    """Take away what was left beside a target of paid releases and holds no whole file of that name."""
     with left(target, PAID) as places:
         for path in places:
             if not _whole(path, name):
                 shutil.rmtree(path, ignore_errors=True)
-    return Place(target, ending=PAID)
 
 
 def _settle(place: Place, name: str, paid: bool) -> None:
@@ -249,7 +259,9 @@ def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:
         raise InvalidInput(f"{folder} holds no finished release: {error}") from error
     if changed:
         raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
-    return read_bundle(path / BUNDLE)
+    stored = read_bundle(path / BUNDLE)
+    _check_facts(path, facts, stored.facts() if len(stored.plan.workload) <= _FACTS else None, stored.plan.fingerprint)
+    return stored
 
 
 def read_bundle(path: Path) -> Release | ModelRelease:
@@ -259,3 +271,26 @@ def read_bundle(path: Path) -> Release | ModelRelease:
     if type(stored).__name__ not in ("Release", "ModelRelease"):
         raise InvalidInput(f"{path} holds no release")
     return stored
+
+
+def _check_facts(path: Path, said: dict[str, Any], facts: dict[str, Any] | None, plan: str) -> None:
+    """Refuse a release.json that says something else than the release, apart from words that versions changed."""
+    if facts is None:  # errors of very many queries take minutes: what binds the plan is compared alone
+        if said["hashes"]["plan"] != plan:
+            raise InvalidInput(f"release.json of {path} is of another plan")
+        return
+    free = () if facts["versions"].get("sfumato") == metadata.version("sfumato") else _WORDS
+    for key in facts.keys() | said.keys() - {"files"}:
+        if key not in free and not _alike(said.get(key), facts.get(key)):
+            raise InvalidInput(f"release.json of {path} says something else of {key} than the release")
+
+
+def _alike(a: object, b: object) -> bool:
+    """Whether two JSON values are the same, numbers that were computed to a millionth."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 1e-6 * max(abs(a), abs(b), 1e-9)
+    return type(a) is type(b) and a == b

@@ -20,6 +20,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
+from sfumato.plans.serving import answered, counted_as_zero
 from sfumato.releases.answers import Answer
 from sfumato.releases.conditioned import mean_where
 from sfumato.releases.statistics import (
@@ -30,6 +31,7 @@ from sfumato.releases.statistics import (
     listed,
     numeric,
     ratio,
+    rows_block,
 )
 from sfumato.workloads.levels import table_block
 
@@ -80,7 +82,8 @@ def mean(
 
     With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
     error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
-    condition, for a group of fewer than 5 standard errors.
+    condition, for a group of fewer than 5 standard errors. Where the records of a group were counted, but not those
+    with a declared value, the mean is over all of them, with 0 for the extra cell, and the note says so.
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
@@ -100,11 +103,23 @@ def mean(
         top, bottom, lower, upper = (r[0] for r in rows)
         return mean_where(release, attribute, (top, bottom), where, level, (lower, upper), off)
     top, bottom, lower, upper = rows
-    clip = float(reach[:, 0].min()), float(reach[:, 1].max())
-    sizes, numbers = ratio(release, attribute, (top, bottom), names, level, (float(row.min()), float(row.max())))
+    clip, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
+    everybody = np.ones((1, declared.size))
+    known, every = (
+        answered(release.plan.strategy, rows_block(release, attribute, r, names)) for r in (bottom, everybody)
+    )
+    whole = declared.has_other and every and not known
+    if whole:
+        bottom = everybody
+        clip, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (clip, middles))
+    sizes, numbers = ratio(release, attribute, (top, bottom), names, level, middles)
     if (reach[:, 0] < reach[:, 1]).any():
         numbers = _widened(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
-    said = "" if values is not None else restricted(declared)
+    said = "; ".join(
+        t
+        for t in ("" if values is not None else restricted(declared), counted_as_zero(attribute) if whole else "")
+        if t
+    )
     sizes = replace(sizes, notes=_notes(release, attribute, declared, reach, names, sizes, numbers, said))
     return listed(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
 

@@ -46,6 +46,10 @@ class Released(Told):
 
     plan: Any
 
+    def agree(self) -> None:
+        """Raise an error of the library where what a file says contradicts itself."""
+        self.plan.agree()
+
     @functools.cached_property
     def result_hash(self) -> str:
         """SHA-256 of all that came out."""

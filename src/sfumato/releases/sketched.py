@@ -11,8 +11,8 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
+from sfumato.errors import InvalidInput, WorkloadError
+from sfumato.ground.codec import fingerprint, storable
 from sfumato.ground.documents import read_document
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.keys import KeyPlan
@@ -22,8 +22,12 @@ from sfumato.releases.answers import Answer
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import Released
 from sfumato.sketches.field import Words
+from sfumato.sketches.maps import Buckets
 
 __all__ = ["SketchRelease", "load_sketch"]
+
+_DRAWN = 4_096  # choices of buckets: their share of 95 % is then known to 0.35 %
+_READ = 1_024  # buckets of one choice: a query of more takes tenths of a second to draw for, and a formula is near
 
 
 @storable
@@ -35,14 +39,25 @@ class SketchRelease(Released):
     measurement: KeyMeasurement
     provenance: Provenance
 
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if fingerprint([found.map, found.noise]) != fingerprint([plan.map, plan.noise]):
+            raise InvalidInput("its values are of another map, or of other noise, than its plan describes")
+        least = found.heavy_counts.max(initial=0) + 1 if plan.stability is None else plan.stability.threshold
+        if (found.heavy_counts < least).any():
+            raise InvalidInput("it shows keys that its plan hides")
+
     def ask(
         self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None = None, *, confidence: float = 0.95
     ) -> Answer:
         """The sum of weights times counts of the keys (each once; weight 1 by default), in records.
 
         The standard error is that of the noise, exactly for this hash, and of what other keys put into the same rows
-        of the sketch, from its own estimate of their squared counts. Over the draw of the hash, that is: one heavy key
-        that shares a row with the query's is far off, rarely; a hybrid leaves no such key.
+        of the sketch, from its own estimate of their squared counts. It is so on average over hashes: in one file a
+        bucket with a heavy key is far off for every query that reads it, and all others are better than stated; a
+        hybrid leaves no such key. The interval holds within the file: of a count sketch it is as wide as at least that
+        share of all ways to read as many of its buckets are off, by what the buckets hold.
 
         Raises WorkloadError for keys outside the universe, repeated keys and weights that are no numbers; for a
         histogram also for keys that were not planned.
@@ -54,14 +69,19 @@ class SketchRelease(Released):
         squares = reading * reading
         second, fourth = float(squares.sum()), float(squares @ squares)
         noise = second * self.measurement.noise.variance
-        total = noise
+        total, own = noise, 0.0
         shrinkage = self.measurement.map.shrinkage
         if shrinkage:
-            own = max(0.0, sketched * sketched - noise)
-            total += (float(w @ w) * self.squared_norm + own) / shrinkage
+            own = max(0.0, sketched * sketched - noise) / shrinkage
+            total += float(w @ w) * self.squared_norm / shrinkage + own
         value = sketched + self._shown(elements, w)
         error = math.sqrt(total)
         reach = self._reach(level, total, second, fourth)
+        if isinstance(self.measurement.map, Buckets):
+            # what the query's own keys do to one another comes on top of what others do
+            others = total - own
+            more = math.sqrt(total / others) if others > 0 else 1.0
+            reach = max(reach, self._within(level, reading) * more)
         return Answer(value, error, value - reach, value + reach)
 
     def _reach(self, confidence: float, total: float, second: float, fourth: float) -> float:
@@ -76,6 +96,37 @@ class SketchRelease(Released):
         equal = total / law.variance
         shape = fourth / second**2 if second else 1.0
         return float(margins(confidence, np.array([equal]), np.array([shape * equal**2]), law)[0])
+
+    def _within(self, confidence: float, reading: NDArray[np.float64]) -> float:
+        """How far what is read is off in at least that share of all choices of as many buckets of this very file.
+
+        A bucket that none of a query's keys puts anything into is off by all that it holds, noise included, and the
+        hash leaves it open which those are. For one bucket the share is counted, for several it is that of drawn
+        choices, with two standard errors of the drawing; where too many are read for that, or a share so near 1 is
+        wanted, Markov's inequality bounds it by the buckets' second and fourth moments.
+        """
+        held = self._held
+        if len(reading) == 1:
+            at = math.ceil(confidence * (held.size + 1))
+            if at <= held.size:
+                return abs(float(reading[0])) * float(held[at - 1])
+        elif len(reading) <= _READ:
+            spread = 2 * math.sqrt(confidence * (1 - confidence) * _DRAWN)
+            if (at := math.ceil(confidence * (_DRAWN + 1) + spread)) <= _DRAWN:
+                rng = np.random.default_rng(0)  # always the same choices: the interval is a function of the file
+                shape = (_DRAWN, len(reading))
+                off = (held[rng.integers(held.size, size=shape)] * rng.choice((-1.0, 1.0), shape)) @ reading
+                return float(np.partition(np.abs(off), at - 1)[at - 1])
+        second, fourth = (float(np.mean(held**k)) for k in (2, 4))
+        squares = reading * reading
+        variance = float(squares.sum()) * second
+        last = 3 * variance**2 + float(squares @ squares) * (fourth - 3 * second**2)
+        return min(math.sqrt(variance / (1 - confidence)), (max(last, 0.0) / (1 - confidence)) ** 0.25)
+
+    @functools.cached_property
+    def _held(self) -> NDArray[np.float64]:
+        """What the buckets hold, by size, smallest first."""
+        return np.sort(np.abs(self.measurement.values.astype(np.float64)))
 
     def _shown(self, elements: Words, weights: NDArray[np.float64]) -> float:
         """What shown keys contribute to a query."""

@@ -3,8 +3,7 @@
 A ratio A / B of two unbiased linear answers has no simple error, but A - p B is linear for every p, so
 the values of p that are consistent with A - p B = 0 form an interval (Fieller) that holds with the
 stated confidence exactly, also where B is small. The quantile at p is where prefix - p total crosses 0.
-Where the release is projected, values are those of the possible table; their intervals are the unprojected
-ones, extended to them.
+Projected, values are those of the possible table; their intervals are the unprojected ones, extended to them.
 
 A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
 the rule looks at B and its noise alone. `quantiles`, `cdf` and `share` are methods of `Release`.
@@ -21,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute
+from sfumato.domain import Attribute, Dates
+from sfumato.domain.dates import shown as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, of_any_sum
 from sfumato.plans.predictions import biases
-from sfumato.releases.answers import SIZE_ERRORS, fieller
+from sfumato.releases.answers import SIZE_ERRORS, fieller, too_few
 from sfumato.releases.tables import heading
 from sfumato.workloads.levels import over, table_block
 
@@ -47,11 +47,10 @@ __all__ = [
     "numeric",
     "quantiles",
 ]
-__all__ += ["ratio", "share", "variances_of"]
+__all__ += ["ratio", "rows_block", "share", "variances_of"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
-
 
 _ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
 _FALLS = "noise makes it fall somewhere"
@@ -63,11 +62,13 @@ def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(by)
 
 
-def _block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
+def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
     """Rows over one attribute's cells, within each cell of `by`."""
-    domain = release.plan.workload.domain
-    domain.columns((attribute, *by))
-    (owner, factor), table = over(domain, attribute, Dense(rows)), table_block(domain, by)
+    (domain := release.plan.workload.domain).columns((attribute, *by))
+    table = table_block(domain, by)
+    if len(rows) == 1 and (rows == 1).all():
+        return table  # the records of a group, measured with the attribute or without
+    owner, factor = over(domain, attribute, Dense(rows))
     return Block(((owner,), *table.groups), (factor, *table.factors))
 
 
@@ -81,19 +82,19 @@ def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatAr
 
 def answers_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Answers, (rows, groups)."""
-    block = _block(release, attribute, rows, by)
+    block = rows_block(release, attribute, rows, by)
     return _shaped(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
 def variances_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Variances of the unbiased answers, (rows, groups)."""
-    block = _block(release, attribute, rows, by)
+    block = rows_block(release, attribute, rows, by)
     return _shaped(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
 def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
     """Half-widths of intervals of the unbiased answers, (rows, groups)."""
-    block = _block(release, attribute, rows, by)
+    block = rows_block(release, attribute, rows, by)
     found = release.margins(block, level)
     return _shaped(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
@@ -112,19 +113,12 @@ def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...
     size = answers_of(raw, attribute, rows, by)[0]
     error = np.sqrt(variances_of(raw, attribute, rows, by)[0])
     half = _half_widths(raw, attribute, rows, by, level)[0]
-    bias = biases(raw.plan.strategy, _block(raw, attribute, rows, by))[0]
+    bias = biases(raw.plan.strategy, rows_block(raw, attribute, rows, by))[0]
     off = 0.0 if bias is None else float(bias.max())
     # half a record: what rounding leaves of a size that is known to be 0
     told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
     pairs = zip(told, size, half, strict=True)
-    return Sizes(told, ["" if t else _too_few(float(b), float(h)) for t, b, h in pairs])
-
-
-def _too_few(size: float, half: float) -> str:
-    if half < 0.05:
-        return "no records"
-    digits = 0 if half >= 10 else 1
-    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"
+    return Sizes(told, ["" if t else too_few(float(b), float(h)) for t, b, h in pairs])
 
 
 def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
@@ -148,7 +142,7 @@ def ratio(
     top, bottom = rows
     raw = release.raw
     for each in (top, bottom, top - bottom):
-        if raw.plan.strategy.deviations(_block(raw, attribute, each, by)) is not None:
+        if raw.plan.strategy.deviations(rows_block(raw, attribute, each, by)) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     sizes = _sizes(release, attribute, bottom[0], by, level)
     value, error, low, high = _within(_fieller(raw, attribute, (top, bottom), by, level, sizes.told), clip)
@@ -237,7 +231,8 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
     declared = domain[attribute]
     if not declared.ordered:
         raise PlanError(
-            f"{attribute} has no order; a CDF needs sf.Integers or sf.Bins (in a spec type integer or number)"
+            f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
+            "or date)"
         )
     n = len(declared.declared_labels)
     rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
@@ -279,18 +274,19 @@ def quantiles(
     """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
 
     The quantile at p is the least value up to which a share of at least p of the records goes; of records in declared
-    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known.
+    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known. Those of dates
+    are days, as year-month-day.
 
     They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
     standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
     measured.
     """
     level, names = check_confidence(confidence), by_names(by)
-    declared, _ = numeric(release, attribute)
+    declared = release.plan.workload.domain[attribute]
+    days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
+    intervals = numeric(release, attribute)[0].intervals if days is None else list(days)
     wanted = _probabilities(probabilities)
-    intervals = declared.intervals
-    assert intervals is not None
-    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind == "integer"
+    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
     sizes = _sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
     upto = answers_of(release.raw, attribute, declared_rows(declared, tri), names)
@@ -305,7 +301,8 @@ def quantiles(
     columns: dict[str, Any] = _groups(release, names, len(wanted))
     columns["probability"] = wanted * groups
     for i, key in enumerate(("quantile", "low", "high")):
-        columns[key] = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        values = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        columns[key] = [v if v is None else day_shown(int(v)) for v in values] if days is not None else values
     columns["note"] = [note for note in sizes.notes for _ in wanted]
     return Frame(columns)
 

@@ -89,6 +89,8 @@ class Table(Framed):
     low: FloatArray
     high: FloatArray
     confidence: float
+    of: str = "records"
+    """What is counted; "counted records" where further ones of a person are left out."""
 
     def frame(self) -> Frame:
         """One row per cell."""
@@ -104,7 +106,7 @@ class Table(Framed):
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        return plots.cells(self.frame(), [heading(a) for a in self.attributes])
+        return plots.cells(self.frame(), [heading(a) for a in self.attributes], self.of)
 
     def __repr__(self) -> str:
         return str(self.frame())

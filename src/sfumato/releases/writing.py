@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.ground.documents import is_beside, write_atomically
 from sfumato.ground.frames import safe_text
+from sfumato.ground.scratch import sync_folder
 from sfumato.ground.spool import forget, room
 from sfumato.operators import Family
 from sfumato.plans.predictions import expand
@@ -152,8 +153,17 @@ def write_csvs(
             target = _quoted(folder / f"{name}.csv")
             connection.execute(f"COPY (SELECT {shown} FROM cells) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("cells")
-    # once for all tables: the release counts as stored only when release.json follows
-    os.sync()
+    _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Have the files of a folder on stable storage: the release counts as stored only when release.json follows."""
+    if hasattr(os, "sync"):
+        os.sync()  # all at once, so that little is left to wait for one by one
+    for path in folder.iterdir():
+        with path.open("rb+") as handle:
+            os.fsync(handle.fileno())
+    sync_folder(folder)
 
 
 def _file_name(text: str) -> str:
@@ -184,7 +194,8 @@ def write_parts(release: Release, shown: str, folder: Path) -> None:
             target = _quoted(folder / f"{name}.csv")
             connection.execute(f"COPY (SELECT {shown} FROM queries) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("queries")
-    os.sync()
+    if folder.exists():
+        _sync(folder)
 
 
 def cell_columns(table: Table) -> dict[str, Any]:

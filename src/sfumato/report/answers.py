@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 
-from sfumato.domain import Attribute, Domain
+from sfumato.domain import Attribute, Dates, Domain
 from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Identity, Padded, Prefix
@@ -34,6 +35,7 @@ __all__ = [
     "small_tables",
 ]
 
+_EPOCH = date(1970, 1, 1).toordinal()
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
 _MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all
 # bars of one attribute and of a pair, and colours that an eye tells apart
@@ -67,13 +69,16 @@ class SmallTable:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group; of years, x has no
-    thousands marks."""
+    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group.
+
+    Of `days` x is the last of the cell, in milliseconds since 1970; of `years` it has no thousands marks.
+    """
 
     attribute: str
     by: tuple[str, ...]
     rows: Rows
     omitted: int
+    days: bool = False
     years: bool = False
 
 
@@ -246,8 +251,10 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     domain = release.plan.workload.domain
     if domain[attribute].size > _MAX_POINTS:
         return None  # more points than a picture has, and every interval of a share is a row of that length
-    whole = domain[attribute].kind == "integer"
-    ends = [float(high) - whole for _, high in domain[attribute].intervals or ()]
+    declared = domain[attribute]
+    ends = [float(high) - (declared.kind == "integer") for _, high in declared.intervals or ()]
+    if isinstance(declared, Dates):
+        ends = [(day - 1 - _EPOCH) * 86_400_000.0 for day in declared.edges[1:]]
     try:
         frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
     except NotAnswerable:
@@ -267,7 +274,10 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     ]
     names = tuple(safe_text(b) for b in by)
     omitted = len(groups) - len(kept)
-    return Distribution(safe_text(attribute), names, rows, omitted, is_year(domain, attribute)) if rows else None
+    if not rows:
+        return None
+    kinds = isinstance(declared, Dates), is_year(domain, attribute)
+    return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
 
 
 def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
@@ -296,7 +306,8 @@ def singles(release: Release) -> tuple[list[Single], int]:
         part, unit = safe_text(query.part), safe_text(query.unit)
         numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
         shown += [
-            Single(part, safe_text(label), unit, *map(float, row)) for label, row in zip(labels, numbers, strict=True)
+            Single(part, safe_text(label), unit, *(math.nan if x is None else float(x) for x in row))
+            for label, row in zip(labels, numbers, strict=True)
         ]
     return shown, omitted
 

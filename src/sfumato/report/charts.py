@@ -19,6 +19,7 @@ __all__ = [
     "distribution_chart",
     "family_chart",
     "framed",
+    "name_counts",
     "over_time_chart",
     "table_chart",
     "tip",
@@ -309,6 +310,19 @@ def _count(field: str) -> Spec:
     return {"field": field, "type": "quantitative", "title": "records", "axis": axis}
 
 
+def name_counts(spec: Any, of: str) -> None:
+    """Name what is counted on every axis and in every word of some charts, where these are not all records."""
+    if isinstance(spec, dict):
+        if spec.get("title") in ("records", "share of records"):
+            spec["title"] = spec["title"].replace("records", of)
+        for key, value in spec.items():
+            if key != "values":
+                name_counts(value, of)
+    elif isinstance(spec, list):
+        for value in spec:
+            name_counts(value, of)
+
+
 def _along(table: SmallTable) -> Spec:
     spec = framed(table.rows, 170)
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
@@ -386,6 +400,8 @@ def distribution_chart(found: Distribution) -> Spec:
         "scale": {"zero": False, "nice": False},
         "axis": {"grid": False, "tickCount": 10, "format": "d" if found.years else ",.6~r"},
     }
+    if found.days:
+        x |= {"type": "temporal", "scale": {"type": "utc", "nice": False}, "axis": {"grid": False, "tickCount": 10}}
     spec["encoding"] = {"x": x, "tooltip": tips}
     colour: Spec = {"value": ACCENT}
     if found.by:

@@ -18,10 +18,11 @@ from sfumato.ground.documents import write_atomically
 from sfumato.ground.frames import safe_text
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
-from sfumato.plans.planned import WorkloadPlan
+from sfumato.plans.planned import WorkloadPlan, rows_text
 from sfumato.plans.streams import StreamPlan
 from sfumato.releases import Release
 from sfumato.releases.cautions import caution_lines, other_line
+from sfumato.releases.cut import cut_text
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streamed import StreamRelease
 from sfumato.report import charts, scatter, sections
@@ -75,6 +76,7 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
         context |= iterative_sections(plan, release)
     elif isinstance(plan, StreamPlan):
         context |= _over_time(plan, release, specs)
+    charts.name_counts(specs, rows_text(plan.unit))
     return _fill(context, specs)
 
 
@@ -89,6 +91,8 @@ def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, spe
         return context
     context |= _answered(release, specs)
     context |= {"moved": _moved(release, specs), "cautions": caution_lines(release.cautions)}
+    if told := cut_text(release):
+        context["answers"] += f" All are of counted rows; {told}."
     if shares := other_line(release):
         context["answers"] += f" Records that are in (other), with two standard errors: {shares}."
     return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}

@@ -97,10 +97,12 @@ def _drawn(release: StreamRelease, specs: Specs) -> Section:
     noise, one = release.plan.terms.noise, np.ones(1)
     level = together(_CONFIDENCE, len(release.published), noise)
     wider = float((margins(level, one, None, noise) / margins(_CONFIDENCE, one, None, noise))[0])
+    counted = "Records" if release.plan.unit.person is None else "Counted rows"
+    missing = " Bands reach up to what may be missing of persons who are left out." if release.plan.terms.cut else ""
     charts: list[tuple[str, str]] = []
     for name, frame, caption in (
-        ("over-totals", totals, f"Records so far, after every period, {_BANDS}"),
-        ("over-single", single, f"Records of every period by itself, {_BANDS}"),
+        ("over-totals", totals, f"{counted} so far, after every period, {_BANDS}{missing}"),
+        ("over-single", single, f"{counted} of every period by itself, {_BANDS}{missing}"),
     ):
         specs[name] = over_time_chart(_rows(frame, wider))
         charts.append((name, caption))
@@ -113,10 +115,11 @@ def _drawn(release: StreamRelease, specs: Specs) -> Section:
         for a, b in zip(totals.rows()[-_LISTED:], single.rows()[-_LISTED:], strict=True)
     ]
     thinned = len(release.published) > _DRAWN
+    what = "The number of records" if counted == "Records" else counted
     return {
         "charts": charts,
         "lines": listed,
-        "caption": f"The number of records: the last {plural(len(listed), 'period')}"
+        "caption": f"{what}: the last {plural(len(listed), 'period')}"
         + (f" of the {_DRAWN:,} that are drawn" if thinned else ""),
     }
 
@@ -126,7 +129,8 @@ def _rows(frame: Frame, wider: float) -> list[Section]:
     out: list[Section] = []
     for row in frame.rows():
         shown = {name: row[name] for name in ("value", "low", "high")}
-        shown |= {f"all_{end}": row["value"] + wider * (row[end] - row["value"]) for end in ("low", "high")}
+        middles = {"low": row["value"], "high": row["value"] + row.get("missing", 0.0)}
+        shown |= {f"all_{end}": mid + wider * (row[end] - mid) for end, mid in middles.items()}
         out.append({"period": safe_text(row["period"])} | {name: float(f"{v:.7g}") for name, v in shown.items()})
     return out
 
@@ -174,6 +178,7 @@ def _mechanism(plan: StreamPlan) -> list[tuple[str, str]]:
         ("Mechanism", plan.mechanism),
         ("Over time", plan.periods.describe()),
         ("Participation", plan.participation),
+        *((("Left out", plan.missing),) if plan.missing else ()),
         ("Noise", f"rounded Gaussian of one law, deviation {float(plan.terms.noise.sigma):.6g} on the integer lattice"),
         ("Rounding", f"what the integers round adds {plan.rounding:.2g} of the noise, which is paid for"),
         ("Counts", f"up to {most}; {beyond}"),

@@ -45,7 +45,9 @@ def _signed(value: float, text: str) -> str:
 
 
 def rounded(value: float, error: float) -> str:
-    """An answer with as many decimals as show two figures of its standard error."""
+    """An answer with as many decimals as show two figures of its standard error; a dash where none is known."""
+    if math.isnan(value):
+        return "–"
     if not math.isfinite(value) or not 0 < error < math.inf:
         return show(value) if not float(value).is_integer() else _signed(value, f"{abs(value):,.0f}")
     return _signed(value, f"{abs(value):,.{min(9, _decimals(error, 2))}f}")

@@ -10,6 +10,7 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases.accounts import one_shot
 from sfumato.releases.provenance import Provenance, Versions, provenance, versions
@@ -17,11 +18,12 @@ from sfumato.releases.streamed import History, Running, StreamRelease
 from sfumato.sessions.core import Session
 from sfumato.sessions.requests import settled, tell
 from sfumato.wall import Curator
-from sfumato.wall.places import holds
-from sfumato.wall.streams import PublicStream, resume_stream, stream
+from sfumato.wall.streams import ROOM, PublicStream, resume_stream, stream
 from sfumato.wall.streams.stored import StoredStream, read_stream
 
 __all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
+
+_MOST_PEOPLE = 10**9  # 32 GB a file: a disk
 
 
 class Stream(Session):
@@ -122,7 +124,13 @@ class Stream(Session):
 
 
 def open_stream(
-    plan: StreamPlan, account: Ledger | None, name: str, store: Path | None, table: str | None, anchor: str | None
+    plan: StreamPlan,
+    account: Ledger | None,
+    name: str,
+    store: Path | None,
+    table: str | None,
+    anchor: str | None,
+    people: int | None = None,
 ) -> Stream:
     """Debit the whole price of a stream and begin it, or go on with the one that is kept.
 
@@ -130,6 +138,11 @@ def open_stream(
     doors of the wall.
     """
     plan.check()
+    if people is not None and (store is None or not plan.terms.enforced or not 0 < people <= _MOST_PEOPLE):
+        raise InvalidInput(
+            f"people= is for a stream with a store that enforces how often a person is counted: 1 to {_MOST_PEOPLE:,}, "
+            "the people for whom its files have room; leave it out elsewhere"
+        )
     if store is not None and store.exists() and holds(store):
         found = read_stream(store, anchor)
         kept = _plan_of(found.about, store)
@@ -139,7 +152,7 @@ def open_stream(
                 f"another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
             )
         if account is None or account.find(name) is not None:
-            return resume_stored(store, account, anchor)
+            return resume_stored(store, account, anchor, people)
     elif anchor is not None:
         raise InvalidInput(f"anchor= is of a stream that is kept, and at {store} there is none; leave it out")
     if not plan.honest:
@@ -148,14 +161,21 @@ def open_stream(
     curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack)
     about = {"plan": plan, "created": _now(), "versions": versions(), "table": table}
     public, receipt = stream(
-        curator, plan.terms, plan.price, name=name, plan_hash=plan.fingerprint, store=store, about=about
+        curator,
+        plan.terms,
+        plan.price,
+        name=name,
+        plan_hash=plan.fingerprint,
+        store=store,
+        about=about,
+        people=people or ROOM,
     )
     if store is not None:
         tell(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
     return Stream(plan, public, _provenance(public.about, receipt, paying))
 
 
-def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None) -> Stream:
+def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None, people: int | None = None) -> Stream:
     """Go on with the stream that is kept in a store; nothing is spent. Raises as `resume_stream`."""
     if account is None:
         raise InvalidInput(
@@ -164,7 +184,7 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
     found = read_stream(store, anchor)
     plan = _plan_of(found.about, store)
     curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
-    public = resume_stream(curator, store, anchor=anchor)
+    public = resume_stream(curator, store, anchor=anchor, people=people)
     settled(account, found.name, plan.fingerprint)
     sequence, paid = public.paid
     entry = account.find(found.name)

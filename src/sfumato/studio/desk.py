@@ -30,8 +30,11 @@ from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
 from sfumato.studio import drafts, talking
 from sfumato.studio.plainly import check
+from sfumato.wall.rows.declared import table_of
 from sfumato.wall.rows.headers import column_names
+from sfumato.wall.rows.written import source_of
 from sfumato.wall.streams.stored import is_stream
+from sfumato.workloads.reading import parse_toml
 
 __all__ = ["AnyPlan", "Desk", "Places", "Told", "checked_name"]
 
@@ -144,9 +147,9 @@ class Desk:
         source = data.get("source") if isinstance(data, dict) else None
         if not isinstance(source, str) or not source:
             raise InvalidInput("say where the table is; then its columns' names can be read")
-        place = source if "://" in source else self.places.spec.parent / source
+        table = table_of(parse_toml(self.text).section("data"), self.places.spec.parent)
         try:
-            self.header = column_names(place)
+            self.header = column_names(table)
         except (SfumatoError, OSError):
             raise InvalidInput(
                 "no table can be opened there; the terminal's sfumato init says why. Nothing of it was read"
@@ -161,7 +164,8 @@ class Desk:
         header = self.header
         if spec is not None:
             header = None
-            if spec.source is not None and Path(spec.source).suffix.lower() not in _IN_RECORDS:
+            place = source_of(spec.source).table
+            if place is not None and Path(place).suffix.lower() not in _IN_RECORDS:
                 with contextlib.suppress(SfumatoError, OSError):  # what cannot be opened is told by the payment
                     header = column_names(spec.source)
             wanted = (*spec.domain.names, spec.person)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -48,7 +47,6 @@ class Job:
     state: str = "none"
     step: str = ""
     text: str = ""
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -186,7 +184,7 @@ class Payments:
 
     def _ended(self, work: Callable[[], str], lost: str) -> None:
         """Do the work of a turn, and keep how it ended; `lost` is said where it could not be written."""
-        job, began = self._job, time.monotonic()
+        job = self._job
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # numerical warnings could depend on the data
@@ -206,8 +204,6 @@ class Payments:
                 "Something failed that should not; look at the ledger, whether it was paid. Please report it as a bug."
             )
             job.state = "failed"
-        finally:
-            job.seconds = time.monotonic() - began
 
 
 _MOVED = "another window or program added a period meanwhile; load this page again. Nothing was read"

@@ -19,6 +19,8 @@ _FIELDS = {
     "min": "its least value",
     "max": "its greatest value",
     "width": "the width of a cell",
+    "by": "the period of a cell",
+    "format": "how its days are written",
     "values": "its labels",
     "values_from": "its file",
     "outside": "what goes for values that are not declared",
@@ -26,6 +28,11 @@ _FIELDS = {
 }
 _PLACES = {
     "data.source": "where the table is",
+    "data.decimal": "what stands before decimals",
+    "data.thousands": "what stands between thousands",
+    "data.encoding": "the encoding of the file",
+    "data.delimiter": "what stands between fields",
+    "data.sheet": "the name of the sheet",
     "schema_defaults.outside": "what goes for values that are not declared",
     "schema_defaults.missing": "what goes for missing values",
     "privacy.neighbours": "whose privacy",

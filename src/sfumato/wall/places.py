@@ -13,10 +13,11 @@ from sfumato.ground.codec import fingerprint
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Format
 from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import holds
 from sfumato.privacy.kinds import says_it_is
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["check_place", "check_same", "check_unopened", "holds", "pay"]
+__all__ = ["check_place", "check_same", "check_unopened", "pay"]
 
 
 def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None = None) -> Path:
@@ -39,11 +40,6 @@ def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None =
     except (OSError, TypeError, ValueError) as error:
         raise InvalidInput(f"a {noun} cannot be kept at {store!r}: {error}") from error
     return path
-
-
-def holds(path: Path) -> bool:
-    """Whether something is in a file. An empty one is what is left where making it ended early."""
-    return path.exists() and path.stat().st_size > 0
 
 
 def check_same(path: Path, there: Any, asked: Any) -> None:

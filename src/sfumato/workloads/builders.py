@@ -17,6 +17,7 @@ from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.ground.checks import show_count
 from sfumato.ground.codec import encode
+from sfumato.ground.names import check_text
 from sfumato.operators import AllRange, Block, Dense, LinearOperator, Padded, Prefix, Sparse, Window
 from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, Workload, exact_weight, weight_items
@@ -127,11 +128,19 @@ def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> W
     return work.named(f"{part} by {', '.join(names)}" if names else part)
 
 
-def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: Iterable[str] | str = ()) -> Workload:
+def sums(
+    domain: Domain,
+    attribute: str,
+    values: ArrayLike | None = None,
+    by: Iterable[str] | str = (),
+    *,
+    name: str | None = None,
+) -> Workload:
     """The sum of a numeric attribute, each cell counted with a public value.
 
     The values are the cells' midpoints unless given: one per declared cell, or one per cell. The
-    extra cell counts 0 unless its value is given. Answers are in the attribute's unit.
+    extra cell counts 0 unless its value is given. Answers are in the attribute's unit. `name` says what given values
+    are, as in name="wages squared".
 
     >>> domain = sf.Domain({"wages": sf.Bins([0, 10_000, 30_000]), "sex": sf.Categories(["female", "male"])})
     >>> sums = sf.sums(domain, "wages", by="sex")
@@ -152,12 +161,9 @@ def sums(domain: Domain, attribute: str, values: ArrayLike | None = None, by: It
     if row.shape != (declared.size,):
         raise WorkloadError(f"{attribute} has {declared.size} cells; values of shape {row.shape} were given")
     owner, operator = over(domain, attribute, Dense(row[None, :]))
-    query = QueryBlock(
-        f"sum of {attribute}",
-        Block(((owner,),), (operator,)),
-        unit=owner,
-        labels=((f"sum of {attribute}",),),
-    )
+    what = check_text(name, "name=") if name is not None else attribute
+    part = f"sum of {what}"
+    query = QueryBlock(part, Block(((owner,),), (operator,)), unit=owner if name is None else what, labels=((part,),))
     work = Workload(domain, (query,))
     return (work * identity(domain, *names)).named(f"{query.part} by {', '.join(names)}") if names else work
 

@@ -9,13 +9,15 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.ground.checks import read_number, read_text
 from sfumato.ground.nearest import nearest
+from sfumato.ground.sources import same_table
 
-__all__ = ["Section", "find_fault", "parse_toml", "read_toml"]
+__all__ = ["Section", "check_public", "find_fault", "parse_toml", "read_toml"]
 
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
@@ -312,3 +314,17 @@ def _show(value: object) -> str:
         return str(value).lower()
     text = str(value) if isinstance(value, (int, Decimal)) else repr(value)
     return text if len(text) <= 60 else text[:60] + "…"
+
+
+def check_public(table: Section, root: Section, folder: Path) -> None:
+    """Refuse values from the very table that is to be protected: what is declared is shown to everybody."""
+    given, source = table.raw("values_from"), root.section("data").raw("source")
+    if not isinstance(given, str) or not isinstance(source, str):
+        return
+    at = source if "://" in source else str(folder / source)
+    if same_table(str(folder / given), at):
+        raise table.refuse(
+            "this is the source, the table to be protected, and declared values are shown to everybody; name a "
+            "public list of codes",
+            "values_from",
+        )

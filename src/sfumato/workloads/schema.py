@@ -7,15 +7,16 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.ground.checks import Number, check_distinct, read_text
 from sfumato.ground.names import check_text
-from sfumato.workloads.reading import Section, find_fault
+from sfumato.workloads.reading import Section, check_public, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
 
@@ -24,7 +25,8 @@ Columns = Mapping[str, Attribute | None]
 _TYPES = {
     "integer": ("min", "max", "width", "edges", "levels"),
     "number": ("min", "max", "width", "edges", "levels"),
-    "category": ("values", "values_from"),
+    "date": ("min", "max", "by", "format"),
+    "category": ("values", "values_from", "case", "trim"),
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
@@ -46,6 +48,7 @@ def read_schema(root: Section, folder: Path) -> Domain:
     for name in schema:
         table = schema.section(name)
         with table.guard():
+            check_public(table, root, folder)
             attributes[name] = _attribute(table, defaults, folder)
     if not attributes:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
@@ -77,9 +80,19 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
     if kind == "boolean":
         return Booleans(**policies)
     if kind == "category":
+        policies["case"] = table.text("case") or "exact"
+        policies["trim"] = table.raw("trim") if "trim" in table else False
+        if not isinstance(policies["trim"], bool):
+            raise table.refuse("must be true or false", "trim")
         return Categories(_values(table, folder), **policies)
     if kind == "hierarchy":
         return _hierarchy(table, folder, policies)
+    if kind == "date":
+        for key in ("min", "max"):
+            table.need(key, 'it is a day, such as "2020-01-01"')
+        low, high = (_day(table, key) for key in ("min", "max"))
+        policies["format"] = table.text("format") or ""
+        return Dates(low, high, cast(Any, table.text("by") or "day"), **policies)
     policies["levels"] = _levels(table)
     if "edges" in table:
         table.allow("type", "outside", "missing", "edges", "levels")
@@ -95,6 +108,12 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
     table.need("width", "numbers need the width of their cells, or edges = [...]")
     low, high, width = (cast(Number, table.number(key)) for key in ("min", "max", "width"))
     return Bins.regular(low, high, width, **policies)
+
+
+def _day(table: Section, key: str) -> Any:
+    """A day as TOML has it, or as a text."""
+    given = table.raw(key)
+    return given if type(given) is date else table.text(key)
 
 
 def _levels(table: Section) -> dict[str, Number | list[Number]]:
@@ -291,6 +310,9 @@ def _declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines += [f"min = {attribute.low}", f"max = {attribute.high}", f"width = {attribute.width}"]
     elif isinstance(attribute, Bins):
         lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
+    elif isinstance(attribute, Dates):
+        lines += [f'min = "{attribute.low}"', f'max = "{attribute.high}"', f'by = "{attribute.by}"']
+        lines += [f"format = {_quoted(attribute.format)}"] if attribute.format else []
     elif isinstance(attribute, Hierarchy):
         lines.append(f"levels = {_list(attribute.level_names)}")
         lines += ["values = [", *(f"  {_list(row)}," for row in attribute.rows), "]"]
@@ -298,7 +320,9 @@ def _declaration(key: str, attribute: Attribute | None) -> list[str]:
             lines.append(f"[schema.{key}.labels.{_key(level)}]")
             lines += [f"{_key(code)} = {_quoted(label)}" for code, label in labels.items()]
     elif isinstance(attribute, Categories):
-        pairs = list(zip(attribute.codes, attribute.declared_labels, strict=True))
+        lines += [f'case = "{attribute.case}"'] if attribute.case != "exact" else []
+        lines += ["trim = true"] if attribute.trim else []
+        pairs = list(attribute.code_labels.items())
         if all(code == label for code, label in pairs):
             lines.append(f"values = {_list(attribute.codes)}")
         else:
@@ -344,13 +368,16 @@ _TEMPLATE = """\
 # Fill in every "": the file refuses to run until then. Delete the tables of columns that are not asked about.
 
 [data]
-source = {source}   # a table: .csv, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
+source = {source}   # a table: .csv, .xlsx, .parquet, .json, or an address, "duckdb:///file.db?table=people", "postgresql:///db?table=people"
 # table = "people"  # its public name, which stays when its file moves: the ledger holds every spend to it
 {written}
 # Each column is declared from public knowledge, never by looking at the rows:
 #   type = "integer"    min = 0, max = 99 and, for cells of several numbers, width = 5
-#   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge; or min, max and width
-#   type = "category"   values = ["a", "b"], or {{ "1" = "a", "2" = "b" }} (code = label), or values_from = "codes.csv"
+#   type = "number"     edges = [0, 10, 20], where a cell holds its lower edge, the last both; or min, max and width
+#   type = "date"       min = "2020-01-01", max = "2026-12-31", by = "month" (day, week, month, quarter, year); format =
+#                       "%d.%m.%Y" where texts are not written year-month-day
+#   type = "category"   values = ["a", "b"], or {{ "1" = "a", "2" = "b" }} (code = label; several may share one), or
+#                       values_from = "codes.csv"; case = "ignore", trim = true where capitals and blanks do not count
 #   type = "boolean"
 #   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
 {schema}

@@ -24,7 +24,8 @@ ABOUT = [
     "floats: predictions, equal within 1e-9 of themselves where 'where' names, elsewhere within what 'within' says.",
     "searched: what a search in floating-point numbers found (an optimum of a factorization, questions of the local",
     "model): its last bits hang on how BLAS adds, so it is compared only at the place that 'where' names. There it is",
-    "equal to the bit (or that a plan itself names); elsewhere its price, its noise, its errors and that sensitivity and noise make that price are.",
+    "equal to the bit, or at the place that the plan itself names; elsewhere its price, its noise, its errors and that",
+    "sensitivity and noise make that price are.",
     "Written by `python -m support.golden` after a change that is meant; say in the change's record why it was.",
 ]
 

@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "numbers and texts of one code": ({"06": [1, "1"]}, LEVELS, {}, "declared twice"),
     "groups of one code": ({6: ["1"], "6": ["2"]}, LEVELS, {}, "declared twice"),
     "groups that look alike": ([("Ohio", "1"), ("ohio ", "2"), ("Iowa", "3")], LEVELS, {}, "told apart"),
-    "cells that look alike": ([("a", "\u00e9"), ("a", "e\u0301")], LEVELS, {}, "told apart"),
+    "cells that look alike": ([("a", "\u00e9"), ("a", "e\u0301")], LEVELS, {}, "declared twice"),
     "a cycle": (cyclic(), LEVELS, {}, "not|holds more"),
     "deeper than the levels": ({"06": {"06001": {"x": "y"}}}, LEVELS, {}, "holds more"),
     "shallower than the levels": ({"06": ["06001"]}, ["region", *LEVELS], {}, "needs a mapping of codes"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.report.page import render
 
 EDGES = [0, 1_000, 2_000, 5_000, 10_000, 100_000]
 SIZES = (4_000, 400)
@@ -120,6 +121,8 @@ def test_a_sum_that_was_measured_alone_is_bounded_by_itself_or_blank() -> None:
         else:
             assert math.isnan(low[0])
             assert math.isnan(high[0])
+            for page in (render(release), render(release.project())):  # its pages are drawn all the same
+                assert "–</td>" in page
 
 
 def test_differences_and_ratios_of_sums_hold_the_values() -> None:

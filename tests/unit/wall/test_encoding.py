@@ -161,7 +161,8 @@ def _one(value: object, attribute: Attribute, kind: pa.DataType | None = None) -
         (Decimal("0.69999999999999999999"), pa.decimal128(38, 20), 2),  # the nearest double is 0.7
         (Decimal("0.69999999999"), pa.decimal128(38, 20), 1),
         (-0.0, pa.float64(), 0),
-        (5, pa.int64(), 4),
+        (5, pa.int64(), 3),  # the last bin holds its upper edge
+        (math.nextafter(5, 6), pa.float64(), 4),
         (math.inf, pa.float64(), 4),
         (math.nan, pa.float64(), 4),
         (None, pa.float64(), 4),

@@ -179,7 +179,7 @@ def test_odd_workbooks_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.
     workbook(tmp_path / "t.xlsx", ROWS)
     (tmp_path / "no.xlsx").write_bytes(b"PK\x03\x04" + b"SECRET" * 9)
     for name in ("no.xlsx",):
-        with pytest.raises(SourceError, match="is no [.]xlsx file, is damaged or locked by a password") as said:
+        with pytest.raises(SourceError, match=r"is no [.]xlsx file, is damaged or locked by a password") as said:
             counted(tmp_path / name)
         assert "SECRET" not in str(said.value)
     with pytest.raises(SourceError, match="no sheet called 'sheet'"):

@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import Grid
-from sfumato.errors import InvalidInput, LedgerCorrupted, NotWritten, PlanError, SourceError
+from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall import Curator
 from sfumato.wall.rows.clusters import alone
@@ -72,10 +72,10 @@ def counted(rows: list[Row]) -> np.ndarray[Any, Any]:
     return found
 
 
-def opened(folder: Path, k: int, b: int, *, enforced: bool = True) -> tuple[PublicStream, Path]:
+def opened(folder: Path, k: int, b: int, *, enforced: bool = True, people: int = 64) -> tuple[PublicStream, Path]:
     sf.Ledger.create(folder / "l.db", total=sf.gdp(10**9))
     of = terms(k=k, b=b, enforced=enforced)
-    place = {"name": "s", "plan_hash": HASH, "store": folder / "s.db"}
+    place = {"name": "s", "plan_hash": HASH, "store": folder / "s.db", "people": people}
     return stream(curator(folder), of, price(of, UNIT), **place)[0], folder / "s.db"
 
 
@@ -146,7 +146,7 @@ def test_names_are_kept_as_hmac_alone(tmp_path: Path) -> None:
     rows: list[Row] = [("Ada", "x", "p"), ("pérson", "y", "q"), ("Ada", "x", "q"), ("", "x", "r")]
     key = bytes(range(32))
     found = open_people(table(tmp_path, rows), Grid.of(DOMAIN), UNIT, alone, key)
-    counts, known = found.admit(np.zeros((0, 4), dtype=np.int64), 5, 2, 1)
+    counts, _, known = found.admit(np.zeros((0, 4), dtype=np.int64), 5, 2, 1)
     assert counts.rows == 3
     digests = sorted(hmac.digest(key, name.encode(), "sha256")[:16].hex() for name in ("Ada", "pérson"))
     assert [f"{int(h) % 2**64:016x}{int(lo) % 2**64:016x}" for h, lo, *_ in known] == digests
@@ -200,7 +200,44 @@ def test_what_exceeds_is_left_out_in_silence_and_nothing_is_raised_on_it(tmp_pat
     for found, values in zip([first, *others], quiet, strict=True):
         assert (np.concatenate(found.values) == values).all()
     # a period in which nobody is admitted leaves as long a line and as large a state
-    assert store.with_name("s.db.even").stat().st_size == (2 * 2 * 12 + 50 * 4) * 8
+    assert store.with_name("s.db.even").stat().st_size == (2 * 2 * 12 + 64 * 4) * 8
+
+
+def test_the_sizes_of_files_are_the_same_for_any_tables(tmp_path: Path) -> None:
+    """Neighbouring streams, and ones with nobody or all: whoever lists the folder learns nothing.
+
+    Mutants: 32 bytes a person; room by doubling, by steps of the exact number, or that grows at the last person; what
+    only takes up room taken for a person at a resumption.
+    """
+    sizes = set[tuple[tuple[str, int], ...]]()
+    for number in (0, 1, 7, 8, 9, 31, 32, 33, 63, 64):
+        folder = tmp_path / str(number)
+        (folder / "tables").mkdir(parents=True)
+        _, store = opened(folder, 2, 1)
+        for t in range(3):
+            rows: list[Row] = [(f"{i}", "x", "p") for i in range(number)]
+            found = resume_stream(curator(folder), store).append(table(folder / "tables", rows), f"p{t}")
+            assert t == 2 or np.concatenate(found.values).any() == bool(number)
+        sizes.add(tuple(sorted((p.name, p.stat().st_size) for p in folder.iterdir() if p.name.startswith("s.db"))))
+    assert len(sizes) == 1
+
+
+def test_more_people_than_there_is_room_for_are_refused_until_there_is(tmp_path: Path) -> None:
+    """Mutants: people left out, which would depend on others; room that is forgotten at the next resumption."""
+    (tmp_path / "tables").mkdir()
+    _, store = opened(tmp_path, 2, 1, people=3)
+    rows: list[Row] = [(f"{i}", "x", "p") for i in range(5)]
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="room for 3 people"):
+            resume_stream(curator(tmp_path), store).append(table(tmp_path / "tables", rows), "p0")
+    assert resume_stream(curator(tmp_path), store).published == ()
+    resume_stream(curator(tmp_path), store, people=6).append(table(tmp_path / "tables", rows), "p0")
+    assert store.with_name("s.db.odd").stat().st_size == (2 * 2 * 12 + 6 * 4) * 8
+    more: list[Row] = [("new", "x", "p"), *rows]
+    found = resume_stream(curator(tmp_path), store).append(table(tmp_path / "tables", more), "p1")
+    assert np.concatenate(found.values).any()
+    with pytest.raises(LedgerError, match="room for 6 people"):
+        resume_stream(curator(tmp_path), store).append(table(tmp_path / "tables", [*more, ("newer", "y", "q")]), "p2")
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -237,13 +274,13 @@ def test_where_it_is_promised_nothing_is_kept_of_people_and_histograms_are_taken
 
 
 def test_people_that_were_changed_are_found(tmp_path: Path) -> None:
-    """Mutant: a keyed hash of the sums alone, so that a person could be taken out and counted again."""
+    """One of two people is gone. Mutant: a keyed hash of the sums alone: who is taken out is counted again."""
     folder = tmp_path / "tables"
     folder.mkdir()
     made, store = opened(tmp_path, 1, 1)
     made.append(table(folder, [("Ada", "x", "p"), ("Bob", "y", "q")]), "p0")
     file = store.with_name("s.db.odd")
     raw = file.read_bytes()
-    file.write_bytes(raw[:-32])
+    file.write_bytes(raw[: (2 * 2 * 12 + 4) * 8])
     with pytest.raises(LedgerCorrupted, match="changed or put back"):
         resume_stream(curator(tmp_path), store)

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
@@ -55,6 +55,10 @@ SAME: dict[str, tuple[str, list[str | None]]] = {
     "numeric": ("DECIMAL(38,10)", DECIMALS),
     "date": ("DATE", DAYS),
     "timestamp": ("TIMESTAMP", [None, *MOMENTS, "0001-01-01", "infinity", "-infinity", "0044-03-15 (BC) 10:00:00"]),
+    "timestamptz": (
+        "TIMESTAMPTZ",
+        [None, *(f"{m}+00" for m in MOMENTS), "2024-03-01 00:30:00+02", "infinity", "-infinity"],
+    ),
     "uuid": ("UUID", UUIDS),
 }
 KINDS: list[Attribute] = [
@@ -63,6 +67,8 @@ KINDS: list[Attribute] = [
     Bins([-10, 0, 0.1, 1, 7.5, 2**60], **OTHER),
     Booleans(**OTHER),
     Hierarchy({"1": ["a", "01", "1.5"], "2": ["7", "2001-02-03"]}, ["state", "block"], outside="drop", missing="other"),
+    Categories({"A": "a", "é": "accented", "TRUE": "yes", "1": "yes"}, "ignore", True, **OTHER),
+    Dates("1969-12-01", "2026-12-31", "week", outside="clamp", missing="other"),
 ]
 
 
@@ -136,6 +142,10 @@ def test_every_value_means_what_it_means_in_a_file(furnished: Server, tmp_path: 
         outcome(lambda s=source: open_source(s, Domain({"n": Integers(0, 99, **OTHER)}), person="v").count([("n",)]))
         for source in (there, here)
     ]
+    if kind == "timestamptz":  # a moment names nobody, and is no key
+        assert counted[0] == counted[1]
+        assert "cannot be read as names of persons" in counted[0]
+        return
     np.testing.assert_array_equal(counted[0][("n",)], counted[1][("n",)])
     unit = PrivacyUnit(Neighbours.ADD_REMOVE)
     for universe in ("text", "integer"):
@@ -157,6 +167,16 @@ def test_a_number_has_one_text_however_many_zeros_it_was_typed_with(furnished: S
     assert people.rows == 4  # 1, infinity, 1e30, 1e-30
     codes = Domain({"who": Categories(["1", "0.1"], outside="drop", missing="other")})
     assert open_source(furnished.address("typed"), codes).count([("who",)])[("who",)].tolist() == [3, 0, 2]
+
+
+def test_one_long_value_refuses_no_table(furnished: Server) -> None:
+    """It is cut where a file's would be: it is no code, and the name of somebody. Mutant: sent as it is, so that one
+    record decides whether there is a release."""
+    furnished.run("DROP TABLE IF EXISTS long", "CREATE TABLE long (x text, who text)")
+    furnished.run("INSERT INTO long VALUES ('a', repeat('y', 80000000)), (repeat('a', 3000000), 'me'), ('a', 'me')")
+    codes = Domain({"x": Categories(["a"], outside="other", missing="drop")})
+    assert open_source(furnished.address("long"), codes, person="who").rows == 2
+    assert open_source(furnished.address("long"), codes).count([("x",)])[("x",)].tolist() == [2, 1]
 
 
 def test_a_moment_beyond_any_clock_is_there_and_no_code(furnished: Server) -> None:

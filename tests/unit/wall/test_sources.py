@@ -269,12 +269,12 @@ def test_repeated_columns_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        *("people.txt", "people.csv.gz", "people", "", "mysql://h/d?table=t", "http://h/people", "people.CSV.zip"),
-        *(Path("people.xlsx"), None, 5, b"people.csv", [1, 2], {"x": [1]}, np.zeros(22), pl.DataFrame().lazy()),
+        *("people.txt", "people.json.gz", "people", "", "mysql://h/d?table=t", "http://h/people", "people.CSV.zip"),
+        *(Path("people.xls"), None, 5, b"people.csv", [1, 2], {"x": [1]}, np.zeros(22)),
     ],
 )
 def test_what_is_no_source_is_refused_with_what_is(source: object) -> None:
-    with pytest.raises(InvalidInput, match=r"is not a source of data; allowed are .*\.parquet.*sf\.Histogram"):
+    with pytest.raises(InvalidInput, match=r"is not a source of data.*; allowed are .*\.parquet.*sf\.Histogram"):
         open_source(source, SMALL)
 
 

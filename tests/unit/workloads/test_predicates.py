@@ -47,11 +47,15 @@ def mask(text: str) -> np.ndarray:
 
 
 def values_of(attribute) -> list[list]:
-    """Representative values of each declared cell: all whole numbers, or both ends and the middle of a bin."""
+    """Representative values of each declared cell: all whole numbers, or both ends and the middle of a bin.
+
+    The last bin holds its upper edge too."""
     if isinstance(attribute, Integers):
         return [list(range(a, b)) for a, b in attribute.intervals]
     if isinstance(attribute, Bins):
-        return [[a, (a + b) / 2, math.nextafter(b, a)] for a, b in attribute.intervals]
+        found = [[a, (a + b) / 2, math.nextafter(b, a)] for a, b in attribute.intervals]
+        found[-1].append(attribute.edges[-1])
+        return found
     if isinstance(attribute, Booleans):
         return [[False], [True]]
     return [[label] for label in attribute.declared_labels]
@@ -324,7 +328,7 @@ def test_nesting_of_fifty_is_allowed_and_no_more():
         ("age >= 100", "age is clamped to 0..99"),
         ("age < 0", "age is clamped to 0..99"),
         ("age >= 1e999", "beyond the values declared for age"),
-        ("wages > 1e308", "beyond the values declared for wages, [0, 50000.5)"),
+        ("wages > 1e308", "beyond the values declared for wages, [0, 50000.5]"),
         ("wages > -1e999", "beyond the values declared for wages"),
         ("wages <= 10000", "divides the cell [10000, 25000) of wages; ask wages < 10000 or wages < 25000"),
         ("wages > 0", "divides the cell [0, 10000)"),

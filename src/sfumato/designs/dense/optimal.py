@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,11 @@ from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
 __all__ = ["Optimum", "optimize"]
+
+_MANY = 4_096  # columns: fewer are all looked at in a second
+_FEW = 16  # times as many columns as rows, of which then few bind
+_MOST_ROUNDS = 60  # each adds the columns that stick out most; curves of degree two take some ten
+_NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the span of others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ def optimize(
     if max_iterations < 1:
         raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
     problem, scale = read_problem(gram, matrix)
+    if problem.factor is not None and problem.size > _MANY and _FEW * len(problem.factor) <= problem.size:
+        return _of_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
     columns = distinct_columns(problem)
     with single_thread():
         reduced = problem.on(columns.cells)
@@ -76,6 +83,64 @@ def optimize(
             for cells in reduced.components()
         ]
     return _joined(found, columns, scale)
+
+
+def _of_few_rows(
+    factor: FloatArray, scale: float, tolerance: float, max_iterations: int, progress: Progress | None
+) -> Optimum:
+    """The optimum of few rows over very many columns, of which few bind: those that stick out, found one after another.
+
+    A strategy C F for some of the columns is one for all, as long as its longest column makes it; and what is proved
+    for some is proved for all. Columns inside the hull of others never bind: of sums and counts two do.
+    """
+    m = factor.shape[1]
+    norms = np.linalg.norm(factor, axis=1)
+    kept = np.flatnonzero(norms > 0.0)
+    rows = factor[kept] / norms[kept, None]
+    chosen = np.unique(np.concatenate([rows.argmax(axis=1), rows.argmin(axis=1), _spanning(rows)]))
+    best: Optimum | None = None
+    for _ in range(_MOST_ROUNDS):
+        found = optimize(
+            matrix=factor[:, chosen], tolerance=tolerance / 2, max_iterations=max_iterations, progress=progress
+        )
+        with single_thread():
+            coefficients = np.linalg.lstsq(rows[:, chosen].T, found.strategy.T, rcond=None)[0].T
+            strategy = coefficients @ rows
+        lengths = np.sqrt(np.einsum("ij,ij->j", strategy, strategy))
+        longest = float(lengths.max()) * (1 + 4 * np.finfo(np.float64).eps)
+        lower = max(found.lower_bound, 0.0 if best is None else best.lower_bound)
+        dual = np.zeros(m)
+        dual[chosen] = found.dual
+        made = Optimum(strategy / longest, dual, lower * scale, found.upper_bound * longest * scale, found.iterations)
+        if best is None or made.upper_bound < best.upper_bound:
+            best = made
+        lower = max(lower * scale, best.lower_bound)
+        best = replace(best, lower_bound=lower)
+        if best.upper_bound <= lower * (1 + tolerance):
+            break
+        # of every row the longest column that it has a part in: unconnected cells are mended at once
+        worst = np.unique([int(np.where(row != 0.0, lengths, 0.0).argmax()) for row in rows])
+        more = np.setdiff1d(worst[lengths[worst] > 1 + tolerance / 8], chosen)
+        if not len(more):
+            break
+        chosen = np.union1d(chosen, more)
+    assert best is not None
+    return best
+
+
+def _spanning(rows: FloatArray) -> IntArray:
+    """Columns that span what all of them span: the longest of what those before leave over, one after another."""
+    left, out = rows.copy(), list[int]()
+    first = float(np.einsum("ij,ij->j", left, left).max())
+    for _ in range(len(rows)):
+        lengths = np.einsum("ij,ij->j", left, left)
+        place = int(lengths.argmax())
+        if lengths[place] <= _NOTHING * first:
+            break
+        out.append(place)
+        unit = left[:, place] / np.sqrt(lengths[place])
+        left -= np.multiply.outer(unit, unit @ left)
+    return np.array(out, dtype=np.intp)
 
 
 def _component(

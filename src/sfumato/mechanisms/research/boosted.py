@@ -49,6 +49,7 @@ _ALPHA = (
     math.log(3) / 2
 )  # ln((1 + 2 eta) / (1 - 2 eta)) / 2: models are hoped to answer 1/2 + eta of the queries, eta = 1/4
 _ROUNDS, _SAMPLES = 5, 100  # few, for every draw costs: [DRV10] leaves both open, and any numbers near would do
+_MOST_ROUNDS = 10**5  # every round lists its looks; the price forbids far fewer
 _MOST_CELLS, _MOST_QUERIES = 2**14, 2**14  # every draw weighs all queries against all cells (2^28 products)
 
 
@@ -73,6 +74,8 @@ class BoostingRounds:
         whole = (self.rounds, self.samples, self.floor, self.ceiling)
         if any(type(n) is not int for n in whole) or min(self.rounds, self.samples, self.ceiling) < 1 or self.floor < 0:
             raise PlanError("boosting has rounds and samples, and misses that count up to a ceiling")
+        if max(self.rounds, self.samples) > _MOST_ROUNDS:
+            raise PlanError(f"boosting has at most {_MOST_ROUNDS:,} rounds, of at most so many samples each")
         if not isinstance(self.selection, BoundedRangeEvent):
             raise PlanError("a draw is priced as a BoundedRangeEvent")
         if not isinstance(self.measurement, (GaussianEvent, PureEvent)):

@@ -3,7 +3,7 @@
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
 
 const KINDS = [
-  ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["category", "labels"],
+  ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["date", "dates"], ["category", "labels"],
   ["boolean", "yes or no"], ["hierarchy", "places in places"],
 ];
 const POLICIES = { outside: ["other", "clamp", "drop"], missing: ["other", "drop"] };
@@ -12,6 +12,8 @@ const PARTS = {
   integer: [["min", "From"], ["max", "to"], ["width", "numbers in a cell"], ["edges", "or edges of cells, with commas"]],
   number: [["min", "From"], ["max", "to"], ["width", "width of a cell"], ["edges", "or edges of cells, with commas"]],
 };
+
+const MARKS = ["decimal", "thousands", "delimiter"];
 
 const spec = () => data.spec;
 const table = (...keys) => keys.reduce((here, key) => here?.[key] ?? {}, spec());
@@ -51,7 +53,7 @@ function ranges(name, kind) {
 /** What few columns need, folded away until it is said. */
 function folded(name, kind) {
   const given = table("schema", name);
-  const said = ["outside", "missing", ...(kind === "category" ? ["values_from"] : [])].some((k) => given[k] !== undefined);
+  const said = ["outside", "missing", ...(kind === "category" ? ["values_from", "case", "trim"] : [])].some((k) => given[k] !== undefined);
   return h("details", { open: said }, h("summary", {}, kind === "category" ? "Codes, and values that are not declared" : "Values that are not declared"),
     h("div", { className: "fields" }, kind === "category" ? codes(name) : null, policies(name, kind)));
 }
@@ -67,6 +69,20 @@ function places(name) {
   });
   return [h("label", {}, "File with a column for each level ", h("input", { type: "text", autocomplete: "off", placeholder: "counties.csv", value: given.values_from ?? "", oninput: (event) => file(event.target.value) })),
     h("label", { className: "wide" }, "Levels, from coarse to fine, with commas; otherwise the file's columns ", h("input", { type: "text", autocomplete: "off", placeholder: "state, county", value: (given.levels || []).join?.(", ") ?? "", oninput: (event) => levels(event.target.value) }))];
+}
+
+/** Days from one to another, in cells of a period each. */
+function dates(name) {
+  const given = table("schema", name);
+  const field = (key, label, placeholder) => {
+    const save = later((text) => write(name, key, text.trim() || (key === "format" ? null : "")));
+    return h("label", {}, label, " ", h("input", { type: "text", autocomplete: "off", className: "short", placeholder,
+      value: given[key] ?? "", oninput: (event) => save(event.target.value) }));
+  };
+  const by = options(h("select", {}), ["day", "week", "month", "quarter", "year"].map((p) => [p, p]), given.by ?? "day");
+  by.addEventListener("change", () => write(name, "by", by.value));
+  return [field("min", "From", "2020-01-01"), field("max", "to", "2026-12-31"), h("label", {}, "a cell for each ", by),
+    field("format", "written as year-month-day or", "%d.%m.%Y")];
 }
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
@@ -98,13 +114,16 @@ function codes(name) {
       change(changes, () => columns());
     },
   });
-  return [h("label", { className: "choice" }, box, " labels have codes"), h("label", {}, "From a file of codes ", file)];
+  const either = (key, on, text) => h("label", { className: "choice" }, h("input", { type: "checkbox", checked: given[key] === on,
+    onchange: (event) => write(name, key, event.target.checked ? on : null) }), text);
+  return [h("label", { className: "choice" }, box, " labels have codes"), h("label", {}, "From a file of codes ", file),
+    either("case", "ignore", " capitals make no difference"), either("trim", true, " blanks around make no difference")];
 }
 
 function policies(name, kind) {
   const given = table("schema", name);
   return Object.entries(POLICIES).map(([policy, all]) => {
-    const allowed = kind === "integer" || kind === "number" ? all : all.filter((p) => p !== "clamp");
+    const allowed = ["integer", "number", "date"].includes(kind) ? all : all.filter((p) => p !== "clamp");
     const select = options(h("select", {}), ["", ...allowed].map((p) => [p, POLICY[p]]), given[policy] ?? "");
     select.addEventListener("change", () => write(name, policy, select.value || null));
     return h("label", {}, policy === "outside" ? "Not declared " : "Missing ", select);
@@ -113,7 +132,7 @@ function policies(name, kind) {
 
 function kindChosen(name, kind) {
   if (!kind) return change([{ place: ["schema", name], value: null }], columns);
-  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, category: { values: "" }, boolean: {}, hierarchy: { values_from: "" } };
+  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, date: { min: "", max: "", by: "month" }, category: { values: "" }, boolean: {}, hierarchy: { values_from: "" } };
   return change([{ place: ["schema", name], value: { type: kind, ...start[kind] } }], () => columns(name));
 }
 
@@ -121,7 +140,7 @@ function column(name, i) {
   const kind = table("schema", name).type ?? "";
   const select = options(h("select", { "aria-label": `Kind of ${name}` }), KINDS, kind);
   select.addEventListener("change", () => kindChosen(name, select.value));
-  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : kind === "hierarchy" ? places(name) : [];
+  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : kind === "hierarchy" ? places(name) : kind === "date" ? dates(name) : [];
   return h("div", { className: kind ? "column" : "column off", role: "group", "aria-labelledby": `column-${i}` },
     h("div", { className: "head" }, h("h3", { id: `column-${i}` }, name), select),
     kind ? h("div", { className: "fields" }, fields) : null,
@@ -179,6 +198,8 @@ function show() {
   if (data.broken) { complain(data.broken); return; }
   $("source").value = table("data").source ?? "";
   $("public-name").value = table("data").table ?? "";
+  for (const id of [...MARKS, "encoding", "sheet"]) $(id).value = table("data")[id] ?? "";
+  $("written").open = [...MARKS, "encoding", "sheet"].some((id) => table("data")[id] !== undefined);
   $("impossible").value = (table("domain").impossible ?? []).join("\n");
   for (const policy of ["outside", "missing"]) $(policy).value = table("schema_defaults")[policy] ?? "";
   for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
@@ -202,6 +223,11 @@ $("impossible").addEventListener("change", (event) => {
   change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], summary, { field: event.target, about: "domain.impossible" });
 });
 kept("source", ["data", "source"]);
+kept("encoding", ["data", "encoding"]);
+kept("sheet", ["data", "sheet"]);
+for (const mark of MARKS) {
+  $(mark).addEventListener("change", (event) => change([{ place: ["data", mark], value: event.target.value || null }], summary));
+}
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
 kept("rows", ["privacy", "rows_per_person"], number);

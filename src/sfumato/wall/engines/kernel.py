@@ -42,7 +42,8 @@ class Part(NamedTuple):
     """One row of what a partition gives.
 
     status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
-    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute. data: words, or whatever travels.
+    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute.
+    data: words, or whatever travels.
     """
 
     part: int

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.cells import Codes, Edges, Rule, Truths, Wholes, whole_text
-from sfumato.wall.rows.encoding import Column, double_at_least
+from sfumato.wall.rows.encoding import Column, thresholds
 from sfumato.wall.rows.session import Session
 
 __all__ = ["cell"]
@@ -41,7 +41,7 @@ def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
     found = f.when(absent, _long(missing, f))
     if isinstance(rule, Edges) and kind in _INTEGERS | {"DOUBLE", "FLOAT"} and len(rule.edges) <= _MOST:
         steps = [outside, *range(rule.declared), rule.declared - 1 if rule.outside == "clamp" else outside]
-        least = _floats(rule.edges) if kind == "FLOAT" else map(double_at_least, rule.edges)
+        least = _floats(thresholds(rule)) if kind == "FLOAT" else thresholds(rule)
         for step, edge in zip(steps, least, strict=False):
             found = found.when(column.cast("double") < f.lit(edge).cast("double"), _long(step, f))
         return found.otherwise(_long(steps[-1], f))
@@ -51,9 +51,9 @@ def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
         given = near = column.cast(number)
         inside = (given >= low) & (given <= high)
         if rule.outside == "clamp" or kind in ("BIGINT", "DOUBLE"):
-            # in its range first: then nothing overflows, and what was elsewhere or no whole number is another one
+            # in its range first: then nothing overflows, and of edition 1 what was no whole number is another one
             near = f.floor(f.least(f.greatest(given, low), high)).cast("bigint")
-            inside = near.cast(number) == given
+            inside = inside if rule.edition > 1 else near.cast(number) == given
         place = near if rule.low == 0 else near - _long(rule.low, f)
         place = place if rule.width == 1 else f.call_function("div", place, _long(rule.width, f))
         return found.otherwise(place if rule.outside == "clamp" else f.when(inside, place).otherwise(_long(outside, f)))
@@ -83,6 +83,8 @@ def _floats(edges: Sequence[float]) -> list[float]:
 def _looked_up(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
     """The cell of what is told by equality alone."""
     texts = rule.codes if isinstance(rule, Codes) else ("false", "true") if kind == "BOOLEAN" else ("0", "1")
+    if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells):
+        return None
     places = {code: i for i, code in enumerate(texts)}
     whole = {code: i for code, i in places.items() if _WHOLE.fullmatch(code) and code != "-0"}
     if not isinstance(rule, Codes | Truths) or len(texts) > _MOST:

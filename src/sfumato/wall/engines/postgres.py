@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 from sfumato.wall.engines.streams import Field, Stream
+from sfumato.wall.rows.csvfile import MAX_RECORD
 from sfumato.wall.rows.encoding import identifier, literal
 from sfumato.wall.rows.session import MAX_ROWS
 
@@ -248,11 +249,15 @@ def _field(name: str, kind: str) -> Field:
         return Field(column, _NATIVE[kind], _NATIVE[kind])
     text = f"{column}::text"
     if kind in _TEXTS:
-        return Field(text, "VARCHAR", "VARCHAR")
+        # longer ones are read of no file: they are no code, and one of them would refuse all records
+        short = f"CASE WHEN octet_length({text}) > {MAX_RECORD} THEN left({text}, {MAX_RECORD // 4}) ELSE {text} END"
+        return Field(short, "VARCHAR", "VARCHAR")
     if kind == "numeric":
         return Field(f"nullif(trim_scale({column}), 'NaN')::text", "VARCHAR", "VARCHAR", number=True)
     if kind in ("date", "timestamp"):
         return Field(f"replace({text}, ' BC', ' (BC)')", "VARCHAR", kind.upper())
+    if kind == "timestamptz":  # at UTC, as is set: what is before our era is no day that counts, and can be any text
+        return Field(text, "VARCHAR", "TIMESTAMP WITH TIME ZONE")
     return Field(text, "VARCHAR", "UUID") if kind == "uuid" else Field("", "", kind)
 
 

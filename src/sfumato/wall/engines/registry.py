@@ -26,8 +26,7 @@ def engine(source: object) -> Any:
 
     Raises InvalidInput, which never quotes an address, where one is not well formed or holds a password.
     """
-    given = source_of(source)
-    source = given.table
+    source = (given := source_of(source)).table
     if isinstance(source, str):
         scheme, colon, _ = source.partition(":")
         name = scheme.lower() if colon else ""
@@ -37,6 +36,5 @@ def engine(source: object) -> Any:
         return None
     module, cls = ENGINES[name]
     made = getattr(import_module(module), cls)(source)
-    given.allow(made.label, "decimal", "thousands")
-    made.notation = given.decimal, given.thousands
+    made.notation = given.numbers(made.label)
     return made

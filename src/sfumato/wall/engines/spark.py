@@ -51,7 +51,8 @@ _STATES = {
     _LACKING: "its executors have no sfumato, or another one",
 }
 _KINDS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "boolean": "BOOLEAN"} | {
-    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP"
+    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 
 
@@ -65,7 +66,9 @@ class Spark(Engine):
         if isinstance(source, str):
             parts, table = _split(source)
             self._master = f"spark://{parts.netloc}" if parts.netloc else None
-            self.table, self.label = (table.replace('"', ""),), f"the Spark table {table}"
+            # Spark's catalogue takes capitals for small letters
+            self.table = tuple(part.casefold() for part in _parts(table))
+            self.label = f"the Spark table {table}"
             return
         self.label, self.table = "the Spark table", ()
         if not hasattr(source, "mapInArrow") or self._told(lambda: source.isStreaming):
@@ -184,8 +187,12 @@ def _split(address: str) -> tuple[SplitResult, str]:
 
 def _quoted(table: str) -> str:
     """A table's name as Spark quotes it."""
-    parts = [p[1:-1].replace('""', '"') if p.startswith('"') else p for p in re.findall(_PART, table)]
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return ".".join("`" + part.replace("`", "``") + "`" for part in _parts(table))
+
+
+def _parts(table: str) -> list[str]:
+    """Catalogue, database and table, as far as they are named."""
+    return [p[1:-1].replace('""', '"') if p.startswith('"') else p for p in re.findall(_PART, table)]
 
 
 def _module(name: str) -> Any:

@@ -19,6 +19,7 @@ from sfumato.ground.codec import rebuild
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.conversing import Terms
 from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import holds
 from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion, Stability, costs_at_most, histogram_sensitivity
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.pricing import fits, power_of
@@ -31,7 +32,7 @@ from sfumato.wall.keys.access import KeyAccess
 from sfumato.wall.keys.counts import KeyTable, open_keys
 from sfumato.wall.keys.lazy import LazyHistogram, MemoryCache
 from sfumato.wall.keys.store import FORMAT, HistogramOpening, KeyStore
-from sfumato.wall.places import check_place, check_same, holds, pay
+from sfumato.wall.places import check_place, check_same, pay
 from sfumato.wall.talk.conversing import Conversation, converse, resume
 
 __all__ = ["KeyCurator"]

@@ -57,8 +57,9 @@ def text_of(value: Any, decimal: str = ".") -> str | None:
         return None
     try:
         found = _known(value)
-        number = decimal != "." and found is not None and isinstance(value, _NUMBERS)
-        return found.replace(".", decimal) if number else found
+        if found is None or decimal == "." or not isinstance(value, _NUMBERS):
+            return found
+        return found.replace(".", decimal)
     except Exception:  # classes of others, and what they hold, may raise anything
         return UNREADABLE
 

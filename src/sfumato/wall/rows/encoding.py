@@ -10,17 +10,22 @@ is raised or reported about it. What a field means does not depend on where it i
   point and exponent (or inf), blanks around it allowed, and no separators. It is read as the nearest
   double; 32-bit floats and decimals by their decimal text, so 0.1 is 0.1 everywhere. Where another notation is
   declared (`Source`), a text is a number in that one alone: a decimal comma, groups of three digits or none.
-* `Integers`: a whole number from low to high ("3.0" is 3); any other is outside. "clamp" rounds down,
-  then takes the nearest cell.
-* `Bins`: the bin [a, b) that holds the number; "clamp" sends what is below to the first bin, the last
-  edge and above to the last. Infinities are numbers outside.
-* `Categories`: the exact text of a code, no trimming, no case folding; failing that, a whole number
-  written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other columns are read by
+* `Integers`: the cell of the whole number below it, for every number from low to high ("3.0" and "3.7" are 3); any
+  other is outside. "clamp" takes the nearest cell.
+* `Bins`: the bin [a, b) that holds the number, or the last one, which holds its upper edge too; "clamp" sends what is
+  below to the first bin, what is above to the last. Infinities are numbers outside.
+* `Dates`: the days of the years 1 to 9999, of columns of dates and times (at UTC, where they have a zone) and of texts
+  that write one as year-month-day or in the declared format, maybe with a time of day. Anything else is missing.
+* `Categories`: the text of a code in Unicode's form NFC, without trimming and case folding unless declared; failing
+  that, a whole number written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other
+  columns are read by
   their text.
 * `Hierarchy`: its finest codes, as categories are.
 * Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
   whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
+
+Rules of edition 1 (`cells.EDITION`) compare texts as they are, know no fractions, and leave out the last edge.
 """
 
 from __future__ import annotations
@@ -29,11 +34,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.cells import WHOLE, Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
+from sfumato.cells import WHOLE, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
+from sfumato.ground.texts import BLANKS, capitals, pattern
 
 __all__ = ["UNREADABLE", "Column", "Statement", "cell_of", "check_declared", "check_type", "double_at_least", "encode"]
-__all__ += ["field_of", "identifier", "literal", "prepared", "record_bytes", "truncation"]
+__all__ += ["field_of", "identifier", "literal", "prepared", "record_bytes", "thresholds", "truncation"]
 
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""
@@ -47,6 +53,7 @@ _FAMILIES = (
     | dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "whole")
     | dict.fromkeys(("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT"), "exact")
     | dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID"), "label")
+    | {"TIMESTAMP WITH TIME ZONE": "moment"}
 )
 # Years whose timestamps DuckDB can write. TIME is no label: one beyond a day, as arrow lets through, ends the database.
 _YEARS = {"TIMESTAMP_NS": ("1678", "2262")}
@@ -54,6 +61,8 @@ _ALL_YEARS = ("0001", "10000")
 _NUMBERS = {"text", "whole", "exact", "decimal", "float", "double"}
 # What stands between thousands, by what is declared: spaces that do not break lines are spaces, and typographers' marks
 _SEPARATORS = {".": "[.]", ",": "[,]", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
+_LAST_DAY = 3_652_059  # 9999-12-31; the first is 0001-01-01
+_MICROSECONDS = 86_400_000_000  # of a day
 _FALSE = ("0", "f", "false", "n", "no")
 _TRUE = ("1", "t", "true", "y", "yes")
 
@@ -100,6 +109,23 @@ class Column:
         """The field as the text that told persons apart in 0.2, where the text "1.0" was another name than 1."""
         return f"NULLIF({self.text(field)}, {literal(UNREADABLE)})"
 
+    def day(self, field: str, format: str) -> str:
+        """The number of the field's day as a DOUBLE, NULL where there is none; `ground.texts.day_of` in SQL."""
+        if self.family == "moment":
+            first, end = (f"CAST('{y}-01-01 00:00:00+00' AS {self.type})" for y in _ALL_YEARS)
+            micros = f"(epoch_us({field}) + {719_162 * _MICROSECONDS})"
+            found = f"CASE WHEN {field} >= {first} AND {field} < {end} THEN {micros} // {_MICROSECONDS} + 1 END"
+        elif self.family == "label":
+            # others may lie where a day begins that they have no moment for
+            moment = f"CAST({field} AS {'TIMESTAMP' if self.type == 'TIMESTAMP_NS' else self.type})"
+            kept = f"{moment} >= CAST('0001-01-01' AS DATE) AND {moment} < CAST('10000-01-01' AS DATE)"
+            found = f"CASE WHEN {kept} THEN {_number_of(f'CAST({moment} AS DATE)')} END"
+        else:
+            text = f"trim({self.text(field)}, {literal(BLANKS)})"
+            written = [pattern(strict=True), *([pattern(format)] if format else [])]
+            found = f"coalesce({', '.join(_written(text, *p) for p in written)}, NULL)"
+        return f"CAST({found} AS DOUBLE)"
+
     def number(self, field: str) -> str:
         """The field as a DOUBLE, NULL where there is no number."""
         as_text = f"CAST({field} AS VARCHAR)"
@@ -134,7 +160,9 @@ def check_declared(grid: Grid) -> None:
 
 def check_type(name: str, rule: Rule | None, column: Column) -> None:
     """Refuse a column whose type cannot be read as its attribute (None: as the name of a person)."""
-    if rule is not None and rule.numeric:
+    if isinstance(rule, Days):
+        readable = _NUMBERS | ({"label", "moment"} if column.type != "UUID" else set())
+    elif rule is not None and rule.numeric:
         readable = _NUMBERS
     else:
         readable = _NUMBERS | ({"boolean"} if isinstance(rule, Truths) else {"boolean", "label"})
@@ -209,11 +237,14 @@ def truncation(kept: str, rows: str, rows_per_person: int) -> str:
 
 def prepared(rule: Rule, i: int) -> list[Statement]:
     """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
-    if isinstance(rule, Edges):
-        return [(f"SET VARIABLE edges{i} = ?", ([double_at_least(e) for e in rule.edges[1:-1]],))]
+    if isinstance(rule, (Edges, Days)):
+        return [(f"SET VARIABLE edges{i} = ?", (thresholds(rule)[1:-1],))]
     if isinstance(rule, Truths):
         return _enums(i, _FALSE + _TRUE)
-    return _enums(i, rule.codes) if isinstance(rule, Codes) else []
+    if isinstance(rule, Codes):
+        cells = [(f"SET VARIABLE cells{i} = ?", ([float(c) for c in rule.cells],))] if rule.cells else []
+        return [*_enums(i, rule.codes), *cells]
+    return []
 
 
 def _enums(i: int, codes: Sequence[str]) -> list[Statement]:
@@ -227,11 +258,21 @@ def _enums(i: int, codes: Sequence[str]) -> list[Statement]:
 
 
 def field_of(rule: Rule, column: Column, raw: str) -> str:
+    """What is looked up of a raw field: a number, the number of a day, or a text; NULL where it is missing."""
+    if isinstance(rule, Days):
+        return column.day(raw, rule.format)
     if rule.numeric:
         return column.number(raw)
     if isinstance(rule, Truths):
         return f"NULLIF(lower(trim({column.text(raw)})), '')"
-    return column.text(raw)
+    text = column.text(raw)
+    if not isinstance(rule, Codes) or rule.edition < 2:
+        return text
+    text = f"nfc_normalize({text})"
+    if rule.ignore_case:
+        large, small = map(literal, capitals(rule.codes))
+        text = f"nfc_normalize(translate({text}, {large}, {small}))"
+    return f"NULLIF(trim({text}, {literal(BLANKS)}), '')" if rule.trim else text
 
 
 def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
@@ -242,15 +283,18 @@ def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
     outside = extra.get(rule.outside or "drop")  # None: clamp
     if isinstance(rule, Wholes):
         low, high = _double(rule.low), _double(rule.high)
-        inside = f"{v} = floor({v}) AND {v} >= {low} AND {v} <= {high}"
-        value = v if outside else f"greatest(least(floor({v}), {high}), {low})"
+        inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
+        value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
         found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
-    elif isinstance(rule, Edges):
-        inside = f"{v} >= {_double(rule.edges[0])} AND {v} < {_double(rule.edges[-1])}"
+    elif isinstance(rule, (Edges, Days)):
+        low, *_, end = map(_double, thresholds(rule))
+        inside = f"{v} >= {low} AND {v} < {end}"
         found = _bisect(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
         whole = _whole(v, decimal)
         found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({whole} AS wholes{i})))"
+        if isinstance(rule, Codes) and rule.cells:
+            found = f"CAST(list_extract(getvariable('cells{i}'), {found} + 1) AS BIGINT)"
         if isinstance(rule, Truths):
             found = f"({found}) // {len(_FALSE)}"
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"
@@ -285,6 +329,33 @@ def _bisect(value: str, edges: str, count: int) -> str:
     steps = [1 << k for k in reversed(range(count.bit_length()))]
     taken = f"list_extract({edges}, p + s) <= {value}"
     return f"list_reduce({[0, *steps]}, lambda p, s: CASE WHEN {taken} THEN p + s ELSE p END)"
+
+
+def thresholds(rule: Edges | Days) -> list[float]:
+    """For every edge the least double that lies at it or above; above the last, where that is in the last cell."""
+    found = [double_at_least(e) for e in rule.edges]
+    if isinstance(rule, Edges) and rule.edition > 1 and found[-1] == rule.edges[-1]:
+        found[-1] = math.nextafter(found[-1], math.inf)
+    return found
+
+
+def _number_of(day: str) -> str:
+    return f"({day} - CAST('0001-01-01' AS DATE) + 1)"
+
+
+def _written(text: str, expression: str, places: tuple[int, int, int]) -> str:
+    """The number of the day that a text writes, by the groups of a regular expression; NULL where it writes none."""
+    names = [f"g{k}" for k in range(1, 12)]
+    day = " || '-' || ".join(f"x.g{p}" for p in places)
+    hour, minute, second, _, _, *away = (f"CAST('0' || x.{n} AS BIGINT)" for n in names[3:])
+    seconds, distance = (f"({h} * 3600 + {m} * 60 + {s})" for h, m, s in ((hour, minute, second), away))
+    ahead = f"CASE WHEN x.{names[7]} = '+' THEN -1 ELSE 1 END"
+    # a day more or less, counted up from a number that is never negative: of others // rounds towards zero
+    moved = f"({seconds} + {ahead} * {distance} + 86400) // 86400 - 1"
+    found = f"CASE WHEN x.g1 <> '' THEN {_number_of(f'TRY_CAST({day} AS DATE)')} + {moved} END"
+    taken = f"regexp_extract({text}, {literal(f'^(?:{expression})$')}, [{', '.join(map(literal, names))}])"
+    days = f"list_transform([{taken}], lambda x: {found})"
+    return f"list_extract(list_filter({days}, lambda n: n BETWEEN 1 AND {_LAST_DAY}), 1)"
 
 
 def double_at_least(value: float) -> float:

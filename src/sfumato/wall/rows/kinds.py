@@ -18,17 +18,18 @@ _ALLOWED = (
     "DuckDB relation; a Spark DataFrame; a pandas, polars or arrow table, or anything else with __arrow_c_stream__; "
     "one of these in sf.Source, which says how it is written; or sf.Histogram(counts)"
 )
-_DATABASE = "name the table in it: duckdb:///FILE?table=NAME"
-_EXPORT = "export it as CSV or Parquet"
-_INSTEAD = (
-    dict.fromkeys((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"), "save it as .xlsx or .csv")
-    | dict.fromkeys((".duckdb", ".ddb", ".db"), _DATABASE)
-    | dict.fromkeys((".sqlite", ".sqlite3", ".mdb", ".accdb"), _EXPORT)
-    | dict.fromkeys((".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rda", ".rdata", ".orc", ".avro"), _EXPORT)
-    | dict.fromkeys((".arrow", ".feather", ".ipc"), "read it, and give the table: pyarrow.feather.read_table(FILE)")
-    | dict.fromkeys((".zip", ".bz2", ".xz", ".zst", ".7z", ".gz", ".json.gz", ".ndjson.gz", ".parquet.gz"), "unpack it")
-    | dict.fromkeys((".txt", ".dat", ".asc", ""), "if it is a text file with a header, call it .csv")
-)
+_ADVICE = {
+    "save it as .xlsx or .csv": (".xls", ".xlsb", ".xlsm", ".ods", ".numbers"),
+    "name the table in it: duckdb:///FILE?table=NAME": (".duckdb", ".ddb", ".db"),
+    "export it as CSV or Parquet": (
+        *(".sqlite", ".sqlite3", ".mdb", ".accdb", ".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rda"),
+        *(".rdata", ".orc", ".avro"),
+    ),
+    "read it, and give the table: pyarrow.feather.read_table(FILE)": (".arrow", ".feather", ".ipc"),
+    "unpack it": (".zip", ".bz2", ".xz", ".zst", ".7z", ".gz", ".json.gz", ".ndjson.gz", ".parquet.gz", ".xlsx.gz"),
+    "if it is a text file with a header, call it .csv": (".txt", ".dat", ".asc", ""),
+}
+_INSTEAD = {kind: advice for advice, listed in _ADVICE.items() for kind in listed}
 
 
 def kind_of(path: str | Path) -> str:

@@ -58,11 +58,13 @@ def _opened(given: Source, needed: Sequence[str]) -> Opened:
         return found
     if isinstance(source, str) and source.startswith("duckdb:"):
         path, table = _parse_url(source)
-        given.allow("a table of a database", *_NUMBERS)
+        given.numbers("a table of a database")
         return _declared(given, _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",)))
     if isinstance(source, (str, Path)):
-        parts = attempt(f"{str(source)!r} cannot be read", lambda: parquet_files(str(source)))
-        if (kind := kind_of(source) if parts is None else ".parquet") not in _OPENERS or "://" in str(source):
+        kind, parts = kind_of(source), None
+        if kind == ".parquet" or kind not in _OPENERS:
+            parts = attempt(f"{str(source)!r} cannot be read", lambda: parquet_files(str(source)))
+        if (kind := kind if parts is None else ".parquet") not in _OPENERS or "://" in str(source):
             raise no_source(source)
         opener, allowed = _OPENERS[kind]
         given.allow(f"a table ending {kind}", *allowed)
@@ -71,10 +73,10 @@ def _opened(given: Source, needed: Sequence[str]) -> Opened:
         return _declared(given, _open_file(str(source), lambda s, p: opener(s, p, needed, given)))
     label = f"a {type(source).__name__}"
     if _is_pandas(source):
-        given.allow(label, *_NUMBERS)
+        given.numbers(label)
         return _declared(given, keep(Session(), lambda s: _open_pandas(s, source, needed, given.decimal)))
     if hasattr(source, "__arrow_c_stream__"):
-        given.allow(label, *_NUMBERS)
+        given.numbers(label)
         return _declared(given, keep(Session(), lambda s: _open_stream(s, source)))
     if (found := _lazy(source, needed)) is not None:
         return _opened(replace(given, table=found), needed)

@@ -6,14 +6,13 @@ measures uses this file.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput
 from sfumato.ground.elsewhere import engine
+from sfumato.ground.sources import same_table
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
 from sfumato.wall.rows.readers import open_table
@@ -76,25 +75,11 @@ class Sample:
 def refuse_source(sample: str, declared: str | Source | None) -> None:
     """Refuse a sample that is the very table to be protected, or lies in the same file. Raises InvalidInput."""
     source = source_of(declared).table
-    if source is None:
-        return
-    one, other = _file(sample), _file(source)
-    served = [found.table for found in map(engine, (sample, source)) if found is not None]
-    # links and hard links too; what does not exist cannot be read. A server has several names, so its is not compared
-    if (
-        sample == source
-        or (len(served) == 2 and served[0] == served[1])
-        or (os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other))
-    ):
+    if source is not None and same_table(sample, source):
         raise InvalidInput(
             f"{sample!r} is the source of the spec, the table to be protected: what a check shows is exact and would "
             "give its rows away. Check a public sample, or mock rows (sfumato mock); nothing was read"
         )
-
-
-def _file(address: str) -> str:
-    """The file of a path or of duckdb:///file.db?table=t."""
-    return unquote(urlsplit(address).path.removeprefix("/")) if address.startswith("duckdb:") else address
 
 
 def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit) -> Sample:
@@ -137,7 +122,7 @@ def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     last = every.size - 1
     inside = [(c, int(n)) for _, void, c, n in found if not void and c != last]
     outside = [(str(t), int(n)) for t, void, c, n in found if not void and c == last]
-    unread = [(str(t), int(n)) for t, void, _, n in found if void and t is not None and attribute.intervals is not None]
+    unread = [(str(t), int(n)) for t, void, _, n in found if void and t is not None and every.rule.numeric]
     return Placed(
         name,
         sum(n for _, n in inside),
@@ -157,12 +142,12 @@ def _hint(attribute: Attribute, text: str) -> str | None:
     """What a value that matches no code may have meant."""
     if not isinstance(attribute, (Categories, Hierarchy)):
         return None
-    pairs = list(zip(attribute.codes, attribute.declared_labels, strict=True))
-    for code, label in pairs:
-        if text == label:
-            return f"the label of {code!r}: tables hold codes, so declare {text!r} as the code or write the code"
+    cell = attribute.cell_of(text)
+    if cell is not None:
+        code = next(c for c in attribute.codes if attribute.cell_of(c) == cell)
+        return f"the label of {code!r}: tables hold codes, so declare {text!r} as the code or write the code"
     plain = text.strip().casefold()
-    for code, _ in pairs:
+    for code in attribute.codes:
         if plain == code.strip().casefold():
-            return f"declared as {code!r}: capitals and blanks count"
+            return f'declared as {code!r}: capitals and blanks count, unless case = "ignore" or trim = true is declared'
     return None

@@ -11,9 +11,8 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime, time
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sfumato.errors import MissingExtra, SourceError
 from sfumato.wall.rows.elements import text_of
@@ -27,12 +26,12 @@ MAX_UNPACKED = 2**31
 def as_text(path: str, copy: str, sheet: str | None, decimal: str) -> None:
     """Write a sheet to `copy` as CSV with every field quoted. Raises MissingExtra or SourceError."""
     try:
-        openpyxl: Any = import_module("openpyxl")
+        import openpyxl as package  # noqa: PLC0415  # pyright: ignore
     except ImportError:
         raise MissingExtra(
             "openpyxl is not installed, and spreadsheets are read by it: pip install openpyxl, or save the sheet as CSV"
         ) from None
-    label = Path(path).name
+    openpyxl, label = cast(Any, package), Path(path).name
     with zipfile.ZipFile(path) as packed:
         if sum(entry.file_size for entry in packed.infolist()) > MAX_UNPACKED:
             raise SourceError(f"{label} holds more than {MAX_UNPACKED:,} bytes, unpacked: save the sheet as CSV")

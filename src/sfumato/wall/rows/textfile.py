@@ -6,7 +6,7 @@ import codecs
 import gzip
 import io
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from sfumato.errors import SourceError
 
@@ -14,7 +14,7 @@ __all__ = ["is_itself", "opened"]
 
 # What a packed file may hold, unpacked: its copy has to lie somewhere, and more is taken for a bomb.
 MAX_UNPACKED = 2**36
-_BLOCK = 2**20
+_BLOCK = 2**20  # bytes that are copied at once
 _MARKS = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
 
 
@@ -29,7 +29,7 @@ def opened(path: str, encoding: str) -> BinaryIO:
     Raises SourceError where the first bytes are the mark of another encoding.
     """
     packed = path.lower().endswith(".gz")
-    raw: IO[bytes] = gzip.open(path, "rb") if packed else open(path, "rb")  # noqa: SIM115  (the caller closes it)
+    raw = cast(BinaryIO, gzip.open(path, "rb") if packed else open(path, "rb"))  # noqa: SIM115  (the caller closes it)
     found = cast(BinaryIO, raw if is_itself(path, encoding) else io.BufferedReader(_Text(raw, encoding), _BLOCK))
     try:
         _check_mark(path, encoding)
@@ -84,4 +84,4 @@ def _character(byte: int, encoding: str) -> str:
 
 
 def _translated(block: bytes, table: str) -> bytes:
-    return codecs.charmap_decode(block, "strict", table)[0].encode("utf-8", "surrogateescape")
+    return codecs.charmap_decode(block, "strict", cast(Any, table))[0].encode("utf-8", "surrogateescape")

@@ -18,10 +18,12 @@ _THOUSANDS = ("", ".", ",", " ", "'")
 _DELIMITERS = (",", ";", "\t", "|")
 # Of these every byte is a character or none, and the first 128 are those of ASCII: whatever a record holds, it ends
 # where it ends. Of others one byte may take the next, a line end, with it.
-_ENCODINGS = ("utf-8", "iso8859-1", "mac-roman", "koi8-r", "koi8-u")
-_ENCODINGS += tuple(f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16))
-_ENCODINGS += tuple(f"cp{n}" for n in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258))
-_ENCODINGS += tuple(f"cp{n}" for n in (437, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 865, 866, 869, 874))
+_ENCODINGS = (
+    *("utf-8", "iso8859-1", "mac-roman", "koi8-r", "koi8-u"),
+    *(f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16)),
+    *(f"cp{n}" for n in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
+    *(f"cp{n}" for n in (437, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 865, 866, 869, 874)),
+)
 
 
 @storable
@@ -76,6 +78,11 @@ class Source:
             of = {"sheet": "a spreadsheet"}
             kinds = ", ".join(f"{name} is of {of.get(name, 'a text file')}" for name in odd)
             raise InvalidInput(f"{kinds}, and {label} is none: leave {' and '.join(odd)} out")
+
+    def numbers(self, label: str) -> tuple[str, str]:
+        """Decimal mark and separator of thousands, for a table of which nothing else may be declared."""
+        self.allow(label, "decimal", "thousands")
+        return self.decimal, self.thousands
 
     def __repr__(self) -> str:
         plain = isinstance(self.table, (str, PathLike)) and "://" not in str(self.table)

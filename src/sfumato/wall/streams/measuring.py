@@ -16,7 +16,7 @@ from sfumato.privacy.sampling import BitSource
 from sfumato.wall.rows.counting import Counts
 from sfumato.wall.streams.filtering import Integers, advance
 
-__all__ = ["cells_of", "measure"]
+__all__ = ["cells_of", "measure", "measure_persons"]
 
 _CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
 
@@ -63,6 +63,16 @@ def measure(
     if missing:
         raise SourceError("some tables were not counted")
     return values
+
+
+def measure_persons(
+    terms: StreamTerms, period: int, persons: int, states: Integers, bits: BitSource | None
+) -> Integers:
+    """The noisy value (1,) of the cell that counts who is left out for the first time; its state is the last."""
+    beside = terms.beside
+    factors = beside.filter.coefficients(period, [terms.cut], terms.grain)
+    count, place = np.array([[min(persons, terms.most)]]), np.array([states.shape[-1] - 1])
+    return _filtered(beside, period, factors, count, place, states) + terms.noise.sample(1, bits)
 
 
 def _filtered(

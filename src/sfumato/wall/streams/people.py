@@ -2,7 +2,8 @@
 
 Whether a person's rows are counted follows from the periods that this person's rows were in before, and from nothing
 else: so they are counted in no more periods than are priced, and no nearer ones, wherever they turn up. What exceeds
-is left out in silence. Who is left out is in no period more; whose rows are all dropped as declared, is.
+is left out. Who is left out is in no period more; whose rows are all dropped as declared, is. Who is left out for the
+first time is counted, once for ever: that too follows from the periods of this person alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from sfumato.wall.rows.sources import Histogram, collect
 __all__ = ["FIELDS", "People", "open_people"]
 
 FIELDS = 4
-"""Numbers kept of a person: two with 128 bits of a digest, in how many periods the person was counted, and the last."""
+"""Numbers kept of a person: two with 128 bits of a digest, in how many periods the person was counted, to which 2^32 is
+added once the person was left out, and the last of them."""
+_LEFT = 2**32  # more than there are periods
 _BLOCK = 64  # bytes that SHA-256 takes at once, to which HMAC pads its key
 _GIVEN = "CREATE TEMP TABLE given AS SELECT *, {who} AS who FROM (SELECT {raw} FROM {source})"
 _CALLED = (
@@ -37,11 +40,17 @@ _CALLED = (
 )
 _ADMITTED = (
     "CREATE TEMP TABLE admitted AS SELECT called.*, coalesce(times, 0) + 1 AS times FROM called LEFT JOIN known "
-    "USING (high, low) WHERE times IS NULL OR (times < {times} AND last + {apart} <= {period})"
+    "USING (high, low) WHERE times IS NULL OR (times % {left} < {times} AND last + {apart} <= {period})"
+)
+_FIRST = (
+    "CREATE TEMP TABLE first_left AS SELECT high, low FROM known SEMI JOIN called USING (high, low) "
+    "ANTI JOIN admitted USING (high, low) WHERE times < {left}"
 )
 _AFTER = (
     "SELECT high, low, times, CAST({period} AS BIGINT) AS last FROM admitted UNION ALL "
-    "SELECT high, low, times, last FROM known ANTI JOIN admitted USING (high, low) ORDER BY high, low"
+    "SELECT high, low, times + {left}, last FROM known SEMI JOIN first_left USING (high, low) UNION ALL "
+    "SELECT high, low, times, last FROM known ANTI JOIN admitted USING (high, low) "
+    "ANTI JOIN first_left USING (high, low) ORDER BY high, low"
 )
 
 
@@ -54,19 +63,25 @@ class People:
     unit: PrivacyUnit
     packing: Packing
 
-    def admit(self, known: NDArray[np.int64], period: int, times: int, apart: int) -> tuple[Counts, NDArray[np.int64]]:
-        """Counts of those who may be counted in this period, and what is known after it: (people, 4), as before it."""
-        connection, told = self.opened.session.connection, {"times": times, "apart": apart, "period": period}
+    def admit(
+        self, known: NDArray[np.int64], period: int, times: int, apart: int
+    ) -> tuple[Counts, int, NDArray[np.int64]]:
+        """Counts of those who may be counted in this period, how many others are left out for the first time, and what
+        is known after it: (people, 4), as before it."""
+        connection = self.opened.session.connection
+        told = {"times": times, "apart": apart, "period": period, "left": _LEFT}
         columns = zip(("high", "low", "times", "last"), known.T.copy(), strict=True)
         connection.register("known", {n: c.view(np.uint64) if n in ("high", "low") else c for n, c in columns})
         connection.execute(_ADMITTED.format(**told))
+        connection.execute(_FIRST.format(**told))
+        (first,), *_ = self.opened.session.rows("SELECT count(*) FROM first_left")
         after = connection.execute(_AFTER.format(**told)).fetchnumpy()
         assert self.unit.person is not None
         source, rows = "(SELECT * FROM given SEMI JOIN admitted USING (who))", self.unit.rows_per_person
         for statement in encode(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
-        return collect(self.opened, self.grid, self.packing, persons=True), kept
+        return collect(self.opened, self.grid, self.packing, persons=True), int(first), kept
 
 
 def open_people(

@@ -2,6 +2,9 @@
 
 A file is written while the other is in force, and comes into force by a line of the store, which bears its keyed hash;
 so a crash leaves the one that the store names. States are weighted sums of past counts: as secret as the tables.
+
+Whoever lists a folder sees how long its files are. So a file has room for as many people as was declared, taken up by
+random digests where there are fewer, and is as long for any tables.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import hmac
 import math
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -22,6 +26,7 @@ from sfumato.wall.streams.people import FIELDS
 
 __all__ = ["FileStates", "MemoryStates", "State", "States"]
 
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag, and no such links for most accounts
 _PRIVATE = 0o600  # read and written by its owner alone
 
 
@@ -79,13 +84,14 @@ class MemoryStates:
 class FileStates:
     """States in files STORE.even and STORE.odd, by the number of periods. Raises LedgerError, LedgerCorrupted.
 
-    What was written last is held too, and is the state to go on from if it is the one in force, by its digest.
+    There is `room` for so many people, or as many as there was in the file before. What was written last is held too,
+    and is the state to go on from if it is the one in force, by its digest.
     """
 
-    __slots__ = ("_key", "_last", "_path", "_shape")
+    __slots__ = ("_key", "_last", "_path", "_room", "_shape")
 
-    def __init__(self, store: Path, shape: tuple[int, ...], key: bytes) -> None:
-        self._path, self._shape, self._key = store, shape, key
+    def __init__(self, store: Path, shape: tuple[int, ...], key: bytes, room: int) -> None:
+        self._path, self._shape, self._key, self._room = store, shape, key, room
         self._last: tuple[str, State] | None = None
 
     def _file(self, periods: int) -> Path:
@@ -106,26 +112,39 @@ class FileStates:
             return last[1]
         file = self._file(periods)
         try:
-            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = os.open(file, os.O_RDONLY | _NOFOLLOW)
             with os.fdopen(handle, "rb") as opened:
                 found = np.fromfile(opened, dtype="<i8").astype(np.int64, copy=False)
         except OSError as error:
             raise LedgerError(f"{file}: the state of the stream cannot be read ({error.strerror})") from error
         size = math.prod(self._shape)
         whole = found.size >= size and (found.size - size) % FIELDS == 0
-        state = State(found[:size].reshape(self._shape), found[size:].reshape(-1, FIELDS)) if whole else None
+        state = None
+        if whole:
+            rows = found[size:].reshape(-1, FIELDS)
+            self._room = max(self._room, len(rows))
+            # whoever was counted was so in one period at least: other rows only take up room
+            state = State(found[:size].reshape(self._shape), rows[rows[:, 2] > 0])
         if state is None or not hmac.compare_digest(self._digest(state), digest):
             raise LedgerCorrupted(f"{file}: the state of the stream was changed or put back; restore it with its store")
         return state
 
     def write(self, periods: int, state: State) -> str:
         """See `States`."""
-        file = self._file(periods)
+        file, missing = self._file(periods), self._room - len(state.people)
+        if missing < 0:
+            raise LedgerError(
+                f"{self._path} has room for {self._room:,} people, who are more by now; nothing was shown. Open the "
+                "stream again with people= (append it with --people), a number that they will never reach"
+            )
+        rest = np.zeros((missing, FIELDS), dtype="<i8")
+        rest[:, :2] = np.frombuffer(secrets.token_bytes(16 * missing), dtype="<i8").reshape(-1, 2)
         try:
-            handle = os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, _PRIVATE)
+            handle = os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | _NOFOLLOW, _PRIVATE)
             with os.fdopen(handle, "wb") as opened:
-                os.fchmod(handle, _PRIVATE)
-                for part in state:
+                if hasattr(os, "fchmod"):
+                    os.fchmod(handle, _PRIVATE)
+                for part in (*state, rest):
                     opened.write(np.ascontiguousarray(part, dtype="<i8").data)
                 opened.flush()
                 os.fsync(handle)

@@ -51,7 +51,7 @@ FORMAT = Format(
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamOpening:
-    """What a stream was opened for. `holder` tells domain and unit, `name` the debit.
+    """What a stream was opened for. `holder` tells domain and unit, `name` the debit; there is room for `people`.
 
     names: by which rule persons are told apart, `NAMES`; 0 is that of 0.2, whose digests no other finds again.
     """
@@ -65,12 +65,13 @@ class StreamOpening:
     name: str
     plan_hash: str
     names: int = later(0)
+    people: int = later(0)
 
     def __post_init__(self) -> None:
         texts = (self.holder, self.ledger_id, self.name, self.plan_hash)
         if type(self.names) is not int or not 0 <= self.names <= NAMES:
             raise InvalidInput("persons of this stream are told apart by a rule that this version does not know")
-        kinds = {"terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
+        kinds = {"people": int, "terms": StreamTerms, "unit": PrivacyUnit, "price": Event}
         if {*map(type, texts)} != {str} or not all(isinstance(getattr(self, n), k) for n, k in kinds.items()):
             raise InvalidInput("this is no opening of a stream")
 
@@ -123,7 +124,7 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
     terms = standing.opening.terms
-    ends = np.cumsum([f.rows for f in terms.families])
+    ends = np.cumsum(terms.rows)
     for body in bodies:
         if standing.paid is None:
             standing = replace(standing, paid=_read(body, tuple))

@@ -31,12 +31,13 @@ from sfumato.privacy.accountant import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.continual import Published, StreamTerms
 from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import holds
 from sfumato.wall.curator import Curator, holding
 from sfumato.wall.holding import Holding, check_plan_hash, own
-from sfumato.wall.places import check_place, check_same, check_unopened, holds, pay
+from sfumato.wall.places import check_place, check_same, check_unopened, pay
 from sfumato.wall.rows.counting import Counts, check_countable
 from sfumato.wall.rows.sources import Histogram, open_source
-from sfumato.wall.streams.measuring import cells_of, measure
+from sfumato.wall.streams.measuring import cells_of, measure, measure_persons
 from sfumato.wall.streams.people import People, open_people
 from sfumato.wall.streams.states import FileStates, MemoryStates, State, States
 from sfumato.wall.streams.store import (
@@ -50,7 +51,10 @@ from sfumato.wall.streams.store import (
     receipt_line,
 )
 
-__all__ = ["PublicStream", "resume_stream", "stream"]
+__all__ = ["ROOM", "PublicStream", "resume_stream", "stream"]
+
+ROOM = 1_000_000
+"""People for whom a file of state has room, unless another number is declared: 32 MB."""
 
 
 class _Unmade(Exception):
@@ -145,11 +149,13 @@ class PublicStream:
         state = self._states.read(done, standing.digest)
         found: Published | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            public, people = held.unit.total_is_public, state.people
+            public, people, left = held.unit.total_is_public, state.people, 0
             if isinstance(given, People):
-                given, people = given.admit(people, done, terms.participations, terms.apart)
+                given, left, people = given.admit(people, done, terms.participations, terms.apart)
             state = State(state.sums, people)
             values = measure(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
+            if terms.cut:
+                values.append(measure_persons(terms, done, left, state.sums, held.bits))
             found = Published(label, tuple(values), int(given.rows) if public else None)
         if found is None:
             raise _Unmade
@@ -172,11 +178,14 @@ def stream(
     plan_hash: str,
     store: Path | None = None,
     about: Any = None,
+    people: int = ROOM,
 ) -> tuple[PublicStream, Receipt]:
     """Open a stream whose whole price is debited now, before any table; `append` takes each period's.
 
     `about` is any public storable value, kept with the stream. With `store`, a path at which nothing is, it is kept
-    there and in two files beside it, private to the custodian, that many processes may `resume_stream`.
+    there and in two files beside it, private to the custodian, that many processes may `resume_stream`. Where it is
+    enforced how often a person is counted, these have room for as many `people` as was declared, so that their size
+    tells nothing; a period that would bring more is refused, and the stream resumed with more room.
 
     Guarantee: all it ever publishes satisfies together the definition that `price` states, for the curator's neighbour
     relation, where nobody is in more periods than the terms say, nor in nearer ones; also if the table of a period is
@@ -195,7 +204,7 @@ def stream(
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
     holder = fingerprint((held.grid, held.unit))
-    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES)
+    opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES, people)
     first = first_line(secrets.token_bytes(32), opening)
     if store is None:
         held.expect(price, name, plan_hash)
@@ -217,11 +226,15 @@ def stream(
         chain = FileChain.create(path, FORMAT, advance, first)
     bought = (name, _paid_as(chain), price, held.unit, held.table)
     receipt = pay(ledger, bought, (path, chain.remove), lambda receipt: _pay(chain, receipt))
-    return PublicStream(held, chain, FileStates(chain.path, _shape(held, terms), chain.read().state.key)), receipt
+    return PublicStream(held, chain, _states(held, chain, people)), receipt
 
 
-def resume_stream(curator: Curator, store: Path, *, anchor: str | None = None) -> PublicStream:
+def resume_stream(
+    curator: Curator, store: Path, *, anchor: str | None = None, people: int | None = None
+) -> PublicStream:
     """The stream kept in a store, to go on with; no budget is spent. `anchor` finds a store that was put back.
+
+    With `people`, a number that follows from no table, its files have room for so many from now on.
 
     Raises LedgerError or LedgerCorrupted for a store that the curator's ledger did not pay for, that is not complete,
     that was changed or is open to others; PlanError for another domain or unit.
@@ -248,7 +261,7 @@ def resume_stream(curator: Curator, store: Path, *, anchor: str | None = None) -
         raise PlanError(f"{store} is a stream over another domain or privacy unit; resume it with its own")
     _check(held, opening.terms, opening.price)
     _pay(chain, receipt)  # where its opening ended before it was written down, and nothing was published
-    states = FileStates(chain.path, _shape(held, opening.terms), standing.key)
+    states = _states(held, chain, people or 0)
     states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
     return PublicStream(held, chain, states)
 
@@ -283,8 +296,16 @@ def _check_open(standing: Standing) -> None:
         )
 
 
+def _states(held: Holding, chain: FileChain[Standing], people: int) -> FileStates:
+    standing = chain.read().state
+    opening = standing.opening
+    # files of before had as much room as there were people: they have what is usual from now on
+    room = max(opening.people or ROOM, people) if opening.terms.enforced else 0
+    return FileStates(chain.path, _shape(held, opening.terms), standing.key, room)
+
+
 def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
-    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1])
+    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
 
 
 def _check_receipt(chain: FileChain[Standing], ledger: Debits) -> None:

@@ -19,11 +19,12 @@ from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten
 from sfumato.privacy.accountant import Event
 from sfumato.privacy.conversing import Question, SparseVector, Step, Terms
 from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import holds
 from sfumato.privacy.prepaid import Prepaid
 from sfumato.privacy.sampling import BitSource
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.wall.holding import check_plan_hash
-from sfumato.wall.places import check_place, check_same, check_unopened, holds, pay
+from sfumato.wall.places import check_place, check_same, check_unopened, pay
 from sfumato.wall.talk.filed import FORMAT, FileTranscript, Opening
 from sfumato.wall.talk.transcript import MemoryTranscript, Transcript
 
