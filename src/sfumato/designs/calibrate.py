@@ -31,6 +31,9 @@ _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
 # What counting those who had more rows than are counted costs of a squared L2 sensitivity, and of an L1 one: all other
 # errors grow by half a percent, and by two. A few dozen persons are then seen where the tables err by a few records.
 _CUT_SHARES = {2: Fraction(1, 101), 1: Fraction(1, 51)}
+_RECORDS = 2**32  # for tables of so many records integers must not wrap: nobody may be told that theirs is too large
+_LATTICE = 2**12  # of the noise: rounding to whole numbers then adds less than a hundred-millionth to its variance
+_COARSEST = 2.0**-12  # of the finest scale: multiples of a row are then off by a thousandth at most, errors by less
 _ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than any rounding long before
 
 
@@ -96,9 +99,10 @@ def calibrate(
 
     `build(s)` is the strategy with its real coefficients multiplied by s and rounded; from s = `fine`
     on, rounding does no harm. The noise has scale 2^j and the strategy is scaled to it; with
-    `unit_lattice` the strategy is build(1) and the noise is scaled instead. Where persons are named, how many had more
-    rows than are counted is counted too, for a percent or two of the sensitivity; on a unit lattice where that is
-    a whole number.
+    `unit_lattice` the strategy is build(1) and the noise is scaled instead. So it is where values are so large that the
+    fine lattice leaves no room for the records of a country: there the strategy is as coarse as that takes. Where
+    persons are named, how many had more rows than are counted is counted too, for a percent or two of the sensitivity;
+    on a unit lattice where that is a whole number.
     Raises PlanError where no lattice fits.
     """
     power, limit, price = _limit(budget, noise)
@@ -114,7 +118,19 @@ def calibrate(
         ratio = Fraction(change.value + cut**power) / limit
         law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, Fraction(1, 512)))
         return _checked(strategy, law, price, change, cut)
-    change = found(build(fine))
+
+    first = build(fine)
+    if first.max_abs * _RECORDS > 2**61:
+        step = max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)
+        first = build(step)
+        change = found(first)
+        cut = _root(change.value * share / (1 - share), power) if share else 0
+        ratio = Fraction(change.value + cut**power) / limit
+        if ratio > _LATTICE**power:
+            law = _law(noise, _sqrt_up(ratio) if power == 2 else ratio)
+            return _checked(first, law, price, change, cut)
+        first = build(fine)
+    change = found(first)
     if change.value == 0:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     norm = max(float(change.value) ** (1 / power) / fine, 1e-300)

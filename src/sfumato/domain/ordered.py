@@ -165,7 +165,7 @@ class Integers(Attribute):
     @property
     def intervals(self) -> tuple[tuple[Number, Number], ...]:
         starts = range(self.low, self.high + 1, self.width)
-        return tuple((s, min(s + self.width, self.high + 1)) for s in starts)
+        return tuple(zip(starts, (*starts[1:], self.high + 1), strict=True))
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
@@ -173,6 +173,8 @@ class Integers(Attribute):
 
     @property
     def midpoints(self) -> tuple[float, ...]:
+        if self.width == 1:
+            return tuple(map(float, range(self.low, self.high + 1)))
         return tuple((a + b - 1) / 2 for a, b in self.intervals)
 
 

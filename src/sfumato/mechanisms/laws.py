@@ -27,6 +27,7 @@ from sfumato.privacy.rounding import sqrt_down
 
 __all__ = ["AtOnePrice", "at_one_price", "beside"]
 
+_MOST_EPSILON = 1_000  # of Laplace noise: a finer lattice would leave no room for records in 64 bits
 _CELLS = 512  # up to which plans of Laplace noise are priced, too, for what is said of them
 
 
@@ -54,6 +55,8 @@ def at_one_price(problem: Problem) -> AtOnePrice | None:
         return None
     if epsilon > budget.laplace_epsilon:
         own = Budget.pure(budget.laplace_epsilon)
+    if own.laplace_epsilon > _MOST_EPSILON:
+        return None
     if price(PureEvent(own.laplace_epsilon), budget.currency) > budget.total:
         return None  # by the last digit to which prices are rounded up
     return AtOnePrice(own, own.laplace_epsilon, math.sqrt(2) * float(mu / own.laplace_epsilon))

@@ -11,11 +11,14 @@ import numpy as np
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
 from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, SparseMap, StackMap
-from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense
+from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import Identity
 from sfumato.operators.explicit import Dense
 
 __all__ = ["Compose", "Kronecker", "Scaled", "Stack", "Sum"]
+
+_FEW_ROWS = 64  # of a composition, whose largest entry is then bounded row by row
+_ROUNDED = 1 + 1e-12  # what double precision may lose of a sum of 64 products, and more
 
 
 def _parts(parts: object, what: str) -> tuple[LinearOperator, ...]:
@@ -301,7 +304,14 @@ class Compose(LinearOperator):
     @property
     def max_abs(self) -> float:
         # a bound: an entry is a sum of entries of a column of `right`, each times one of `left`
-        return self.left.max_abs * self._largest_sum()
+        top = self.left.max_abs * self._largest_sum()
+        rows, inner = self.left.shape
+        if max(rows, inner) > _FEW_ROWS or inner * self.shape[1] > DENSE_LIMIT:
+            return top
+        # of few, each row by itself: a small coefficient of large numbers is not one of all
+        heights = np.abs(self.right.rows(0, inner)).max(axis=1, initial=0.0)
+        found = float((np.abs(self.left.rows(0, rows)) @ heights).max(initial=0.0)) * _ROUNDED
+        return min(top, found)
 
     def _largest_sum(self) -> float:
         """The largest sum of |entries| of a column of `right`, or a bound of it where that is too large to form."""
