@@ -9,11 +9,13 @@ Exit code 0: accepted. 2: rejected, with every reason; or not checked, with what
 PROVED, if the values are B x + z, x the counts (of a stream what its filter makes of them), B the stored maps, z draws
 of the stored law, independent: the release keeps the guarantee of its ledger line. By the names of the checks:
   forms  every field of every document is known and of its type, every number exact
-  maps   those of the plan's strategy are those of the values     total  a number of records is public only where it may
+  maps   those of the plan's strategy are those of the values
+  total  a number of records is public only where it may
   price  this noise costs, at the sensitivity found here in integers, at most the price, and that keeps the budget
-  looks  no more was chosen or measured than was paid for         files  release.json says what the release holds, and
-         its sentences about privacy are those that follow from the price
-  chain  the ledger's lines hash on from each other, add up, and each costs at least what its event does (and anchor)
+  looks  no more was chosen or measured than was paid for
+  files  no file was changed, and release.json says what the release holds: its words on privacy follow from the price
+  chain  the ledger's lines hash on from each other, add up, and each costs at least what its event does
+  anchor the ledger goes on from the line that was kept elsewhere
   entry  the ledger's line is of this plan, price and name, and its result is these values and no others
   unit   neighbours, person, rows and table are those of the ledger's line
   earlier  a stream goes on from the periods of a release that was made before
@@ -308,6 +310,7 @@ class Stop(Exception):  # what is wrong was said, and nothing else is looked at
 class Check:  # of one release: what is wrong, by the name of the check, and what this file has no way to check
     def __init__(self, release: Path, ledger: Path, anchor: str | None = None, earlier: Path | None = None) -> None:
         self.wrong, self.unknown, self.believed = list[tuple[str, str]](), list[str](), list[str]()
+        self.held = {"forms"}  # the checks that were made
         try:
             with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
                 self.release(release, ledger, anchor, earlier)
@@ -322,6 +325,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.verdict = "rejected" if self.wrong else "not checked" if self.unknown else "accepted"
 
     def must(self, check: str, why: str, holds: Any) -> None:
+        self.held.add(check)
         self.wrong += [] if holds else [(check, why)]
 
     def ledger(self, path: Path) -> Any:  # its lines, those that spend with the result they paid for, and all hashes
@@ -568,7 +572,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         lines, hashes = self.ledger(ledger)
         n, told = proof.sequence, fingerprint([plan[k] for k in HASHED.split() if k in plan])
         line, places = lines[n] if n < len(lines) else [""] * 12, [f"{i}:{digest}" for i, digest in enumerate(hashes)]
-        self.must("anchor", "the ledger does not go on from it", anchor in (None, *places))
+        if anchor is not None:
+            self.must("anchor", "the ledger does not go on from it", anchor in places)
         right = lines[0][0] == proof.ledger_id and proof.anchor in places[n : n + 1]
         self.must("entry", "it was paid from another ledger, or by another line", right)
         result, paid = [fingerprint(it.measurement)], line[3]
@@ -669,6 +674,10 @@ def main(arguments: list[str] | None = None) -> int:
     facts |= {"believed": found.believed} if found.believed else {}
     said = [found.verdict, *map(": ".join, found.wrong), *(f"cannot check {what}" for what in found.unknown)]
     said += [f"believed {what}" for what in found.believed]
+    if found.verdict == "accepted":  # the words that stand above
+        told, _, trusted = (__doc__ or "").partition("TRUSTED, ")
+        said += [f"checked {n}: {what}" for n, what in re.findall("^  ([a-z]+) +(.+)$", told, re.M) if n in found.held]
+        said += ["trusted " + " ".join(trusted.split())]
     sys.stdout.write((json.dumps(facts) if asked.json else "\n".join(said)) + "\n")
     return 0 if found.verdict == "accepted" else 2
 

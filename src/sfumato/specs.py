@@ -16,7 +16,7 @@ from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.designs.spine.totals import read_unit, relation
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
-from sfumato.errors import SpecError, WorkloadError
+from sfumato.errors import WorkloadError
 from sfumato.ground.checks import check_distinct
 from sfumato.ground.nearest import nearest
 from sfumato.mechanisms.mechanism import Mechanism
@@ -123,9 +123,7 @@ def spec_of(root: Section, place: Path) -> Spec:
     root.allow(
         "data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "bounds", "stream"
     )
-    if blanks := root.blanks():
-        listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in blanks[:20])
-        raise SpecError(f"fill in what is still blank, or delete it: {listed}", blanks[0][1])
+    root.refuse_blanks()
     domain = read_schema(root, place.parent)
     budget, unit = _privacy(root, domain)
     plan = root.section("plan")

@@ -63,7 +63,7 @@ def test_two_looks_by_specs_and_commands(run: Run) -> None:
     wanted = alone.project("mixtures", earlier=first)
     np.testing.assert_array_equal(found.answers, wanted.answers)
     assert not np.array_equal(found.answers, alone.project("mixtures").answers)
-    refused(run("project", "out/second", "-o", "out/b", "--body", "local", "--earlier", "out/first"), "earlier=")
+    refused(run("project", "out/second", "-o", "out/b", "--body", "local", "--earlier", "out/first"), "--earlier")
     refused(run("project", "out/second", "-o", "out/b", "--body", "mixtures", "--earlier", "out/nowhere"), "nowhere")
     Path("specs/model.toml").write_text(pairs.replace('"adaptive"', '"mwem"'), encoding="utf-8")
     assert release(run, "model", "specs/model.toml").code == 0

@@ -17,9 +17,17 @@ def test_a_release_is_checked_and_a_changed_one_is_not_accepted(run: Run) -> Non
     assert release(run, "first", "spec.toml", "--with-checker").code == 0
     command = ("check-release", "out/first", "--ledger", "budget.db")
     done = run(*command)
-    assert (done.code, done.out, done.err) == (0, "accepted\n", "")
+    verdict, *lines = done.out.splitlines()
+    assert (done.code, verdict, done.err) == (0, "accepted", "")
+    names = ["forms", "maps", "total", "price", "files", "chain", "entry", "unit"]
+    assert [line.partition(":")[0] for line in lines[:-1]] == [f"checked {n}" for n in names], (
+        "what was checked is said"
+    )
+    assert lines[-1].startswith("trusted as no file shows it: that samplers draw the law")
     anchor = Ledger("budget.db").verify().anchor
-    assert run(*command, "--anchor", anchor).code == 0
+    held = run(*command, "--anchor", anchor)
+    assert held.code == 0
+    assert "checked anchor: the ledger goes on" in held.out
     assert json.loads(run(*command, "--json").out) == {"verdict": "accepted", "wrong": [], "cannot_check": []}
 
     other = run(*command, "--anchor", f"1:{'0' * 64}", "--json")
@@ -49,7 +57,7 @@ def test_the_files_beside_a_release_run_alone(run: Run) -> None:
     blocked += "runpy.run_path(sys.argv[0], run_name='__main__')"
     asked = [sys.executable, "-I", "-c", blocked, str(beside), "out/first", "--ledger", "budget.db"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "accepted\n", "")
+    assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, "accepted", "")
 
 
 def test_a_stream_is_checked_and_held_against_what_it_published_before(run: Run) -> None:
@@ -62,7 +70,9 @@ def test_a_stream_is_checked_and_held_against_what_it_published_before(run: Run)
     alone = run(*command)
     assert (alone.code, alone.out.splitlines()[0]) == (0, "accepted")
     assert "believed that these values came out, in this order" in alone.out
-    assert run(*command, "--earlier", "2.sfumato").out == "accepted\n"
+    held = run(*command, "--earlier", "2.sfumato").out.splitlines()
+    assert held[0] == "accepted"
+    assert any(line.startswith("checked earlier: a stream goes on") for line in held)
     back = run("check-release", "2.sfumato", "--ledger", "paid.db", "--earlier", "3.sfumato")
     assert back.code == 2
     assert back.out == "rejected\nearlier: other periods, or in another order, were published before\n"

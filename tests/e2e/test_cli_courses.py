@@ -70,4 +70,4 @@ def test_what_it_does_not_do_is_refused(spec: Run) -> None:
         Path("bad.toml").write_text(SPEC + MORE.replace("rounds = 2", line), encoding="utf-8")
         refused(spec("plan", "bad.toml"), words)
     Path("bad.toml").write_text(SPEC + '\n[plan]\nmechanism = "mwem"\n', encoding="utf-8")
-    refused(spec("plan", "bad.toml"), "records=")
+    refused(spec("plan", "bad.toml"), "records under [plan]")

@@ -181,3 +181,19 @@ def test_mock_rows_are_written(run: Run) -> None:
     person = SPEC.replace("[privacy]\n", '[privacy]\nperson = "id"\nrows_per_person = 2\n')
     Path("person.toml").write_text(person, encoding="utf-8")
     assert run("mock", "person.toml", "-n", "3").out.splitlines()[3].startswith("p2,")
+
+
+def test_mock_rows_take_the_columns_alone(run: Run) -> None:
+    """A spec that init began, its columns filled in and nothing else. Mutant: the whole spec is read."""
+    Path("few.csv").write_text("age,sex\n1,f\n", encoding="utf-8")
+    assert run("init", "few.csv", "-o", "new.toml").code == 0
+    refused(run("mock", "new.toml"), "fill in", "schema.age.type")
+    text = Path("new.toml").read_text(encoding="utf-8")
+    for kind in ('"integer"\nmin = 0\nmax = 9', '"boolean"'):
+        text = text.replace('type = ""', f"type = {kind}", 1)
+    for policy in ("outside", "missing"):
+        text = text.replace(f'{policy} = ""', f'{policy} = "other"', 1)
+    Path("new.toml").write_text(text, encoding="utf-8")
+    refused(run("plan", "new.toml"), "fill in", "privacy.epsilon")
+    ended = run("mock", "new.toml", "-n", "3")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "age,sex")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
 from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
 
 from sfumato.cli import keys, ledgers, planning, publishing, releases, samples, sessions, statistics, streams, studio
+from sfumato.cli.saying import called, spoken
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 
@@ -54,7 +56,7 @@ def _terminated(number: int, _: object) -> NoReturn:
 
 
 def _fail(error: Exception, code: int) -> None:
-    typer.echo(f"sfumato: {error}", err=True)
+    typer.echo(f"sfumato: {spoken(str(error), called(app, sys.argv[1:]))}", err=True)
     raise SystemExit(code)
 
 

@@ -35,22 +35,30 @@ def mock(
 ) -> None:
     """Rows drawn from a spec's declaration alone, as CSV: how a table's values have to be written. No data are read.
 
+    It takes the columns alone: questions and the budget may still be blank.
+
     \b
     Example:
       sfumato mock people.toml -n 20 -o mock.csv
     """
     from sfumato.domain.mock import mock_columns
     from sfumato.ground.frames import Frame
-    from sfumato.specs import read_spec
+    from sfumato.wall.rows.declared import table_of
     from sfumato.wall.rows.written import source_of
+    from sfumato.workloads.reading import read_toml
+    from sfumato.workloads.schema import read_schema
 
-    read = read_spec(spec)
-    columns = mock_columns(read.domain, rows, seed)
-    if read.person is not None and read.person not in columns:
-        columns = {read.person: [f"p{i // read.rows_per_person + 1}" for i in range(rows)]} | columns
-    how = source_of(read.source)
+    root = read_toml(spec)
+    for part in ("schema", "schema_defaults", "domain"):
+        root.section(part).refuse_blanks()
+    domain, privacy = read_schema(root, spec.parent), root.section("privacy")
+    columns = mock_columns(domain, rows, seed)
+    person, most = privacy.text("person"), max(1, privacy.whole("rows_per_person") or 1)
+    if person and person not in columns:
+        columns = {person: [f"p{i // most + 1}" for i in range(rows)]} | columns
+    how = source_of(table_of(root.section("data"), spec.parent))
     if how.decimal != ".":
-        numeric = [n for n, a in read.domain.attributes.items() if a.intervals is not None]
+        numeric = [n for n, a in domain.attributes.items() if a.intervals is not None]
         columns |= {n: [v.replace(".", how.decimal) for v in columns[n]] for n in numeric}
     text = csv_text(Frame(columns), how.delimiter or ("," if how.decimal == "." else ";"))
     if out is None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from operator import methodcaller
 from pathlib import Path
@@ -257,7 +257,8 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
         older = _of_older_default(plan, entry.plan_hash, out)
         if older is None:
             raise NameTaken(
-                f"the ledger already holds a release called {name!r}, made from another plan; choose another name"
+                f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "
+                f"{_otherwise(plan, kind, entry, out)}. Choose another name, or give the plan that it was made from"
             )
     if out is not None and not _holds(kind, out) and not entry.released:
         _finish(plan, kind, account, entry, Path(out))
@@ -267,7 +268,11 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
     if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
-        raise InvalidInput(f"{out} holds another release than {name!r}; choose another {kind.place}")
+        raise InvalidInput(
+            f"{out} holds another release than {name!r}: it is {theirs.name!r}, "
+            + ("of another ledger" if theirs.ledger_id != account.ledger_id else f"entry {theirs.sequence}")
+            + f", and {name!r} is entry {entry.sequence} of this ledger; choose another {kind.place}"
+        )
     if not entry.released:
         # the process that stored it ended before it could say so
         account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
@@ -316,6 +321,26 @@ def _taken(kind: _Kind, entry: Entry, out: Place | None) -> NameTaken:
         f"out=, and what lies there is finished. Else it is lost, and there is no refund once noise was drawn: "
         "measuring again is a new debit, under another name"
     )
+
+
+def _otherwise(plan: Planned, kind: _Kind, entry: Entry, out: Place | None) -> str:
+    """In what a plan differs from the one that an entry paid for, as far as the entry and what is stored tell."""
+    theirs: Any = None
+    if out is not None and _holds(kind, out):
+        with suppress(SfumatoError):
+            theirs = kind.load(out).plan
+    if theirs is None or theirs.fingerprint != entry.plan_hash:
+        if entry.unit not in (None, plan.unit):
+            return "whose records are protected differs"
+        return "its price differs" if plan.price != entry.event else "at the same price, it measures otherwise"
+    parts = {"workload": "the questions", "budget": "the budget", "unit": "whose records are protected"}
+    parts |= {"mechanism": "the mechanism", "objective": "the objective", "noise": "the noise"}
+    found = [
+        said
+        for name, said in parts.items()
+        if fingerprint(getattr(plan, name, None)) != fingerprint(getattr(theirs, name, None))
+    ]
+    return f"{', '.join(found)} differ{'s' if len(found) == 1 else ''}" if found else "it measures otherwise"
 
 
 def _of_older_default(plan: Planned, paid: str, out: Place | None) -> Release | None:

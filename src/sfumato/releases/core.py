@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from sfumato.releases.comparing import compared
 from sfumato.releases.cut import cut_facts, cut_persons, cut_text
 from sfumato.releases.ends import ends, possible
 from sfumato.releases.files import Contents
-from sfumato.releases.products import by_products
+from sfumato.releases.products import by_products, single_rows
 from sfumato.releases.provenance import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.shifts import before_and_after
@@ -233,7 +233,11 @@ class Release(WorkloadRelease):
         labels = tuple(domain[n].labels for n in attributes)
         return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
 
-    def ask(self, question: str | Workload, confidence: float = 0.95) -> Any:
+    @overload
+    def ask(self, question: str, confidence: float = 0.95) -> Answer: ...
+    @overload
+    def ask(self, question: Workload, confidence: float = 0.95) -> Frame: ...
+    def ask(self, question: str | Workload, confidence: float = 0.95) -> Answer | Frame:
         """Answer a further predicate (an Answer), or a workload (a Frame), from what was measured, at no cost.
 
         A workload may be over some of the attributes alone, as they are declared for this release.
@@ -271,7 +275,15 @@ class Release(WorkloadRelease):
             one = self._ask_one(query, level)
             error = math.nan if one.standard_error is None else one.standard_error
             return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
-        value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        try:
+            value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        except NotAnswerable:
+            rows = single_rows(query.block)
+            if rows is None:
+                raise
+            found = [self._ask_block(QueryBlock(query.part, row, unit=query.unit), level) for row in rows]
+            value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
+            return value, low, high, errors
         low, high = middles.widened(self, query, low, high, level)
         known = self.projection is None
         return (

@@ -18,9 +18,10 @@ from sfumato.releases.answers import Linear
 if TYPE_CHECKING:
     from sfumato.releases.core import Release
 
-__all__ = ["by_products"]
+__all__ = ["by_products", "single_rows"]
 
 _MOST = 32  # products: the variance of their sum takes the covariances of all pairs, some milliseconds each
+_ROWS = 1_000  # queries of one block that are answered one by one, each some milliseconds
 
 Product = dict[str, FloatArray]
 
@@ -43,6 +44,17 @@ def by_products(release: Release, condition: Block, form: Callable[[Block], Bloc
     for block in found:
         release.plan.strategy.check(block)
     return Linear(tuple((1.0, release, block) for block in found))
+
+
+def single_rows(block: Block) -> list[Block] | None:
+    """The rows of a block, one block each, where one of its groups joins attributes, so that a row may be a sum of
+    products; None for other blocks, and for more rows than are answered one by one."""
+    if sum(len(g) > 1 for g in block.groups) != 1 or block.rows > _ROWS:
+        return None
+    return [
+        Block(block.groups, tuple(Dense(f.rows(i, i + 1)) for f, i in zip(block.factors, at, strict=True)))
+        for at in np.ndindex(*(f.shape[0] for f in block.factors))
+    ]
 
 
 def _products(names: Sequence[str], table: FloatArray) -> Iterator[Product]:

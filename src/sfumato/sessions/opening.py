@@ -74,7 +74,7 @@ def resume_session(
     account = opened(ledger)
     if account is None:
         raise InvalidInput(
-            f"which ledger paid for {store}? Name it (ledger=, --ledger): the file answers from your table, and is not "
+            f"which ledger paid for {store}? Name it with ledger=: the file answers from your table, and is not "
             "believed about who paid, for whoever made it could name a ledger of their own"
         )
     # looked at twice, here and by the curator: with an anchor both are of one file

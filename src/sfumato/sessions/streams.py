@@ -179,7 +179,7 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
     """Go on with the stream that is kept in a store; nothing is spent. Raises as `resume_stream`."""
     if account is None:
         raise InvalidInput(
-            f"which ledger paid for {store}? Name it (ledger=, --ledger): a store is not believed about who paid"
+            f"which ledger paid for {store}? Name it with ledger=: a store is not believed about who paid"
         )
     found = read_stream(store, anchor)
     plan = _plan_of(found.about, store)

@@ -179,7 +179,10 @@ def _table(desk: Desk, payments: paying.Payments, query: Json) -> Json:
 
 def _pay_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
     del query
-    return state(desk) | {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
+    found: Json = state(desk)
+    found |= {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
+    kept = (found.get("spec") or {}).get("privacy")
+    return found | {"proposal": paying.proposal(kept if isinstance(kept, dict) else {})}
 
 
 def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from sfumato.studio import talking
 from sfumato.studio.desk import AnyPlan, Desk, checked_name
 from sfumato.wall.streams.stored import is_stream
 
-__all__ = ["Payments", "account", "open_ledger"]
+__all__ = ["Payments", "account", "open_ledger", "proposal"]
 
 _SHOWN = 200  # entries on a page; the export has all
+_LARGEST = Decimal(10**9)  # above, no budget is
 _OPEN = 2  # sessions that are asked at a time; each holds what it counts of its table
 _PRIVATE = 0o700  # stores hold secret noise
 
@@ -222,6 +224,28 @@ def open_ledger(path: Path, budget: Budget, table: str | None) -> None:
         Ledger.create(path, total=budget, table=table)
     except LedgerMismatch as error:
         raise InvalidInput(str(error)) from error
+
+
+def proposal(kept: Mapping[str, Any]) -> dict[str, str]:
+    """What a new ledger may hold in all: twice of what the spec's budget says, as texts of the fields, and why.
+
+    Of mu twice is four times as much, since it adds up in squares. Nothing where the spec has no budget yet.
+    """
+    found: dict[str, str] = {}
+    for key in ("epsilon", "rho", "mu", "delta"):
+        try:
+            given = Decimal(str(kept[key]))
+        except (KeyError, InvalidOperation):
+            continue
+        if given.is_finite() and 0 < given < _LARGEST:
+            found[key] = f"{(2 * given).normalize():{'' if key == 'delta' else 'f'}}"
+    if not found:
+        return {}
+    more = "three more of its size" if "mu" in found else "one more of its size"
+    return found | {
+        "why": f"Proposed is twice the budget of this release, which leaves room for {more}: a later state of the "
+        "table, or questions that nobody thought of. Whatever is asked of these people later is paid out of this too."
+    }
 
 
 def account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:

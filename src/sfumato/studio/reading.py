@@ -25,6 +25,7 @@ from sfumato.report.sections import protects, reading, short
 from sfumato.report.words import rounded, show
 from sfumato.studio.calculator import OPERATIONS, calculate, ranks
 from sfumato.studio.desk import Told
+from sfumato.workloads.levels import table_block
 
 __all__ = ["asked", "calculated", "maps", "measured", "overview", "placed", "projected", "ranked", "statistic"]
 
@@ -32,7 +33,8 @@ _ROWS = 400  # of a table on a page; the downloads have all
 _DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
 _DRAWN_PAIR, _GROUPS = 72, 8  # as in the report
 _CHOSEN = 3  # attributes of a table that the page has fields for
-_TRIED = 24  # numbers, each a millisecond or so, before the first is found whose distribution follows
+_TRIED = 24  # attributes of which it is tried whether a distribution follows, each a millisecond or so
+_ALONE, _PAIRED = 200, 24  # attributes of which tables are tried, and all tables of two
 _TITLE = 48  # characters below a picture on a phone
 _OFFERED = 500  # labels, while one types
 _PROJECTED = 4_000_000  # answers; above, a projection takes minutes, which a page does not wait for
@@ -61,6 +63,7 @@ def overview(stored: Any, name: str) -> Json:
         | {"other": domain[n].has_other}
         for n in (*domain.names, *domain.levels)
     ]
+    _offer(release, attributes)
     found = [_single(s) for s in single]
     return {
         "name": name,
@@ -76,20 +79,49 @@ def overview(stored: Any, name: str) -> Json:
         "singles": found,
         "omitted": omitted,
         "attributes": attributes,
-        "first": _first(release),
+        "first": _first(release, attributes),
         "operations": OPERATIONS,
         "projected": release.projection is not None,
         "projectable": len(release.workload) <= _PROJECTED and release.projection is None,
     }
 
 
-def _first(release: Release) -> Json:
+def _offer(release: Release, attributes: list[Json]) -> None:
+    """Say of every attribute what can be answered of it: its table, its distribution, and tables with others.
+
+    `beside` lists the others; it is None where there are too many attributes to try all pairs, and all are offered.
+    """
+    names = [a["name"] for a in attributes]
+    tried = len(names) <= _PAIRED
+    for i, one in enumerate(attributes):
+        one["table"] = _answers(release, (one["name"],)) if i < _ALONE else True
+        # what of more numbers is tried would take longer than a page may: a refusal says what is missing
+        one["distribution"] = one["ordered"] and (i >= _TRIED or _has_distribution(release, one["name"]))
+        one["beside"] = [] if tried else None
+    for one, other in itertools.combinations(attributes, 2) if tried else ():
+        if _answers(release, (one["name"], other["name"])):
+            one["beside"].append(other["name"])
+            other["beside"].append(one["name"])
+
+
+def _answers(release: Release, names: tuple[str, ...]) -> bool:
+    """Whether the table over some attributes follows from what was measured."""
+    domain = release.plan.workload.domain
+    if len({domain.owner(n) for n in names}) < len(names):
+        return False
+    try:
+        release.plan.strategy.check(table_block(domain, names))
+    except SfumatoError:
+        return False
+    return True
+
+
+def _first(release: Release, attributes: list[Json]) -> Json:
     """What is shown before anybody chose: a table that was asked for, and a number whose distribution is known."""
     asked = (t.attributes for t in families(release.plan, release.part))
     table = next((names for names in asked if 0 < len(names) <= _CHOSEN), ())
-    domain = release.plan.workload.domain
-    numbers = [n for n in domain.names if domain[n].intervals is not None]
-    return {"table": list(table), "of": next((n for n in numbers[:_TRIED] if _has_distribution(release, n)), None)}
+    numbers = (a["name"] for a in attributes[:_TRIED] if a["distribution"])
+    return {"table": list(table), "of": next(numbers, None)}
 
 
 def _has_distribution(release: Release, name: str) -> bool:

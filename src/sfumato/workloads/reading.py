@@ -226,6 +226,12 @@ class Section:
                 waiting += [((*place, k), v) for k, v in pairs]
         return sorted(found, key=lambda blank: blank[1] or 0)
 
+    def refuse_blanks(self) -> None:
+        """Raise SpecError where a key, here or below, is still to be filled in."""
+        if found := self.blanks():
+            listed = ", ".join(name if line is None else f"{name} (line {line})" for name, line in found[:20])
+            raise SpecError(f"fill in what is still blank, or delete it: {listed}", found[0][1])
+
     def section(self, key: str) -> Section:
         """The table under a key; an empty one where it is absent."""
         value = self._values.get(key, {})

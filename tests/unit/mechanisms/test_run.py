@@ -76,3 +76,23 @@ def test_what_is_public_needs_no_release() -> None:
     """Under replace-one the number of records is public: nothing is measured, so nothing may be charged."""
     with pytest.raises(sf.errors.PlanError, match="public"):
         sf.plan(sf.total(DOMAIN), sf.gdp(1), neighbours="replace-one")
+
+
+def test_a_name_of_something_else_says_what_differs(tmp_path: Path) -> None:
+    """Mutant: every refusal says no more than that the plan is another."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(9))
+    paid = sf.plan(WORK, sf.gdp(1), neighbours="add-remove")
+    sf.release(paid, TABLE, ledger=ledger, name="x", out=tmp_path / "x")
+    dearer = sf.plan(WORK, sf.gdp(2), neighbours="add-remove")
+    for out, words in ((None, "its price differs"), (tmp_path / "x", "the budget")):
+        with pytest.raises(sf.errors.NameTaken, match=words):
+            sf.release(dearer, TABLE, ledger=ledger, name="x", out=out)
+    replaced = sf.plan(WORK, sf.gdp(1), neighbours="replace-one")
+    with pytest.raises(sf.SfumatoError):
+        sf.release(replaced, TABLE, ledger=ledger, name="x", out=tmp_path / "x")
+    other = sf.plan(sf.total(DOMAIN), sf.gdp(1), neighbours="add-remove")
+    with pytest.raises(sf.errors.NameTaken, match="the questions"):
+        sf.release(other, TABLE, ledger=ledger, name="x", out=tmp_path / "x")
+    sf.release(paid, TABLE, ledger=ledger, name="y", out=tmp_path / "y")
+    with pytest.raises(sf.errors.InvalidInput, match=r"it is 'y', entry \d+, and 'x' is entry \d+ of this ledger"):
+        sf.release(paid, TABLE, ledger=ledger, name="x", out=tmp_path / "y")

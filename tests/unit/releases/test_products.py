@@ -11,6 +11,7 @@ import sfumato as sf
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense
 from sfumato.releases.products import _products, by_products
+from sfumato.workloads import QueryBlock
 
 SIZES = {"age": 6, "sex": 2, "region": 3}
 DOMAIN = sf.Domain(
@@ -115,3 +116,25 @@ def test_too_many_products_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_of_several_joint_groups_are_left_alone() -> None:
     two = Block((("age", "sex"), ("region",)), (Dense(np.eye(2, 12)), Dense(np.eye(1, 3))))
     assert by_products(released(sf.gdp(1)), two) is None
+
+
+def test_several_rows_are_answered_as_each_by_itself() -> None:
+    """Queries over joined attributes, and within the cells of another. Mutants: the block refused as a whole; rows in
+    another order than the block's."""
+    found = released(sf.gdp(1), order=3)
+    masks = [CONDITIONS[c].max(axis=2) for c in list(CONDITIONS)[::2]]
+    rows = Dense(np.stack([m.reshape(-1) for m in masks]).astype(float))
+    texts = list(CONDITIONS)[::2]
+    for block, asked in (
+        (Block((("age", "sex"),), (rows,)), texts),
+        (
+            Block((("age", "sex"), ("region",)), (rows, Dense(np.eye(3)))),
+            [f"({t}) and region == '{r}'" for t in texts for r in "nsw"],
+        ),
+    ):
+        work = sf.Workload(DOMAIN, (QueryBlock("more", block),))
+        told = found.ask(work)
+        each = [found.ask(text) for text in asked]
+        assert told["answer"] == pytest.approx([e.value for e in each])
+        assert told["standard_error"] == pytest.approx([e.standard_error for e in each])
+        assert told["low"] == pytest.approx([e.low for e in each])

@@ -127,8 +127,10 @@ async function start() {
   }
   const kept = data.spec.privacy;
   $("kind").value = "rho" in kept ? "zcdp" : "mu" in kept ? "gdp" : "delta" in kept ? "approx" : "pure";
-  $("parameter").value = kept.epsilon ?? kept.rho ?? kept.mu;
-  $("delta").value = kept.delta ?? "1e-6";
+  const proposed = data.proposal;
+  $("parameter").value = proposed.epsilon ?? proposed.rho ?? proposed.mu ?? "1";
+  $("delta").value = proposed.delta ?? "1e-6";
+  fill($("proposed"), proposed.why ?? "");
   $("records").value = data.spec.plan?.records ?? "";
   if (kept.neighbours === "replace-one") $("records-name").textContent = "The number of records, which is public here and checked";
   budgetFields();

@@ -28,15 +28,39 @@ function shown(place, found, label) {
 
 const answer = (id, work) => $(id).addEventListener("submit", (event) => { event.preventDefault(); work(); });
 
+const listed = (some) => some.map((a) => [a.name, a.shown]);
+
+/** The attributes that were measured together with all of some others; of many attributes all. */
+function beside(...names) {
+  const chosen = release.attributes.filter((a) => names.includes(a.name));
+  return listed(release.attributes.filter((a) => chosen.every((c) => c.beside === null || c.beside.includes(a.name))));
+}
+
+/** Offer beside a first attribute what can be answered with it, and keep what was chosen where that is offered still. */
+function paired(two, three) {
+  const first = $("a1").value;
+  const seconds = beside(first);
+  options($("a2"), [["", "–"], ...seconds], seconds.some(([n]) => n === two) ? two : "");
+  const thirds = $("a2").value ? beside(first, $("a2").value) : [];
+  options($("a3"), [["", "–"], ...thirds], thirds.some(([n]) => n === three) ? three : "");
+}
+
+/** What a statistic is of: numbers whose distribution follows, or for shares whatever has a table; and within what. */
+function measured(of, within) {
+  const all = listed(release.attributes.filter((a) => ($("what").value === "share" ? a.table : a.distribution)));
+  options($("of"), all, all.some(([n]) => n === of) ? of : all[0]?.[0]);
+  const groups = all.length ? beside($("of").value) : [];
+  options($("within"), [["", "everybody"], ...groups], groups.some(([n]) => n === within) ? within : "");
+}
+
 function readable() {
-  const names = release.attributes.map((a) => [a.name, a.shown]);
-  const ordered = release.attributes.filter((a) => a.ordered).map((a) => [a.name, a.shown]);
+  const tables = listed(release.attributes.filter((a) => a.table || a.beside?.length));
   const [one, two, three] = release.first.table;
-  options($("a1"), names, one);
-  for (const [id, chosen] of [["a2", two], ["a3", three]]) options($(id), [["", "–"], ...names], chosen ?? "");
-  options($("of"), ordered.length ? ordered : names, release.first.of ?? undefined);
-  options($("within"), [["", "everybody"], ...names], "");
-  options($("rank-of"), names);
+  options($("a1"), tables, one);
+  paired(two, three);
+  if (!release.attributes.some((a) => a.distribution)) $("what").value = "share";
+  measured(release.first.of, "");
+  options($("rank-of"), listed(release.attributes.filter((a) => a.table)));
   options($("operation"), Object.entries(release.operations));
   options($("other"), data.shelf.map((n) => [n, n]), name);
   fill($("cautions"), release.cautions.length ? h("div", { className: "note careful", role: "note" }, h("p", {}, h("strong", {}, "Look at this first")), h("ul", {}, release.cautions.map((c) => h("li", {}, c)))) : null);
@@ -93,9 +117,10 @@ function forms() {
   });
   $("what").addEventListener("change", () => {
     $("at-field").hidden = $("what").value !== "quantiles";
-    const all = release.attributes.filter((a) => a.ordered || $("what").value === "share").map((a) => [a.name, a.shown]);
-    options($("of"), all, $("of").value);
+    measured($("of").value, $("within").value);
   });
+  $("of").addEventListener("change", () => measured($("of").value, $("within").value));
+  for (const id of ["a1", "a2"]) $(id).addEventListener("change", () => paired($("a2").value, $("a3").value));
   $("show-maps").addEventListener("click", async () => {
     const found = await attempt($("maps"), () => post("maps", { name }));
     if (found) fill($("maps"), [["strip", "Typical error of each table"], ["pairs", "Typical error of the table over every two attributes"]].filter(([k]) => found[k])
@@ -118,4 +143,4 @@ if (data.error) { $("problem").hidden = false; $("problem").textContent = data.e
 if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
 if (data.standing) going(data.standing);
 if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
-if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); if (release.first.table.length) $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else if (release.first.of) $("statistics").requestSubmit(); }
+if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); $("tables").hidden = !$("a1").options.length; $("ranking").hidden = !$("rank-of").options.length; if (release.first.table.length) $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else if (release.first.of) $("statistics").requestSubmit(); }
