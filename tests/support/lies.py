@@ -641,7 +641,7 @@ LIES: dict[str, Lie] = _FORMS | {
     "who was cut is counted twice as often": Lie(_plan_cut(2), "price", _PERSONS),
     "who was cut is counted in secret": Lie(_plan_cut(0), "maps", _PERSONS),
     "who was cut is not counted": Lie(lambda f: f.measured.pop("cut"), "maps", _PERSONS),
-    "who was cut is counted in part": Lie(lambda f: f.measured.update(cut=0.5), "maps", _PERSONS),
+    "who was cut is counted in part": Lie(lambda f: f.measured.update(cut=0.5), "forms", _PERSONS),
     "persons have more rows": Lie(_more_rows, "price", ("residuals of persons", "residuals of replaced persons")),
     "persons have fewer rows": Lie(_fewer_rows, "entry", ("residuals of persons",), follow=False),
     "persons are records": Lie(_nobody, "unit", ("residuals of persons",), follow=False),

@@ -83,6 +83,8 @@ class Release(WorkloadRelease):
         plan, found = self.plan, self.measurement
         if found.noise != plan.noise or fingerprint(found.blocks) != fingerprint(plan.strategy.blocks):
             raise InvalidInput("its values are of other maps, or of other noise, than its plan describes")
+        if (found.cut is None) != (not plan.cut):
+            raise InvalidInput("it counts otherwise who had more rows than are counted than its plan says")
         if found.total is not None and not plan.unit.total_is_public:
             raise InvalidInput("it tells the number of records, which is not public")
 

@@ -172,7 +172,7 @@ class StreamRelease(Released):
 
     def agree(self) -> None:
         super().agree()
-        rows = [family.rows for family in self.plan.terms.families]
+        rows = list(self.plan.terms.rows)
         if any([len(v) for v in p.values] != rows for p in self.published):
             raise InvalidInput("its values are of other tables than its plan describes")
         if len({*self.periods}) != len(self.periods) or len(self.periods) > self.plan.periods.count:
