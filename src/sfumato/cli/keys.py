@@ -109,7 +109,13 @@ def ask(
     from sfumato.ground.frames import Frame
     from sfumato.recipes.loading import read
     from sfumato.releases.sketched import SketchRelease
+    from sfumato.sessions.opening import keeps_session
 
+    if file.is_file() and keeps_session(file):
+        raise InvalidInput(
+            f"{file} keeps a session, which is asked with the ledger that paid: "
+            f"sfumato session ask {file} --key {keys[0]} --ledger LEDGER"
+        )
     found = read(file, SketchRelease)
     answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
     facts: dict[str, Any] = {"answer": answer.value, "standard_error": answer.standard_error}
