@@ -130,7 +130,7 @@ LocalPlan workload:Workload epsilon:ratio records:int reporter:text questions:Qu
 LocalRelease plan:LocalPlan tally:int64*
 Matrix operator:Operator divisor:float
 Measured kinds:[int] matrix:int64*2 beyond:float64* rows?:Sparse
-Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none
+Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none cut?:int
 Medians members:[CellCounts]
 Merged measured:Combination sizes:[int] public_total:bool title:text
 MergedMap map:Map codes:int64*1
@@ -153,14 +153,14 @@ PlacedCounts place:text cells:count levels:[Operator] attributes:[text] sizes:[i
     count:float64*
 Plan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Strategy noise:Noise
     price:Event sensitivity:Sensitivity bound:float|none records:count|none notes:[text] considered:[Candidate]
-    body:text|none forecast:Forecast|none alone?:[Alone]
+    body:text|none forecast:Forecast|none alone?:[Alone] cut?:count
 Prefix n:size
 PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:Within
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int
 Projection answers:float64* possible:Possible gap:real certified:bool moved:float iterations:count body:text
-    realisable:bool rounded:float|none norm:text rungs?:[Rung]
+    realisable:bool rounded:float|none norm:text rungs?:[Rung] left_out?:[text]
 Provenance name:text ledger_id:text sequence:count anchor:text one_shot:bool created:text versions:[[text]]
     snapshot:text|none table?:text
 Published label:text values:[int64*1] total:count|none
@@ -204,7 +204,7 @@ StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objec
     considered:[Candidate]
 StreamRelease plan:StreamPlan published:[Published] provenance:Provenance
 StreamTerms filter:IntegerFilter|WindowFilter families:[FamilyMap] grain:int noise:RoundedGaussian participations:size
-    apart:size most:size certificate:Certificate|none enforced?:bool
+    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count
 Sum parts:[Operator]
 TableCounts attributes:[[text]] values:[float64*]
 Terms epochs:Epochs answer:Noise|none move:count

@@ -46,7 +46,7 @@ def told(classes: dict[str, type]) -> dict[str, dict[str, Any]]:
             stored = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
             defaults = [f.default is not MISSING or f.default_factory is not MISSING for f in stored]
             out[name] = {"fields": [f.name for f in stored], "may be missing": defaults}
-            added = [f.name for f in stored if f.metadata.get("later")]
+            added = [f.name for f in stored if "later" in f.metadata]
             if added:
                 out[name]["later"] = added
     return out
