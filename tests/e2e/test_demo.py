@@ -35,7 +35,7 @@ def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.err == ""
     for wanted in ("age by sex", "hours_per_week by income", "Female", "predicted rmse", "sfumato ask tour/release"):
         assert wanted in ended.out
-    assert "(other)" not in ended.out
+    assert "are in (other)" not in ended.out, "no caution"
     page = Path("tour/release/report.html").read_text(encoding="utf-8")
     assert "Predicted and actual errors" in page
     assert run("ask", "tour/release", "age >= 65").code == 0
