@@ -40,7 +40,7 @@ def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Predicted and actual errors" in page
     assert run("ask", "tour/release", "age >= 65").code == 0
     assert run("ledger", "verify", "tour/budget.db").code == 0
-    assert run("check-release", "tour/release", "--ledger", "tour/budget.db").out == "accepted\n"
+    assert run("check-release", "tour/release", "--ledger", "tour/budget.db").out.startswith("accepted\n")
     refused(run("demo", "--out", "tour"), "tour", "--out")
     Path("empty").mkdir()
     assert run("demo", "--out", "empty").code == 0
