@@ -64,7 +64,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-MORE = "table impossible cautions other projection model_gap"  # what release.json may have besides
+MORE = "table impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
@@ -654,7 +654,10 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             norm = "L1" if found.power == 1 else "L2 squared"
             value = {"norm": norm, "value": str(number(found.value)), "exact": found.exact}
             mechanism |= {"noise": {"law": noise.kind, "scale": scale}, "sensitivity": value}
-            mechanism |= {"record_limit": facts.mechanism.record_limit}
+            mechanism |= {"record_limit": facts.mechanism.record_limit} | ({"cut": plan.cut} if plan.cut else {})
+            many = it.measurement.cut / plan.cut if plan.cut else None
+            right = same(facts.get("cut_persons", {}).get("value"), many)
+            self.must("files", "release.json says another number of persons who had more rows", right)
         right = same(facts.mechanism, mechanism) and type(mechanism["strategy"]) is str
         self.must("files", "release.json says something else of the mechanism than the release", right)
         text = "post_processing"

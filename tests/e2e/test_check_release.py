@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Callable
 from decimal import Context, localcontext
@@ -28,6 +29,17 @@ OLD = Path(__file__).parents[1] / "fixtures" / "0.1" / "released"
 @pytest.mark.parametrize("kind", [*PLANS, *SKETCHES, *STREAMS])
 def test_a_release_of_every_kind_is_accepted(kind: str, tmp_path: Path) -> None:
     assert verdict(*made(kind, tmp_path)) == ("accepted", set(), [])
+
+
+def test_release_json_says_how_many_persons_were_cut(tmp_path: Path) -> None:
+    """Mutant: the number taken as it stands."""
+    release, ledger, *_ = made("residuals of persons", tmp_path)
+    place = release / "release.json"
+    facts = json.loads(place.read_text(encoding="utf-8"))
+    facts["cut_persons"]["value"] += 1
+    place.write_text(json.dumps(facts), encoding="utf-8")
+    why = "release.json says another number of persons who had more rows"
+    assert check_release.Check(release, ledger).wrong == [("files", why)]
 
 
 def test_a_release_of_0_1_is_accepted() -> None:

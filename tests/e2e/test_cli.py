@@ -194,7 +194,7 @@ def test_questions_that_cannot_be_answered(run: Run) -> None:
     refused(run("ask", "out/first", "age >= 75"), "divides")
     refused(run("ask", "out/first", "age >= 70", "--confidence", "95"), "confidence")
     refused(run("ask", "out", "age >= 70"), "no finished release")
-    refused(run("show", "nowhere"), "no finished release")
+    refused(run("show", "nowhere"), "nothing is at nowhere")
 
 
 def test_a_changed_release_is_refused(run: Run) -> None:

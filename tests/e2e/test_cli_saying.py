@@ -38,3 +38,25 @@ def test_a_name_that_was_paid_for_says_where_to_look(run: Run) -> None:
     again = run("release", "spec.toml", "--ledger", "budget.db", "--name", "first", "-o", "elsewhere")
     refused(again, "give --out, its folder", "sfumato show")
     assert not Path("elsewhere").exists()
+
+
+def test_a_sketch_is_shown_and_asked_and_other_files_say_what_they_are(run: Run) -> None:
+    """Mutants: a file taken for a folder; names of classes."""
+    Path("items.csv").write_text("item\n" + "5\n" * 90 + "17\n" * 9, encoding="utf-8")
+    kept = ("--column", "item", "--neighbours", "add-remove", "--epsilon", "1")
+    assert run("keys", "plan", *kept, "--records", "100", "-o", "items.plan").code == 0
+    assert run("ledger", "create", "keys.db", "--epsilon", "3").code == 0
+    paid = ("--ledger", "keys.db", "--name", "keys")
+    assert run("keys", "sketch", "items.plan", "items.csv", *paid, "-o", "items.sketch").code == 0
+    shown = run("show", "items.sketch")
+    assert shown.code == 0
+    assert "Sketch 'keys'" in shown.out
+    assert run("show", "items.plan").code == 0
+    assert run("keys", "ask", "items.sketch", "5").code == 0
+    refused(run("keys", "ask", "items.plan", "5"), "holds a plan for keys; asked for is a sketch", "keys sketch")
+    refused(run("keys", "ask", "budget.db", "5"), "holds a ledger", "ledger status")
+    refused(run("show", "budget.db"), "sfumato ledger status budget.db")
+    refused(run("show", "nowhere"), "nothing is at nowhere")
+    assert run("keys", "open", "items.csv", *kept, "--ledger", "keys.db", "--name", "desk", "-o", "desk.db").code == 0
+    refused(run("keys", "ask", "desk.db", "5"), "sfumato session ask desk.db --key 5")
+    refused(run("show", "desk.db"), "sfumato session status desk.db")

@@ -35,12 +35,12 @@ def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.err == ""
     for wanted in ("age by sex", "hours_per_week by income", "Female", "predicted rmse", "sfumato ask tour/release"):
         assert wanted in ended.out
-    assert "(other)" not in ended.out
+    assert "are in (other)" not in ended.out, "no caution"
     page = Path("tour/release/report.html").read_text(encoding="utf-8")
     assert "Predicted and actual errors" in page
     assert run("ask", "tour/release", "age >= 65").code == 0
     assert run("ledger", "verify", "tour/budget.db").code == 0
-    assert run("check-release", "tour/release", "--ledger", "tour/budget.db").out == "accepted\n"
+    assert run("check-release", "tour/release", "--ledger", "tour/budget.db").out.startswith("accepted\n")
     refused(run("demo", "--out", "tour"), "tour", "--out")
     Path("empty").mkdir()
     assert run("demo", "--out", "empty").code == 0

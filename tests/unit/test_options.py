@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.designs.design import OBJECTIVES
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
+from sfumato.mechanisms import MECHANISMS
 from sfumato.mechanisms.sketched import automatic
-from sfumato.recipes.choose import compared, request
+from sfumato.recipes.choose import Name, Objective, compared, request
 from support.words import open_with, plan_with
 
 APPROX, PURE = sf.approx(1, "1e-6"), sf.pure(1)
@@ -221,3 +224,10 @@ def test_key_options_leave_those_alone_that_they_belong_to() -> None:
     assert made.map.rows == 2**11
     signs = automatic(replace(asked, records=None), dimension=77)
     assert (signs.mechanism, signs.map.rows) == ("sparse-project", 77)
+
+
+def test_type_checkers_know_every_mechanism_and_objective() -> None:
+    """Mutant: a mechanism that the type does not have."""
+    assert get_args(Name) == tuple(MECHANISMS)
+    assert get_args(Objective) == OBJECTIVES
+    assert typing.get_overloads(sf.Release.ask)[1].__annotations__["return"] == "Frame"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from sfumato.terminal import busy, print_json, writing
 
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
+    from sfumato.recipes.choose import Name
     from sfumato.sketches import Keys
 
 __all__ = ["commands", "read_keys"]
@@ -59,7 +60,7 @@ def plan(
         _budget(epsilon, delta, rho),
         neighbours=neighbours,
         records=records,
-        mechanism=mechanism,
+        mechanism=cast("Name", mechanism),  # refused there, with all names
         person=person,
         rows_per_person=rows_per_person,
     )
@@ -109,7 +110,13 @@ def ask(
     from sfumato.ground.frames import Frame
     from sfumato.recipes.loading import read
     from sfumato.releases.sketched import SketchRelease
+    from sfumato.sessions.opening import keeps_session
 
+    if file.is_file() and keeps_session(file):
+        raise InvalidInput(
+            f"{file} keeps a session, which is asked with the ledger that paid: "
+            f"sfumato session ask {file} --key {keys[0]} --ledger LEDGER"
+        )
     found = read(file, SketchRelease)
     answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
     facts: dict[str, Any] = {"answer": answer.value, "standard_error": answer.standard_error}

@@ -170,17 +170,28 @@ def ask(
 
 
 @commands.command()
-def show(folder: Folder, as_json: Json = False) -> None:
-    """What a release holds: its guarantee, its place in the ledger, the error of every table.
+def show(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE", help="The folder of a release, or the file of a sketch or a plan.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """What a release holds: its guarantee, its place in the ledger, the error of every table. Of a sketch, or a plan
+    that was saved, what is promised.
 
     \b
     Example:
       sfumato show releases/2026-11
     """
     from sfumato.plans.explain import order_legend, starving
-    from sfumato.releases import load_release
+    from sfumato.releases.released import WorkloadRelease
 
-    found = load_release(folder)
+    found = _stored(folder)
+    if not isinstance(found, WorkloadRelease):
+        if as_json:
+            raise InvalidInput(f"{folder} is told in words alone; leave out --json")
+        typer.echo(str(found))
+        return
     known = found.plan.error_tables()
     if as_json:
         print_json(found.facts() | {name: table.rows() for name, table in known.items()})
@@ -198,6 +209,23 @@ def show(folder: Folder, as_json: Json = False) -> None:
     tables = str(known["families"])
     more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
     typer.echo(f"\nErrors{before} by table:\n{tables}{more}")
+
+
+def _stored(path: Path) -> Any:
+    """What is at a path. Of a session or a stream that goes on, which take their ledger, how it is asked instead."""
+    from sfumato.privacy.ledger import Ledger
+    from sfumato.recipes.loading import load
+    from sfumato.sessions.opening import keeps_session
+    from sfumato.wall.streams.stored import is_stream
+
+    if path.is_file() and keeps_session(path):
+        raise InvalidInput(f"{path} keeps a session: sfumato session status {path} says how it stands")
+    if path.is_file() and is_stream(path):
+        raise InvalidInput(f"{path} keeps a stream: sfumato stream show {path} reads it")
+    found = load(path)
+    if isinstance(found, Ledger):
+        raise InvalidInput(f"{path} is a ledger: sfumato ledger status {path} says how it stands")
+    return found
 
 
 @commands.command()

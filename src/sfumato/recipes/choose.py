@@ -31,14 +31,41 @@ __all__ = ["compared", "plan", "request"]
 
 Made = TypeVar("Made")
 
+Name = Literal[
+    "auto",
+    "laplace",
+    "gaussian",
+    "tree",
+    "factorization",
+    "marginals",
+    "projection",
+    "approximate",
+    "adaptive",
+    "mwem",
+    "boosting",
+    "hybrid",
+    "count-sketch",
+    "sparse-project",
+    "histogram",
+    "pmw",
+    "sparse-mw",
+    "local",
+    "continual",
+]
+"""What `mechanism=` calls every mechanism: those of `mechanisms.registry.MECHANISMS`."""
+Objective = Literal["tables", "cells", "max"]
+Relation = Literal["add-remove", "replace-one"] | str
+"""Also "replace-one within state", by the name of a level."""
+Trust = Literal["curator", "local"]
+
 
 class Options(TypedDict, total=False):
     """What `plan` takes by name, beside the mechanism."""
 
-    neighbours: Required[str | Neighbours]
+    neighbours: Required[Relation | Neighbours]
     person: str | None
     rows_per_person: int
-    objective: str
+    objective: Objective
     records: int | None
     public: Mapping[Any, Any] | None
     strategy: object
@@ -52,7 +79,7 @@ def plan(
     budget: Budget,
     *,
     mechanism: Mechanism[Made],
-    trust: Literal["curator", "local"] = "curator",
+    trust: Trust = "curator",
     **options: Unpack[Options],
 ) -> Made: ...
 @overload
@@ -70,34 +97,34 @@ def plan(
     *,
     trust: Literal["local"],
     records: int,
-    mechanism: str = "auto",
-    neighbours: str | Neighbours | None = None,
+    mechanism: Name = "auto",
+    neighbours: Relation | Neighbours | None = None,
 ) -> LocalPlan: ...
 @overload
 def plan(
-    what: Workload, budget: Budget, *, periods: int | Periods, mechanism: str = "auto", **options: Unpack[Options]
+    what: Workload, budget: Budget, *, periods: int | Periods, mechanism: Name = "auto", **options: Unpack[Options]
 ) -> StreamPlan: ...
 @overload
-def plan(what: Workload, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> Plan: ...
+def plan(what: Workload, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> Plan: ...
 @overload
-def plan(what: KeyQueries, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> KeyPlan: ...
+def plan(what: KeyQueries, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> KeyPlan: ...
 @overload
-def plan(what: Domain | Keys, budget: Budget, *, mechanism: str = "auto", **options: Unpack[Options]) -> Any: ...
+def plan(what: Domain | Keys, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> Any: ...
 def plan(
     what: Workload | Domain | Keys | KeyQueries,
     budget: Budget,
     *,
-    neighbours: str | Neighbours | None = None,
+    neighbours: Relation | Neighbours | None = None,
     person: str | None = None,
     rows_per_person: int = 1,
-    mechanism: str | Mechanism[Any] = "auto",
-    objective: str = DEFAULT_OBJECTIVE,
+    mechanism: Name | Mechanism[Any] = "auto",
+    objective: Objective = DEFAULT_OBJECTIVE,
     records: int | None = None,
     public: Mapping[Any, Any] | None = None,
     strategy: object = None,
     reconstruction: Any = None,
     periods: int | Periods | None = None,
-    trust: str = "curator",
+    trust: Trust = "curator",
     progress: Progress | None = None,
 ) -> Any:
     """Everything decided before a row is read: what to measure, the noise, the price, the errors.

@@ -95,5 +95,33 @@ def read(path: str | os.PathLike[str], *kinds: type[T]) -> T:
     """What was stored at a path, if it is of one of these kinds. Raises InvalidInput, and as `load`."""
     found = load(path)
     if not isinstance(found, kinds):
-        raise InvalidInput(f"{path} holds a {type(found).__name__}, not what was asked for")
+        wanted = " or ".join(_CALLED.get(kind.__name__, f"a {kind.__name__}") for kind in kinds)
+        name = type(found).__name__
+        raise InvalidInput(f"{path} holds {_CALLED.get(name, f'a {name}')}; asked for is {wanted}{_NEXT.get(name, '')}")
     return found
+
+
+_CALLED = {
+    "Plan": "a plan for tables",
+    "IterativePlan": "a plan for tables in several looks",
+    "StreamPlan": "a plan for a stream",
+    "StreamRelease": "what a stream published",
+    "KeyPlan": "a plan for keys",
+    "LocalPlan": "a plan for reports",
+    "SessionPlan": "a plan for a session",
+    "HistogramPlan": "a plan for a session over keys",
+    "SparsePlan": "a plan for a session over keys",
+    "SketchRelease": "a sketch of keys",
+    "LocalRelease": "a release of reports",
+    "Release": "a release of tables",
+    "ModelRelease": "a release of tables",
+    "Ledger": "a ledger",
+}
+_NEXT = {
+    "KeyPlan": ": it is measured first, by sfumato keys sketch or sf.release",
+    "SketchRelease": ": it is asked by sfumato keys ask or sf.load(...).ask",
+    "Release": ": it is asked by sfumato ask or sf.load(...).ask",
+    "ModelRelease": ": it is asked by sfumato ask or sf.load(...).ask",
+    "StreamRelease": ": it is read by sfumato stream show",
+    "Ledger": ": it is read by sfumato ledger status",
+}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.designs.known import KnownGroups
 from sfumato.domain import OTHER, Attribute, Domain
+from sfumato.domain.reading import range_text
 from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Block, Sparse
@@ -212,13 +213,14 @@ def other_line(release: Release) -> str:
 
 def _of(release: Release, name: str, size: float) -> Iterator[Caution]:
     """What there is to say about one attribute, from its own table or from that of one of its levels."""
-    attribute = release.plan.workload.domain[name]
+    domain = release.plan.workload.domain
+    attribute = domain[name]
     for cell, (answer, error, clear) in _measured(release, name):
         share, doubt = min(1.0, answer / size), error / size
         if clear and cell is None:
-            yield Caution(name, OTHER, share, doubt, _outside(name, attribute, share))
+            yield Caution(name, OTHER, share, doubt, _outside(domain, name, share))
         if clear and cell is not None and share >= HEAP and doubt <= 1 - HEAP:
-            yield Caution(name, attribute.labels[cell], share, doubt, _heaped(name, attribute, cell, share))
+            yield Caution(name, attribute.labels[cell], share, doubt, _heaped(domain, name, cell, share))
 
 
 def _measured(release: Release, name: str) -> Iterator[tuple[int | None, tuple[float, float, bool]]]:
@@ -254,28 +256,23 @@ def percent(share: float) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _outside(name: str, attribute: Attribute, share: float) -> str:
+def _outside(domain: Domain, name: str, share: float) -> str:
+    attribute = domain[name]
     start = f"{safe_text(name)}: {percent(share)} of records are in {OTHER}"
     numeric = attribute.intervals is not None
     if attribute.outside != "other":
         return f"{start}: they are missing{', or no number' if numeric else ''}"
-    question = f"is the range {_range(attribute)} right" if numeric else "do the labels match"
+    question = f"is the range {range_text(domain, name)} right" if numeric else "do the labels match"
     absent = "missing or no number" if numeric else "missing"
     also = f", or are so many {absent}" if attribute.missing == "other" else ""
     return f"{start}; {question}{also}?"
 
 
-def _heaped(name: str, attribute: Attribute, cell: int, share: float) -> str:
+def _heaped(domain: Domain, name: str, cell: int, share: float) -> str:
+    attribute = domain[name]
     end, beyond = ("first", "below") if cell == 0 else ("last", "above")
     label = attribute.labels[cell]
     return (
         f"{safe_text(name)}: {percent(share)} of records are in the {end} cell, {label}, which takes in all that is "
-        f"{beyond} it; is the range {_range(attribute)} right?"
+        f"{beyond} it; is the range {range_text(domain, name)} right?"
     )
-
-
-def _range(attribute: Attribute) -> str:
-    intervals = attribute.intervals
-    assert intervals is not None
-    last = intervals[-1][1] - (1 if attribute.kind == "integer" else 0)
-    return f"{intervals[0][0]:,} to {last:,}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 
@@ -124,7 +124,11 @@ class ModelRelease(WorkloadRelease):
         for names in self._asked_tables():
             yield self.table(*names)
 
-    def ask(self, question: str | Workload) -> Any:
+    @overload
+    def ask(self, question: str) -> Answer: ...
+    @overload
+    def ask(self, question: Workload) -> Frame: ...
+    def ask(self, question: str | Workload) -> Answer | Frame:
         """Answer a further predicate (an Answer), or a workload (a Frame), from the model, at no cost.
 
         Raises NotAnswerable for attributes that the model does not hold.

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from sfumato.domain import Attribute, Dates, Domain
+from sfumato.domain.reading import cell_texts, is_year, unequal
 from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand
 from sfumato.releases import Release, Table
-from sfumato.report.labels import cell_texts, is_year, unequal
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
 

@@ -339,9 +339,10 @@ def _classes(table: SmallTable) -> Spec:
     axis: Spec = {"grid": False, "tickCount": 10, "format": ",.6~r"}
     x: Spec = {"type": "quantitative", "title": table.names[0], "scale": {"zero": False, "nice": False}, "axis": axis}
     spec["encoding"] = {"tooltip": [*_ANSWER_TIPS, tip("per_unit", f"per unit of {table.names[0]}", ",.4~r")]}
-    bar: Spec = {"type": "bar", "color": ACCENT, "opacity": 0.55}
+    bar: Spec = {"type": "rect", "color": ACCENT, "opacity": 0.55, "stroke": "var(--paper)"}
     rule: Spec = {"type": "rule", "strokeWidth": 1.2, "color": "var(--ink)"}
-    ends: Spec = {"x": x | {"field": "start"}, "x2": {"field": "end"}, "y": _per_unit("per_unit", table)}
+    high = _per_unit("per_unit", table) | {"scale": {"zero": True}}
+    ends: Spec = {"x": x | {"field": "start"}, "x2": {"field": "end"}, "y": high, "y2": {"datum": 0}}
     middle: Spec = {"x": x | {"field": "middle"}}
     between: Spec = {"y": _per_unit("per_low", table), "y2": {"field": "per_high"}}
     spec["layer"] = [{"mark": bar, "encoding": ends}, {"mark": rule, "encoding": middle | between}]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from sfumato.domain.reading import is_year
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import safe_text
 from sfumato.releases import Release
-from sfumato.report.labels import is_year
 from sfumato.report.words import show
 
 __all__ = ["CONFIDENCE", "groupings", "numeric", "typical"]

@@ -156,7 +156,7 @@ class Payments:
     def _start(self, work: Callable[[], str], lost: str) -> None:
         threading.Thread(target=self._ended, args=(work, lost), daemon=False).start()
 
-    def _carried(self, plan: AnyPlan, source: str | None, table: str | None, name: str) -> str:
+    def _carried(self, plan: AnyPlan, source: Any, table: str | None, name: str) -> str:
         """Pay and carry out; what came of it, in words."""
         job, ledger = self._job, self.desk.places.ledger
         place, _ = self._places(plan, name)

@@ -34,6 +34,7 @@ _DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
 _DRAWN_PAIR, _GROUPS = 72, 8  # as in the report
 _CHOSEN = 3  # attributes of a table that the page has fields for
 _TRIED = 24  # attributes of which it is tried whether a distribution follows, each a millisecond or so
+_POINTS = 4_096  # cells of an attribute that is tried
 _ALONE, _PAIRED = 200, 24  # attributes of which tables are tried, and all tables of two
 _TITLE = 48  # characters below a picture on a phone
 _OFFERED = 500  # labels, while one types
@@ -95,8 +96,9 @@ def _offer(release: Release, attributes: list[Json]) -> None:
     tried = len(names) <= _PAIRED
     for i, one in enumerate(attributes):
         one["table"] = _answers(release, (one["name"],)) if i < _ALONE else True
-        # what of more numbers is tried would take longer than a page may: a refusal says what is missing
-        one["distribution"] = one["ordered"] and (i >= _TRIED or _has_distribution(release, one["name"]))
+        # to try more numbers, or longer ones, would take longer than a page may: a refusal says what is missing
+        long = i >= _TRIED or one["size"] > _POINTS
+        one["distribution"] = one["ordered"] and (one["table"] if long else _has_distribution(release, one["name"]))
         one["beside"] = [] if tried else None
     for one, other in itertools.combinations(attributes, 2) if tried else ():
         if _answers(release, (one["name"], other["name"])):

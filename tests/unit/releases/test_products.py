@@ -121,7 +121,10 @@ def test_blocks_of_several_joint_groups_are_left_alone() -> None:
 def test_several_rows_are_answered_as_each_by_itself() -> None:
     """Queries over joined attributes, and within the cells of another. Mutants: the block refused as a whole; rows in
     another order than the block's."""
-    found = released(sf.gdp(1), order=3)
+    wide = sf.Domain({**DOMAIN.attributes, "more": sf.Categories(["x", "y"])})
+    asked_for = sf.stack(tables=sf.marginals(wide, upto=3), cdf=sf.prefix(wide, "age", by=["sex"]))
+    plan = sf.plan(asked_for, sf.gdp(1), neighbours="add-remove")
+    found = sf.release(plan, sf.Histogram(np.stack([COUNTS, COUNTS], axis=-1)), ledger=None)
     masks = [CONDITIONS[c].max(axis=2) for c in list(CONDITIONS)[::2]]
     rows = Dense(np.stack([m.reshape(-1) for m in masks]).astype(float))
     texts = list(CONDITIONS)[::2]
@@ -132,7 +135,9 @@ def test_several_rows_are_answered_as_each_by_itself() -> None:
             [f"({t}) and region == '{r}'" for t in texts for r in "nsw"],
         ),
     ):
-        work = sf.Workload(DOMAIN, (QueryBlock("more", block),))
+        with pytest.raises(NotAnswerable):
+            plan.strategy.check(block)
+        work = sf.Workload(wide, (QueryBlock("more", block),))
         told = found.ask(work)
         each = [found.ask(text) for text in asked]
         assert told["answer"] == pytest.approx([e.value for e in each])

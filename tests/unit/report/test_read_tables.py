@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.domain.reading import cell_texts, is_year, range_text
 from sfumato.report.answers import distributions, small_tables
 from sfumato.report.charts import distribution_chart, table_chart
-from sfumato.report.labels import cell_texts, is_year
 from sfumato.report.page import render
 from sfumato.report.typical import typical
 
@@ -70,6 +70,8 @@ def test_years_have_no_thousands_marks_and_no_mean(release: sf.Release) -> None:
     row = next(r for r in typical(release) if r["attribute"] == "born")
     assert row["median"].isdecimal()
     assert row["mean"] == row["mean_low"] == row["note"] == ""
+    assert range_text(SPACE, "born") == "1990 to 2004"
+    assert range_text(SPACE, "income") == "0 to 50,000"
     (curve,) = distributions(release)
     assert distribution_chart(curve)["encoding"]["x"]["axis"]["format"] == "d"
 
@@ -103,4 +105,5 @@ def test_unequal_classes_are_drawn_as_densities(release: sf.Release) -> None:
     assert rows[2]["per_unit"] == pytest.approx(rows[2]["answer"] / 40_000)
     assert rows[2]["per_low"] == pytest.approx(rows[2]["low"] / 40_000, rel=1e-5)
     assert spec["layer"][0]["encoding"]["y"]["field"] == "per_unit"
+    assert spec["layer"][0]["encoding"]["y2"] == {"datum": 0}, "a bar over numbers both ways lies on its side"
     assert "In (other): " in render(release)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from sfumato.domain import OTHER, Attribute, Domain
+from sfumato.domain.attributes import OTHER, Attribute
+from sfumato.domain.core import Domain
 from sfumato.ground.checks import Number, show_number
 from sfumato.ground.frames import safe_text
 
-__all__ = ["cell_texts", "is_year", "unequal"]
+__all__ = ["cell_texts", "is_year", "range_text", "unequal"]
 
 _YEARS = (1800, 2200)  # whole numbers that all lie here are read as years
 _YEAR = re.compile(r"(?<![^\W\d_])year(?![^\W\d_])", re.IGNORECASE)  # the word, also in birth_year; not in years
@@ -44,6 +45,15 @@ def cell_texts(domain: Domain, name: str) -> list[str]:
     whole, year = domain[domain.owner(name)].kind == "integer", is_year(domain, name)
     found = [_text(low, high, whole=whole, year=year) for low, high in attribute.intervals]
     return found + [OTHER] * attribute.has_other
+
+
+def range_text(domain: Domain, name: str) -> str:
+    """The declared range of an attribute of numbers, from its first to its last."""
+    ends = domain[name].intervals
+    assert ends is not None
+    year = is_year(domain, name)
+    last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)
+    return " to ".join(str(x) if year else _number(x) for x in (ends[0][0], last))
 
 
 def _text(low: Number, high: Number, *, whole: bool, year: bool) -> str:
