@@ -42,7 +42,7 @@ def page(place: Path, browser: Browser) -> Iterator[Studio]:
         browser.forget()
         browser.look(1280, "light")
         browser.go(running.keys.address)
-        browser.until(lambda: browser.text("h1") == "What is the table?")
+        browser.until(lambda: browser.text("h1") == "What is the table?" and browser.text("#file"))
         running.key = running.keys.key
         yield running
 
@@ -396,6 +396,7 @@ def test_hostile_labels(tmp_path: Path, browser: Browser) -> None:
     rows[0] = json.dumps(HOSTILE[1]).replace('\\"', '""') + "," + "n" * 200
     with studio(folder(tmp_path, hostile_spec(), "\n".join(rows) + "\n"), entered=False) as page:
         browser.go(page.keys.address)
+        browser.until(lambda: browser.text("#file"))
         page.key = page.keys.key
         assert page.post("ledger", {"budget": {"rho": "1"}, "table": HOSTILE[1]}).status == 200
         job = page.paid("hostile")
@@ -497,7 +498,7 @@ def test_labels_by_the_hundred_thousand(tmp_path: Path, browser: Browser) -> Non
             "place.dispatchEvent(new Event('input', {bubbles: true}));",
             f"{here} textarea",
         )
-        browser.until(lambda: browser.text("#status") == "Saving…")
+        browser.until(lambda: browser.text("#status") == "Saving…", 300)
         assert page.page("/audit").status == 200
         browser.until(lambda: "100,001 cells" in browser.text(here), 300)
         browser.forget()

@@ -20,6 +20,7 @@ ASKED = SPEC.replace("[privacy]", ODD + "[privacy]")
 
 def entered(page: Studio, browser: Browser, name: str) -> None:
     browser.go(page.keys.address)
+    browser.until(lambda: browser.text("#file"))
     page.key = page.keys.key
     browser.go(f"{page.keys.origin}/{name}")
 

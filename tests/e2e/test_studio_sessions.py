@@ -23,7 +23,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path, browser: Browser) -> It
         browser.forget()
         browser.look(1280, "light")
         browser.go(running.keys.address)
-        browser.until(lambda: browser.text("h1") == "What is the table?")
+        browser.until(lambda: browser.text("h1") == "What is the table?" and browser.text("#file"))
         running.key = running.keys.key
         assert running.post("ledger", {"budget": {"rho": "2"}, "table": "people"}).status == 200
         browser.go(f"{running.keys.origin}/pay")

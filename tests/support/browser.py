@@ -49,12 +49,18 @@ class Browser:
     def run(self, script: str, *given: Any) -> Any:
         return self.driver.execute_script(script, *given)
 
+    def ready(self) -> None:
+        """Wait until the page has what it shows: before that its script has not looked at its controls."""
+        self.until(lambda: not self.all("main[aria-busy]"))
+
     def click(self, css: str) -> None:
+        self.ready()
         place = self.find(css)
         self.run("arguments[0].scrollIntoView({block: 'center'})", place)
         place.click()
 
     def type(self, css: str, text: str) -> None:
+        self.ready()
         place = self.find(css)
         place.clear()
         place.send_keys(text)
@@ -62,6 +68,7 @@ class Browser:
     def choose(self, css: str, text: str) -> None:
         from selenium.webdriver.support.select import Select
 
+        self.ready()
         Select(self.find(css)).select_by_visible_text(text)
 
     def until(self, what: Callable[[], Any], seconds: float = 30) -> Any:

@@ -79,8 +79,10 @@ async function shown() {
   try {
     const found = await post("page", { step: location.pathname.slice(1), query: Object.fromEntries(new URLSearchParams(location.search)) });
     $("file").textContent = found.file;
+    setTimeout(() => document.querySelector("main").removeAttribute("aria-busy")); // once the page's script has run
     return found.data;
   } catch (error) {
+    document.querySelector("main").removeAttribute("aria-busy");
     complain(error.message);
     return new Promise(() => {});
   }
