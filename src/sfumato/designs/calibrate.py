@@ -31,7 +31,8 @@ _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
 # What counting those who had more rows than are counted costs of a squared L2 sensitivity, and of an L1 one: all other
 # errors grow by half a percent, and by two. A few dozen persons are then seen where the tables err by a few records.
 _CUT_SHARES = {2: Fraction(1, 101), 1: Fraction(1, 51)}
-_RECORDS = 2**32  # for tables of so many records integers must not wrap: nobody may be told that theirs is too large
+_RECORDS = 2**32  # for which integers do not wrap where the lattice is made coarser, as it is where there would be
+_TOO_FEW = 2**29  # less room than this at its finest: a country has half as many people
 _LATTICE = 2**12  # of the noise: rounding to whole numbers then adds less than a hundred-millionth to its variance
 _COARSEST = 2.0**-12  # of the finest scale: multiples of a row are then off by a thousandth at most, errors by less
 _ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than any rounding long before
@@ -120,7 +121,7 @@ def calibrate(
         return _checked(strategy, law, price, change, cut)
 
     first = build(fine)
-    if first.max_abs * _RECORDS > 2**61:
+    if first.max_abs * _TOO_FEW > 2**62:
         step = max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)
         first = build(step)
         change = found(first)
