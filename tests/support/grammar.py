@@ -54,7 +54,7 @@ FREE: dict[str, str] = {
 }
 """What may say something else in an accepted release, in its own form, and why."""
 SAID = ("error", "workload", "cautions", "projection", "model_gap", "post_processing", "mechanism.strategy")
-SAID += ("mechanism.record_limit", "mechanism.looks")
+SAID += ("mechanism.record_limit", "mechanism.looks", "other")
 """What release.json says and the stranger's checker has no way to derive; `sf.load` derives it."""
 
 
