@@ -372,6 +372,11 @@ def said_alone(told: Told) -> bool:
     return said != told.field and said.startswith(SAID)
 
 
+def derived(told: Told) -> bool:
+    """Whether `sf.load` holds what is said alone; where entries are missing, a version's first days said it."""
+    return said_alone(told) and told.change not in ("an object", "wrapped in a map")
+
+
 def accepted(told: Told, found: str) -> bool:
     """Whether a lie was accepted that is none of what is free."""
     return found == "accepted" and not told.free and not said_alone(told)
