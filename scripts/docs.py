@@ -28,7 +28,18 @@ OUT = ROOT / "docs-site"
 CALLED = {"pure": "Budget.pure", "approx": "Budget.approx", "zcdp": "Budget.zcdp", "gdp": "Budget.gdp"}
 """Public names that are methods of others."""
 GROUPS = {
-    "Declaring": ["Domain", "Categories", "Integers", "Bins", "Booleans", "Hierarchy", "Keys", "Spec", "read_spec"],
+    "Declaring": [
+        "Domain",
+        "Categories",
+        "Integers",
+        "Bins",
+        "Dates",
+        "Booleans",
+        "Hierarchy",
+        "Keys",
+        "Spec",
+        "read_spec",
+    ],
     "Asking": [
         *(
             "Workload",
@@ -58,7 +69,7 @@ GROUPS = {
             "width",
         ),
     ],
-    "Releasing": ["release", "Release", "Table", "Answer", "combine", "difference", "project", "Projection"],
+    "Releasing": ["Source", "release", "Release", "Table", "Answer", "combine", "difference", "project", "Projection"],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }

@@ -104,7 +104,8 @@ def test_lies_that_nobody_thought_of_are_believed_by_nobody(
 ) -> None:
     """A sample, seeds 119; `bench/lies.py` tells 200 kinds of lies about a release of every kind.
 
-    Mutants: a field of FORMS without its type; a part of the checker's documents that is not held against it.
+    Mutants: a field of FORMS without its type; a part of the checker's documents that is not held against it; what
+    release.json alone says believed by `sf.load`.
     """
     told = 0
     for i in range(40):
@@ -113,7 +114,7 @@ def test_lies_that_nobody_thought_of_are_believed_by_nobody(
         if lie is not None:
             found, loads = grammar.judged(lie)
             assert not grammar.accepted(lie, found), lie[:5]
-            assert not (loads and lie.form == grammar.FORM), lie[:5]
+            assert not (loads and (lie.form == grammar.FORM or grammar.derived(lie))), lie[:5]
             told += 1
     assert told > 20
 

@@ -178,7 +178,7 @@ def test_after_the_last_period_the_next_stream_is_named(run: Run) -> None:
         (("periods = 6", "periods = 6\nask = ['last 7']"), "stream.ask: a question over time is 'totals'"),
         (("periods = 6", "periods = 6\nask = { totals = 0 }"), "stream.ask"),
         (("periods = 6", "periods = 6\nask = 3"), "stream.ask"),
-        (("periods = 6", "periods = 6\nobjective = 'max'"), "stream.objective: over time objective= is 'worst'"),
+        (("periods = 6", "periods = 6\nobjective = 'max'"), "stream.objective: over time the objective is 'worst'"),
         (("periods = 6", "periods = 'many'"), "stream.periods: must be a number"),
         (("periods = 6", "periods = 'unknown'\nask = 'ranges'"), "may end at any time"),
         (("periods = 6", "periods = 6\napart = 2"), "leave it out"),

@@ -126,7 +126,7 @@ def test_options_of_a_command_stand_above_those_of_the_spec_and_go_with_a_plan(r
     bad = run(
         "release", "s.plan", "--ledger", "b.db", "--name", "z", "-o", "z", "--source", "a.csv", "--encoding", "utf-16"
     )
-    refused(bad, "encoding='utf-16' is not read")
+    refused(bad, "--encoding utf-16 is not read")
 
 
 @pytest.mark.parametrize(

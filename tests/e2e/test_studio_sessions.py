@@ -50,12 +50,16 @@ def everybody(browser: Browser, name: str) -> None:
 
 @pytest.mark.parametrize("page", [SPEC], indirect=True)
 def test_a_session(page: Studio, browser: Browser) -> None:
-    """What it costs and what is left stand there before a question; what is shown is what the store has."""
+    """What it costs and what is left stand there before a question; what is shown is what the store has.
+
+    Mutant: a sentence without a name in front made a fact with a name, where the page broke off.
+    """
     browser.click("input[value=pmw]")
     browser.until(lambda: "how many records" in browser.text("#promise"))
     browser.type("#records", "300")
     browser.run("document.activeElement.blur()")
     browser.until(lambda: "debited at the opening" in browser.text("#promise"))
+    assert browser.text("#promise").startswith("Whoever wants to tell")
     browser.until(lambda: "this session" in browser.text("#ledger"))
     assert "records = 300" in page.desk.text
     everybody(browser, "pay-session")

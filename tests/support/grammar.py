@@ -54,7 +54,7 @@ FREE: dict[str, str] = {
 }
 """What may say something else in an accepted release, in its own form, and why."""
 SAID = ("error", "workload", "cautions", "projection", "model_gap", "post_processing", "mechanism.strategy")
-SAID += ("mechanism.record_limit", "mechanism.looks")
+SAID += ("mechanism.record_limit", "mechanism.looks", "other")
 """What release.json says and the stranger's checker has no way to derive; `sf.load` derives it."""
 
 
@@ -370,6 +370,11 @@ def said_alone(told: Told) -> bool:
     """Whether it is said in release.json of what the stranger's checker cannot derive."""
     said = told.field.removeprefix("release.json: ")
     return said != told.field and said.startswith(SAID)
+
+
+def derived(told: Told) -> bool:
+    """Whether `sf.load` holds what is said alone; where entries are missing, a version's first days said it."""
+    return said_alone(told) and told.change not in ("an object", "wrapped in a map")
 
 
 def accepted(told: Told, found: str) -> bool:

@@ -52,7 +52,7 @@ class Periods:
         if asked_of(dict(self.ask), self.count) != self.ask:
             raise PlanError("every question over time is asked once, with its weight")
         if self.objective not in ("worst", "mean"):
-            raise PlanError(f"over time objective= is 'worst' (period) or 'mean', not {self.objective!r}")
+            raise PlanError(f"over time the objective is 'worst' (period) or 'mean', not {self.objective!r}")
         plain = (MOST_PERIODS, 1, _TOTALS, "worst")
         if self.anytime and (self.count, self.per_person, self.ask, self.objective) != plain:
             raise PlanError(

@@ -90,8 +90,9 @@ $("make-ledger").addEventListener("submit", async (event) => {
 function promised() {
   if (!plan) { fill($("promise")); return; }
   if (!plan.facts) { fill($("promise"), plan.protects.map((text) => h("p", {}, text))); return; }
-  fill($("promise"),
-    h("dl", { className: "facts" }, plan.facts.flatMap(([k, v]) => [h("dt", {}, capital(k)), h("dd", {}, v)])),
+  const sentences = plan.facts.filter(([name]) => !name).map(([, text]) => h("p", {}, text));
+  fill($("promise"), sentences,
+    h("dl", { className: "facts" }, plan.facts.filter(([name]) => name).flatMap(([k, v]) => [h("dt", {}, capital(k)), h("dd", {}, v)])),
     h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Errors side by side" },
       listing(plan.columns, plan.rows, { caption: "Errors side by side, in records", numeric: [false, true, true, true, false] })),
     h("p", {}, "All of it is paid now. No question costs budget later; what a hard one uses up is one of the updates above."));
