@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -27,7 +28,9 @@ settings.load_profile("sfumato")
 
 
 def pytest_configure() -> None:
-    """Let no patch do nothing: see support/patching.py."""
+    """Let no patch do nothing: see support/patching.py. A suite begun in the background is deaf to Ctrl-C: not this one."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     pytest.MonkeyPatch.setattr = armed(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
 
 

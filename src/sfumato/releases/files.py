@@ -40,8 +40,11 @@ __all__ = [
 ]
 
 _FACTS = 100_000  # queries of a release of which all that release.json says is worked out again when it is loaded
-_WORDS = ("mechanism", "error", "post_processing", "cautions", "projection", "model_gap", "table")
-"""What other versions said in other words, or did not say."""
+_WORDS = (
+    *("mechanism", "error", "post_processing", "cautions", "other", "cut_persons"),
+    *("projection", "model_gap", "table"),
+)
+"""What other versions said in other words, or did not say. All else binds: privacy, hashes, the ledger's place."""
 MAX_LISTED = 10_000_000  # answers in one file: with their labels a gigabyte in memory
 BUNDLE = "release.sfumato"
 
@@ -279,10 +282,18 @@ def _check_facts(path: Path, said: dict[str, Any], facts: dict[str, Any] | None,
         if said["hashes"]["plan"] != plan:
             raise InvalidInput(f"release.json of {path} is of another plan")
         return
-    free = () if facts["versions"].get("sfumato") == metadata.version("sfumato") else _WORDS
+    today = facts["versions"].get("sfumato") == metadata.version("sfumato") and _says(said, facts)
+    free = () if today else _WORDS
     for key in facts.keys() | said.keys() - {"files"}:
         if key not in free and not _alike(said.get(key), facts.get(key)):
             raise InvalidInput(f"release.json of {path} says something else of {key} than the release")
+
+
+def _says(said: object, facts: object) -> bool:
+    """Whether all that is said today is said there; while a version is made, files of its first days lack some."""
+    if not isinstance(said, dict) or not isinstance(facts, dict):
+        return True
+    return all(key in said and _says(said[key], facts[key]) for key in facts)
 
 
 def _alike(a: object, b: object) -> bool:

@@ -302,6 +302,30 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
         sf.load(tmp_path / "nothing")
 
 
+def test_a_release_of_the_first_days_of_this_version_loads(tmp_path: Path) -> None:
+    """It lacks words that came later; what binds it is compared all the same, and a file of today in every word.
+
+    Mutants: words that are new compared where they are not said; nothing compared where a word is missing.
+    """
+    result = make(name="first", out=tmp_path / "r")
+    place = tmp_path / "r" / "release.json"
+    today = json.loads(place.read_text(encoding="utf-8"))
+    old = {key: value for key, value in today.items() if key not in ("other", "cut_persons")}
+    old["error"] = {k: v for k, v in today["error"].items() if k not in ("serves", "any_noise_bound")}
+    old["mechanism"] = {k: v for k, v in today["mechanism"].items() if k != "cut"}
+    place.write_text(json.dumps(old), encoding="utf-8")
+    assert (sf.load(tmp_path / "r").answers == result.answers).all()
+    for key in ("name", "created", "privacy", "hashes", "workload", "ledger", "versions"):
+        for said in (old | {key: "x"}, {k: v for k, v in old.items() if k != key}):
+            place.write_text(json.dumps(said), encoding="utf-8")
+            with pytest.raises(sf.errors.InvalidInput, match=rf"something else of {key} than"):
+                sf.load(tmp_path / "r")
+    for said in (today | {"error": today["error"] | {"rmse": 0.0}}, today | {"other": ["x"]}):
+        place.write_text(json.dumps(said), encoding="utf-8")
+        with pytest.raises(sf.errors.InvalidInput, match=r"something else of (error|other) than"):
+            sf.load(tmp_path / "r")
+
+
 def test_folders_that_cannot_hold_a_release(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("x", encoding="utf-8")
