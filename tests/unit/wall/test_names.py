@@ -107,7 +107,8 @@ def files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def digests(source: Any) -> tuple[int, list[list[int]]]:
     """Rows that are counted, and the digests of whose they are."""
-    counts, known = open_people(source, Grid.of(X), UNIT, alone, KEY).admit(np.zeros((0, 4), np.int64), 0, 1, 1)
+    counts, left, known = open_people(source, Grid.of(X), UNIT, alone, KEY).admit(np.zeros((0, 4), np.int64), 0, 1, 1)
+    assert left == 0
     return counts.rows, known[:, :2].tolist()
 
 

@@ -501,8 +501,8 @@ def test_errors_of_the_server_are_not_passed_on(crying: Server, trap: str, capfd
 
 def test_what_a_view_says_goes_to_no_terminal(crying: Server, capfd: pytest.CaptureFixture[str]) -> None:
     """The client library prints what a server notes, unless whoever uses it takes that: the driver does."""
-    crying.run("CREATE OR REPLACE VIEW noted AS SELECT notice(who) + warning(who) + info(who) AS x FROM plain")
-    assert open_source(crying.address("noted"), X).rows == 200
+    crying.run("CREATE OR REPLACE VIEW noticing AS SELECT notice(who) + warning(who) + info(who) AS x FROM plain")
+    assert open_source(crying.address("noticing"), X).rows == 200
     assert capfd.readouterr() == ("", "")
 
 
@@ -511,7 +511,7 @@ def test_a_connection_that_is_cut_leaves_nothing_behind(
 ) -> None:
     """Mutant: a cut stream taken for one that ended."""
     furnished.run(
-        "CREATE OR REPLACE VIEW long AS SELECT n % 10 AS x, repeat('Zebra77', 99) AS who "
+        "CREATE OR REPLACE VIEW cut_off AS SELECT n % 10 AS x, repeat('Zebra77', 99) AS who "
         "FROM generate_series(1, 99999) n"
     )
     own = Snapshot._all
@@ -525,7 +525,7 @@ def test_a_connection_that_is_cut_leaves_nothing_behind(
 
     monkeypatch.setattr(Snapshot, "_all", cut)
     with pytest.raises(SourceError) as caught:
-        open_source(furnished.address("long"), X, person="who")
+        open_source(furnished.address("cut_off"), X, person="who")
     assert not [t for t in texts(caught.value) if SECRET in t]
     assert capfd.readouterr() == ("", "")
     assert furnished.connections() == 0
