@@ -28,7 +28,7 @@ settings.load_profile("sfumato")
 
 
 def pytest_configure() -> None:
-    """Let no patch do nothing: see support/patching.py. A suite begun in the background is deaf to Ctrl-C: not this one."""
+    """Let no patch do nothing (see support/patching.py); have Ctrl-C heard where the suite runs in the background."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     pytest.MonkeyPatch.setattr = armed(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]

@@ -45,6 +45,8 @@ _WORDS = (
     *("projection", "model_gap", "table"),
 )
 """What other versions said in other words, or did not say. All else binds: privacy, hashes, the ledger's place."""
+_LATER = frozenset({"error.any_noise_bound", "error.serves", "other"})
+"""What files of the first days of this version lack: they have some of its words and not all."""
 MAX_LISTED = 10_000_000  # answers in one file: with their labels a gigabyte in memory
 BUNDLE = "release.sfumato"
 
@@ -282,18 +284,19 @@ def _check_facts(path: Path, said: dict[str, Any], facts: dict[str, Any] | None,
         if said["hashes"]["plan"] != plan:
             raise InvalidInput(f"release.json of {path} is of another plan")
         return
-    today = facts["versions"].get("sfumato") == metadata.version("sfumato") and _says(said, facts)
-    free = () if today else _WORDS
+    lacking, same = _lacking(said, facts), facts["versions"].get("sfumato") == metadata.version("sfumato")
+    free = () if same and (not lacking or lacking - _LATER) else _WORDS
     for key in facts.keys() | said.keys() - {"files"}:
         if key not in free and not _alike(said.get(key), facts.get(key)):
             raise InvalidInput(f"release.json of {path} says something else of {key} than the release")
 
 
-def _says(said: object, facts: object) -> bool:
-    """Whether all that is said today is said there; while a version is made, files of its first days lack some."""
+def _lacking(said: object, facts: object, place: str = "") -> set[str]:
+    """The names of what is said today and not there."""
     if not isinstance(said, dict) or not isinstance(facts, dict):
-        return True
-    return all(key in said and _says(said[key], facts[key]) for key in facts)
+        return set()
+    deeper = (_lacking(said[key], facts[key], f"{place}{key}.") for key in facts if key in said)
+    return {place + key for key in facts if key not in said}.union(*deeper)
 
 
 def _alike(a: object, b: object) -> bool:
