@@ -25,6 +25,7 @@ from sfumato.designs.merged import planning
 from sfumato.designs.merged.pairs import optimize_all_pairs, optimize_pairs
 from sfumato.designs.merged.strategy import Merged
 from sfumato.designs.pricing.sensitivity import certificate, sensitivity
+from sfumato.designs.product import Product
 from sfumato.designs.stacked import Stacked
 from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
@@ -329,7 +330,8 @@ def test_a_release_answers_what_lies_in_the_span_alone() -> None:
     x = np.random.default_rng(0).integers(0, 9, domain.shape)
     for neighbours in ("add-remove", "replace-one"):
         plan = sf.plan(work, sf.gdp(50), neighbours=neighbours, mechanism="factorization")
-        assert isinstance(plan.strategy, Merged)
+        # few rows over all cells together err as little where records are added, by the last digits less
+        assert isinstance(plan.strategy, Merged if neighbours == "replace-one" else Product)
         release = sf.release(plan, sf.Histogram(x), ledger=None)
         assert release.answers == pytest.approx(work.answer(x), abs=1)
         both = release.ask("a == 'u'")

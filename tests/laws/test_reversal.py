@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.designs import factors
+from sfumato.designs import factors, inverses
 from sfumato.operators.base import FloatArray
 
 pytestmark = pytest.mark.usefixtures("halved")
@@ -13,7 +13,8 @@ pytestmark = pytest.mark.usefixtures("halved")
 
 @pytest.fixture
 def halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factors, "_SOLVED", 2)
+    monkeypatch.setattr(factors, "SOLVED", 2)
+    monkeypatch.setattr(inverses, "SOLVED", 2)
 
 
 def mirrored(n: int, rows: tuple[int, int], seed: int) -> FloatArray:

@@ -33,6 +33,7 @@ _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
 _CUT_SHARES = {2: Fraction(1, 101), 1: Fraction(1, 51)}
 _RECORDS = 2**32  # for which integers do not wrap where the lattice is made coarser, as it is where there would be
 _TOO_FEW = 2**29  # less room than this at its finest: a country has half as many people
+_ROWS = 512  # measured at most where the lattice is made coarser: long filters need every digit that they have
 _LATTICE = 2**12  # of the noise: rounding to whole numbers then adds less than a hundred-millionth to its variance
 _COARSEST = 2.0**-12  # of the finest scale: multiples of a row are then off by a thousandth at most, errors by less
 _ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than any rounding long before
@@ -121,7 +122,7 @@ def calibrate(
         return _checked(strategy, law, price, change, cut)
 
     first = build(fine)
-    if first.max_abs * _TOO_FEW > 2**62:
+    if first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
         step = max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)
         first = build(step)
         change = found(first)
