@@ -60,6 +60,10 @@ def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest fir
     return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
 
 
+def narrow(a: Array) -> Array:  # Python's integers as those of 64 bits, where these hold them
+    return a.astype(np.int64) if all(abs(int(x)) < 2**63 for x in (a.min(), a.max())) else a
+
+
 def sparse(o: Any) -> Array:  # an entry that is stored twice would be added up by some readers and not by others
     lengths, n = np.diff(o.indptr), len(o.data)
     if len(o.indptr) < 2 or (o.indptr[0], o.indptr[-1]) != (0, n) or lengths.min() < 0 or len(o.indices) != n:
@@ -163,7 +167,7 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         if piece.rows is not None and maps:  # of few of very many orbits, all of which are one partition
             codes = reduce(lambda c, s: (c[:, None] * s.groups + s.codes).ravel(), maps, np.zeros(1, int))
             maps = [Doc({"~class": "Grouping", "codes": codes, "groups": math.prod(m.groups for m in maps)})]
-        held = piece.matrix if piece.rows is None else piece.matrix.astype(object) @ matrix(piece.rows)
+        held = piece.matrix if piece.rows is None else narrow(piece.matrix.astype(object) @ matrix(piece.rows))
         yield [(joint, composed(held, maps)), *out]
 
 

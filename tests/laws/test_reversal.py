@@ -31,11 +31,11 @@ def test_gram_inverse_and_rounding_are_those_of_the_whole(n: int, seed: int) -> 
     outer, inner = -(-n // 2), n // 2
     for rows in ((2 * outer, 2 * inner), (2 * outer, inner // 2), (outer // 2, 2 * inner), (0, 2 * inner)):
         matrix = mirrored(n, rows, seed)
-        gram = factors._gram_of(matrix)
+        gram = inverses.gram_of(matrix)
         np.testing.assert_array_equal(gram, gram[::-1, ::-1])
         np.testing.assert_allclose(gram, matrix.T @ matrix, atol=1e-12 * len(matrix) * n)
-        inverse, projector = factors._pseudo_inverse(gram)
-        wanted, onto = factors._inverted(matrix.T @ matrix)
+        inverse, projector = inverses.pseudo_inverse(gram)
+        wanted, onto = inverses.inverted(matrix.T @ matrix)
         np.testing.assert_allclose(inverse, wanted, atol=1e-7 * np.abs(wanted).max())
         assert (projector is None) == (onto is None) == (rows == (2 * outer, 2 * inner))
         if projector is not None and onto is not None:
@@ -49,6 +49,6 @@ def test_a_row_that_changes_otherwise_is_seen(seed: int) -> None:
     """Mutant: the sign by the first cell alone."""
     matrix = mirrored(8, (5, 4), seed)
     matrix[3, 2] += 1.0
-    assert factors._mirrored(matrix) is None
-    np.testing.assert_array_equal(factors._gram_of(matrix), matrix.T @ matrix)
+    assert inverses.mirrored(matrix) is None
+    np.testing.assert_array_equal(inverses.gram_of(matrix), matrix.T @ matrix)
     np.testing.assert_array_equal(factors._round_columns(9 * matrix), factors._rounded(9 * matrix))
