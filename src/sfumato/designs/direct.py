@@ -52,7 +52,7 @@ def _measured(operator: LinearOperator, bits: int) -> _Measured:
     if not _is_real(operator):
         return _Measured(Matrix(operator))
     dense = np.asarray(operator.dense(), dtype=np.float64)
-    scale = 2.0**bits / float(np.abs(dense).max())
+    scale = 2.0**bits / (float(np.abs(dense).max(initial=0.0)) or 1.0)  # of a condition that holds for no cell
     return _Measured(_Measured(TotalOnly(1), dense).at(scale), dense)
 
 
