@@ -106,7 +106,7 @@ def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Pie
 
     one = Product(block.groups, sizes, tuple(f.factor for f in found), 1, raw=block)
     largest = math.prod(1.0 if i in real else t for i, t in enumerate(tops))
-    whole = min(FINE, max(1.0, _ROOM / largest))
+    whole = min(FINE, max(1.0, _ROOM / (largest or 1.0)))
     return Piece(build, weight * block.rows, max(column_price(one, power), 1e-300), fine if real else whole)
 
 

@@ -70,7 +70,7 @@ def test_the_cell_that_widens_a_mean_is_named_and_middles_stay_the_estimate() ->
     row = release.mean("pay", by="g").rows()[0]
     middles = np.array(sf.Bins([*EDGES[:-1], 10**9]).midpoints)
     assert row["mean pay"] == pytest.approx(middles @ counts[:, 0] / counts[:, 0].sum(), rel=1e-3)
-    assert "100 % of the interval is the width of cells, most of it that of [10000, 1000000000)" in row["note"]
+    assert "100 % of the interval is the width of cells, most of it that of [10000, 1000000000]" in row["note"]
     empty = counts.astype(np.int64)
     empty[-1] = 0
     row = released(empty, sf.Bins([*EDGES[:-1], 12_000]), sf.gdp(100)).mean("pay", by="g").rows()[0]
