@@ -29,10 +29,10 @@ def test_memory_that_is_not_there_is_an_error_in_words(
 ) -> None:
     """Mutants: a traceback, with exit code 1; an import that fails for another reason passed off as want of memory."""
 
-    def fail(**_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(type(cli.app), "__call__", fail)
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "memory is exhausted, before anything was spent" in capsys.readouterr().err

@@ -299,8 +299,8 @@ def _an_older_copy_is_found(place: Path, asked: OnlineSession) -> None:
 
     real = opening.read_transcript
 
-    def read(store: Any, anchor: str | None = None) -> Any:
-        found = real(store, anchor)
+    def read(store: Any, anchor: str | None = None, **more: Any) -> Any:
+        found = real(store, anchor, **more)
         place.write_bytes(old)
         return found
 
