@@ -259,9 +259,9 @@ def test_killed_in_mid_payment(tmp_path: Path) -> None:
     with studio(place) as page:
         assert page.post("account", {"version": page.version}).json["ledger"]["unreleased"] == ["killed"]
         assert page.page("/read?name=killed").status == 200
-        assert "never opened" in page.page("/audit").text
+        assert "did not come to its end" in page.page("/audit").text
         assert page.paid("killed", "pmw")["state"] == "done"
-        assert "never opened" not in page.page("/audit").text
+        assert "did not come to its end" not in page.page("/audit").text
         assert len([e for e in sf.Ledger(place / "budget.db").entries() if e.kind == "spend"]) == 1
         assert page.paid("next", "pmw")["state"] == "done"
 
