@@ -219,7 +219,10 @@ def test_an_old_option_that_does_not_apply_is_refused(tmp_path: Path) -> None:
         pytest.raises(errors.PlanError, match=r"make it with sf\.plan"),
     ):
         sf.budget_for(WORK, margin=9, kind="pure", compare=True, **UNIT)
-    with pytest.warns(DeprecationWarning, match="load_plan"), pytest.raises(errors.InvalidInput, match="asked for is a plan"):
+    with (
+        pytest.warns(DeprecationWarning, match="load_plan"),
+        pytest.raises(errors.InvalidInput, match="asked for is a plan"),
+    ):
         old.load_plan(saved(sketch_plan(), tmp_path))
 
 
