@@ -36,6 +36,7 @@ _TOO_FEW = 2**29  # less room than this at its finest: a country has half as man
 _ROWS = 512  # measured at most where the lattice is made coarser: long filters need every digit that they have
 _LATTICE = 2**12  # of the noise: rounding to whole numbers then adds less than a hundred-millionth to its variance
 _COARSEST = 2.0**-12  # of the finest scale: multiples of a row are then off by a thousandth at most, errors by less
+_LEAST_SCALE = Fraction(1, 512)  # of noise on a unit lattice: where noise laws begin
 _ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than any rounding long before
 
 
@@ -113,25 +114,21 @@ def calibrate(
     def found(strategy: Strategy) -> Sensitivity:
         return sensitivity(strategy.blocks, sizes, unit, power)
 
-    if unit_lattice:
-        strategy = build(1.0)
+    def fitted(strategy: Strategy) -> Calibrated:
+        """A strategy as it is, with noise of the scale that it needs."""
         change = found(strategy)
         cut = _root(change.value * share / (1 - share), power)
         ratio = Fraction(change.value + cut**power) / limit
-        law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, Fraction(1, 512)))
+        law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, _LEAST_SCALE))
         return _checked(strategy, law, price, change, cut)
 
+    if unit_lattice:
+        return fitted(build(1.0))
     first = build(fine)
     if first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
-        step = max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)
-        first = build(step)
-        change = found(first)
-        cut = _root(change.value * share / (1 - share), power) if share else 0
-        ratio = Fraction(change.value + cut**power) / limit
-        if ratio > _LATTICE**power:
-            law = _law(noise, _sqrt_up(ratio) if power == 2 else ratio)
-            return _checked(first, law, price, change, cut)
-        first = build(fine)
+        coarse = fitted(build(max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)))
+        if coarse.sensitivity.value > limit * _LATTICE**power:
+            return coarse
     change = found(first)
     if change.value == 0:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")

@@ -6,10 +6,11 @@ import re
 
 from sfumato.domain.attributes import OTHER, Attribute
 from sfumato.domain.core import Domain
+from sfumato.domain.spans import spans
 from sfumato.ground.checks import Number, show_number
 from sfumato.ground.frames import safe_text
 
-__all__ = ["cell_texts", "is_year", "range_text", "unequal"]
+__all__ = ["cell_texts", "is_year", "range_text", "restricted", "unequal"]
 
 _YEARS = (1800, 2200)  # whole numbers that all lie here are read as years
 _YEAR = re.compile(r"(?<![^\W\d_])year(?![^\W\d_])", re.IGNORECASE)  # the word, also in birth_year; not in years
@@ -54,6 +55,19 @@ def range_text(domain: Domain, name: str) -> str:
     year = is_year(domain, name)
     last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)
     return " to ".join(str(x) if year else _number(x) for x in (ends[0][0], last))
+
+
+def restricted(domain: Domain, name: str) -> str:
+    """Of which records, or of which values, a mean or sum is, where some may lie outside the range; "" where none may.
+
+    What is outside is cut to the range, counted as (other), or not counted: nothing measured says how far out it is.
+    """
+    attribute = domain[name]
+    if spans(attribute) is None or attribute.outside is None:
+        return ""
+    if attribute.outside == "clamp":
+        return f"of values cut to {range_text(domain, name)}"
+    return f"of records from {range_text(domain, name)}"
 
 
 def _text(low: Number, high: Number, *, whole: bool, year: bool) -> str:

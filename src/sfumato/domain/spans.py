@@ -1,4 +1,4 @@
-"""What is known of values that were counted in cells: between which numbers each lies, and of which records that is.
+"""What is known of values that were counted in cells: between which numbers each lies.
 
 A cell's middle stands for its records where a mean or a sum is told. What the values really add up to lies between the
 cells' lower and upper ends, and no measurement of counts says where.
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain.attributes import Attribute
-from sfumato.ground.checks import show_number
 
-__all__ = ["lower_rows", "range_text", "restricted", "spans", "upper_rows"]
+__all__ = ["lower_rows", "spans", "upper_rows"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,27 +56,3 @@ def _rows(ends: FloatArray, middles: FloatArray, found: FloatArray, sign: float)
         ratio = np.max(sign * ends[told] / middles[told], initial=-1.0 if sign < 0 else 0.0)
         rows.append(sign * ratio * middles)
     return rows
-
-
-def range_text(attribute: Attribute) -> str:
-    """The declared range in words: "0 to 99"."""
-    found = spans(attribute)
-    assert found is not None
-    first, last = (float(x) for x in (found[0, 0], found[-1, 1]))
-    return f"{_plain(first)} to {_plain(last)}"
-
-
-def _plain(value: float) -> str:
-    return f"{int(value):,}" if value.is_integer() else show_number(value)
-
-
-def restricted(attribute: Attribute) -> str:
-    """Of which records, or of which values, a mean or sum is, where some may lie outside the range; "" where none may.
-
-    What is outside is cut to the range, counted as (other), or not counted: nothing measured says how far out it is.
-    """
-    if spans(attribute) is None or attribute.outside is None:
-        return ""
-    if attribute.outside == "clamp":
-        return f"of values cut to {range_text(attribute)}"
-    return f"of records from {range_text(attribute)}"

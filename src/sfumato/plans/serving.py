@@ -18,7 +18,7 @@ from sfumato.workloads.levels import over
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
 
-__all__ = ["answered", "counted_as_zero", "serves"]
+__all__ = ["counted_as_zero", "is_answered", "serves"]
 
 _MOST = 24  # parts and tables: more fit on no screen
 
@@ -57,9 +57,9 @@ def _of_sums(domain: Domain, strategy: Strategy, name: str, item: QueryBlock) ->
     declared, block = domain[name], item.block
     by = tuple(a for a in item.attributes if a != name)
     where = _within(name, by)
-    if answered(strategy, _sizes(domain, name, declared, block, known=True)):
+    if is_answered(strategy, _sizes(domain, name, declared, block, known=True)):
         return f"means of {where}"
-    if declared.has_other and answered(strategy, _sizes(domain, name, declared, block, known=False)):
+    if declared.has_other and is_answered(strategy, _sizes(domain, name, declared, block, known=False)):
         return f"means of {where}, {counted_as_zero(name)}"
     groups = f"marginals of {', '.join(by)}" if by else "the total"
     return f"sums of {where} alone: for means stack the counts too, {groups}"
@@ -77,7 +77,7 @@ def _sizes(domain: Domain, name: str, declared: Attribute, block: Block, *, know
     return Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
 
 
-def answered(strategy: Strategy, block: Block) -> bool:
+def is_answered(strategy: Strategy, block: Block) -> bool:
     """Whether what is measured answers a block."""
     try:
         strategy.check(block)

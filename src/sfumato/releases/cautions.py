@@ -189,10 +189,9 @@ def other_shares(release: Release) -> tuple[Share, ...]:
     Empty where the number of records was not measured or cannot be told from none.
     """
     raw, domain = release.raw, release.plan.workload.domain
-    whole = _count(raw, table_block(domain, ()))
-    if whole is None or not whole.clear[0]:
+    size, found = _size(_whole(raw)), list[Share]()
+    if size is None:
         return ()
-    size, found = float(whole.answers[0]), list[Share]()
     for name in domain.names:
         if not domain[name].has_other:
             continue

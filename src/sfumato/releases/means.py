@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from sfumato.domain import Attribute
-from sfumato.domain.spans import restricted, spans
+from sfumato.domain.reading import restricted
+from sfumato.domain.spans import spans
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
-from sfumato.plans.serving import answered, counted_as_zero
+from sfumato.plans.serving import counted_as_zero, is_answered
 from sfumato.releases.answers import Answer
 from sfumato.releases.conditioned import mean_where
 from sfumato.releases.statistics import (
@@ -106,7 +107,7 @@ def mean(
     clip, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
     everybody = np.ones((1, declared.size))
     known, every = (
-        answered(release.plan.strategy, rows_block(release, attribute, r, names)) for r in (bottom, everybody)
+        is_answered(release.plan.strategy, rows_block(release, attribute, r, names)) for r in (bottom, everybody)
     )
     whole = declared.has_other and every and not known
     if whole:
@@ -117,7 +118,10 @@ def mean(
         numbers = _widened(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
     said = "; ".join(
         t
-        for t in ("" if values is not None else restricted(declared), counted_as_zero(attribute) if whole else "")
+        for t in (
+            "" if values is not None else restricted(release.plan.workload.domain, attribute),
+            counted_as_zero(attribute) if whole else "",
+        )
         if t
     )
     sizes = replace(sizes, notes=_notes(release, attribute, declared, reach, names, sizes, numbers, said))

@@ -14,10 +14,10 @@ import numpy as np
 
 from sfumato.domain import Attribute, Domain
 from sfumato.domain.spans import lower_rows, spans, upper_rows
-from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand
+from sfumato.plans.serving import is_answered
 from sfumato.releases.answers import Linear
 from sfumato.workloads import RECORDS, QueryBlock
 from sfumato.workloads.levels import over
@@ -78,11 +78,8 @@ def _answered(release: Release, query: QueryBlock, name: str, rows: Sequence[Flo
         factors = list(block.factors)
         factors[at] = Dense(_over(domain, name, row)[None, :])
         changed = Block(block.groups, tuple(factors))
-        try:
-            release.plan.strategy.check(changed)
-        except NotAnswerable:
-            continue
-        return changed
+        if is_answered(release.plan.strategy, changed):
+            return changed
     return None
 
 

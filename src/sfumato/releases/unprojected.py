@@ -9,6 +9,7 @@ from sfumato.errors import NotAnswerable
 from sfumato.ground.frames import safe_text
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
+from sfumato.plans.serving import is_answered
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 
@@ -58,11 +59,8 @@ def _measured(whole: Release, attributes: tuple[str, ...], known: dict[tuple[str
     domain = whole.plan.workload.domain
     names = domain.ordered(attributes)
     if names not in known:
-        known[names] = math.prod(domain.sizes(names)) <= _LARGEST
-        try:
-            whole.plan.strategy.check(table_block(domain, names))
-        except NotAnswerable:
-            known[names] = False
+        few = math.prod(domain.sizes(names)) <= _LARGEST
+        known[names] = few and is_answered(whole.plan.strategy, table_block(domain, names))
     return known[names]
 
 

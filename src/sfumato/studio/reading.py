@@ -14,6 +14,7 @@ import numpy as np
 
 from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.ground.frames import Frame, safe_text
+from sfumato.plans.serving import is_answered
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.cautions import caution_lines
 from sfumato.releases.streamed import StreamRelease
@@ -111,11 +112,7 @@ def _answers(release: Release, names: tuple[str, ...]) -> bool:
     domain = release.plan.workload.domain
     if len({domain.owner(n) for n in names}) < len(names):
         return False
-    try:
-        release.plan.strategy.check(table_block(domain, names))
-    except SfumatoError:
-        return False
-    return True
+    return is_answered(release.plan.strategy, table_block(domain, names))
 
 
 def _first(release: Release, attributes: list[Json]) -> Json:
