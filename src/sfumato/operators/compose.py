@@ -310,8 +310,10 @@ class Compose(LinearOperator):
             return top
         # of few, each row by itself: a small coefficient of large numbers is not one of all
         heights = np.abs(self.right.rows(0, inner)).max(axis=1, initial=0.0)
-        found = float((np.abs(self.left.rows(0, rows)) @ heights).max(initial=0.0)) * _ROUNDED
-        return min(top, found)
+        found = float((np.abs(self.left.rows(0, rows)) @ heights).max(initial=0.0))
+        if self.integral:
+            return min(top, int(found)) if found < 2**53 else top  # sums of integers below it do not round
+        return min(top, found * _ROUNDED)
 
     def _largest_sum(self) -> float:
         """The largest sum of |entries| of a column of `right`, or a bound of it where that is too large to form."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from threadpoolctl import threadpool_info
 
 from support.kernels import kernels
 
@@ -43,7 +44,10 @@ def where() -> str:
     python = ".".join(platform.python_version_tuple()[:2])
     libc = "-".join(platform.libc_ver())
     blas = "+".join(sorted(kernels()))
-    return f"{blas}, numpy {np.__version__}, scipy {scipy.__version__}, Python {python}, {libc}, instructions {used}"
+    at_once = max((lib["num_threads"] for lib in threadpool_info() if lib["internal_api"] == "openblas"), default=1)
+    threads = f", {at_once} threads" if at_once > 1 else ""  # the file is written with one, as `make test` has it
+    versions = f"numpy {np.__version__}, scipy {scipy.__version__}, Python {python}"
+    return f"{blas}, {versions}, {libc}, instructions {used}{threads}"
 
 
 def compiled(place: str, entries: dict[str, dict[str, Any]]) -> str:
