@@ -72,8 +72,8 @@ class Answer(_Numbers):
     >>> share.low < share.value < share.high < 1.1
     True
     >>> rest = 1 - share
-    >>> abs(float(share) + float(rest) - 1) < 1e-9, rest.standard_error == share.standard_error
-    (True, True)
+    >>> round(float(share) + float(rest), 9), round(rest.standard_error / share.standard_error, 9)
+    (1.0, 1.0)
     """
 
     form: Linear | Nonlinear | None = None
