@@ -24,6 +24,7 @@ else:  # by itself, with the others beside it
 
 Array = np.ndarray[Any, Any]
 MOST = 2**22  # entries of a matrix or table that is written out; of what is larger a bound is taken, or nothing said
+FEW = 8  # rows of all maps over an attribute: of so many cells are left out that lie between others
 ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
 PLAIN = ("Identity", "Total", "Grouping")  # maps of ones and zeros
 SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in a row, and what underflow loses is < 1
@@ -171,11 +172,36 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
         yield [(joint, composed(held, maps)), *out]
 
 
-def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
+def corners(points: Array) -> list[int]:
+    """Of points (n, f) some in whose convex hull all lie, where they lie on a line or in a plane; else all of them.
+
+    What is convex in a point, as its size and its distance from another are, is nowhere larger than at one of these.
+    """
+    p, axes = narrow(points.astype(object) - points[0]), list[Array]()
+    p = p if abs(p).max() < 2**30 else p.astype(object)  # products of two, and their differences, are of 64 bits
+    for c in p.T:  # numbers that are multiples of others say nothing beside these
+        if c.any() and all((c * a[(i := np.argmax(a != 0))] != a * c[i]).any() for a in axes):
+            axes.append(c)
+        if len(axes) > 2:
+            return list(range(len(p)))
+    x, y = [*axes, np.zeros(len(p), dtype=int), np.zeros(len(p), dtype=int)][:2]
+
+    def beyond(a: int, b: int, some: Array) -> list[int]:  # the corners to the right of the way from a to b
+        far = (x[some] - x[a]) * (y[b] - y[a]) - (y[some] - y[a]) * (x[b] - x[a])
+        c, some = some[np.argmax(far)], some[far > 0]
+        return [*beyond(a, c, some), int(c), *beyond(c, b, some)] if len(some) else []
+
+    left, right = ((x == end).nonzero()[0] for end in (x.min(), x.max()))
+    a, b = int(left[np.argmin(y[left])]), int(right[np.argmax(y[right])])
+    return sorted({a, b, *beyond(a, b, np.arange(len(p))), *beyond(b, a, np.arange(len(p)))})
+
+
+def distinct(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
     """(rows, c): every column that some cell has in blocks one below the other, and none twice.
 
     Cells are never listed. Those of one attribute that no factor tells apart are one; attributes that a factor joins
-    are gone through together; what coincides after each step is dropped.
+    are gone through together; what coincides after each step is dropped. With `ends` cells of one attribute that lie
+    between others are left out, so that all columns lie in the convex hull of those found: see `corners`.
     """
     parts, height, together = list[tuple[Any, Any, Array]](), 0, list[set[str]]()
     for b in blocks:
@@ -185,7 +211,7 @@ def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
         rows = slice(height, height := height + math.prod(map(len, maps)))
         places = np.indices([len(m) for m in maps]).reshape(len(maps), -1 if maps else 1)  # of a row those of factors
         for group, m, place in zip(b.groups, maps, places, strict=True):
-            parts.append((group, rows, m[place].astype(np.int64).reshape(-1, *(sizes[a] for a in group))))
+            parts.append((group, (rows, place), m.astype(np.int64).reshape(-1, *(sizes[a] for a in group))))
             joined = [t for t in together if t & {*group} or t == {*group}]
             together = [*(t for t in together if t not in joined), {*group}.union(*joined)]
     found = np.ones((height, 1), dtype=np.int64)
@@ -194,15 +220,16 @@ def distinct(blocks: Any, sizes: dict[str, int]) -> Array:
         for a in joint:
             held = [(1 + g.index(a), m) for g, _, m in own if a in g]
             seen = np.concatenate([np.moveaxis(m, i, -1).reshape(-1, m.shape[i]) for i, m in held])
-            kept = np.unique(seen, axis=1, return_index=True)[1]
+            kept = np.array(corners(seen.T) if ends else range(seen.shape[1]))
+            kept = kept[np.unique(seen[:, kept], axis=1, return_index=True)[1]]
             own = [(g, rows, m.take(kept, 1 + g.index(a)) if a in g else m) for g, rows, m in own]
         count = {a: m.shape[1 + g.index(a)] for g, _, m in own for a in g}
         if height * found.shape[1] * math.prod(count.values()) > 8 * MOST:
             raise Cannot("combined queries that tell very many cells apart")
         grid = np.ones((height, *count.values()), dtype=np.int64)
-        for g, rows, m in own:
+        for g, (rows, place), m in own:
             order = [0, *(1 + g.index(a) for a in count if a in g)]
-            grid[rows] *= m.transpose(order).reshape(-1, *(n if a in g else 1 for a, n in count.items()))
+            grid[rows] *= m[place].transpose(order).reshape(-1, *(n if a in g else 1 for a, n in count.items()))
         each = np.unique(grid.reshape(height, -1), axis=1)
         found = np.unique((found[:, :, None] * each[:, None]).reshape(height, -1), axis=1)
     return found
@@ -217,7 +244,7 @@ def spectral(s: Any) -> Any:  # products of bins of rows, one of every attribute
 
 
 def combined(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
-    rows = distinct(s.blocks, sizes)
+    rows = distinct(s.blocks, sizes, ends=True)
     few = int(abs(s.matrix.astype(object)).sum(axis=1).max()) * int(abs(rows).max()) < 2**63
     return Doc({"~class": "Dense", "matrix": s.matrix @ rows if few else s.matrix.astype(object) @ rows})
 
@@ -315,6 +342,13 @@ def sensitivity(
     """
     ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
     held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
+    for a, own in held.items() if replace else ():  # a distance is convex in what few rows have at a cell
+        plain = {ops[f].kind for f in own} <= {*ALIKE, "Grouping"} or any(len(f[0]) > 1 for f in own)
+        if not plain and a != (within and within.attribute) and sum(shape(ops[f])[0] for f in own) <= FEW:
+            found = {f: matrix(ops[f]) for f in own}
+            kept = corners(np.concatenate([*found.values()]).T)
+            sizes = {**sizes, a: len(kept)}
+            ops |= {f: Doc({"~class": "Dense", "matrix": m[:, kept]}) for f, m in found.items()}
     alike = {f for f in ops if ops[f].kind in ALIKE}
     near, agree = within and within.attribute, together(ops, within)
     columns = {f: column(ops[f], p) for f in ops}

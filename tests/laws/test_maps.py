@@ -72,7 +72,7 @@ def agrees(found: Map, matrix: Any, vectors: Any) -> None:
         assert np.array_equal(found.columns().astype(object), matrix)
         with pytest.MonkeyPatch.context() as few:
             few.setattr(base, "_UNITS", 2 * matrix.shape[1])
-            assert np.array_equal(Map.columns(found).astype(object), matrix)
+            assert np.array_equal(Map.entries(found).astype(object), matrix)
     else:
         with pytest.raises(WorkloadError, match="too large"):
             found.columns()
@@ -214,6 +214,23 @@ def test_unit_vectors_find_a_wrong_structure() -> None:
     """Mutant: column sums believed without a look at the columns."""
     with pytest.raises(WorkloadError, match="misstates"):
         check_price(Misstated(AlikeMap(3), 2))
+
+
+class Misplaced(DenseMap):
+    """A map that counts the last cell in the place of the first."""
+
+    def apply(self, vectors: Any) -> Any:
+        return DenseMap.apply(self, np.roll(vectors, 1, axis=0))
+
+
+@pytest.mark.parametrize(
+    "wrong", [Misstated(DenseMap(np.arange(2_000).reshape(2, -1)), 2), Misplaced(np.eye(1, 700, dtype=np.int64))]
+)
+def test_maps_of_many_cells_are_held_against_their_columns(wrong: Map) -> None:
+    """Mutants: of many cells the columns alone, or what is applied alone, held against nothing."""
+    with pytest.raises(WorkloadError, match="misstates"):
+        check_price(wrong)
+    check_price(DenseMap(np.arange(200_000).reshape(2, -1)))
 
 
 def test_a_block_and_a_family_apply_their_factors() -> None:

@@ -16,8 +16,11 @@ __all__ = ["IntArray", "Map", "check_price", "length_of", "own_array"]
 
 IntArray = NDArray[np.int64]
 
-# Maps of at most so many entries are applied to every unit vector before they are measured: a few milliseconds.
-_CHECKED_ENTRIES = 2**18
+# Maps of at most so many entries are applied before they are measured, to every unit vector where cells are few: a few
+# milliseconds. Unit vectors of many cells are a matrix of the square of their number, and some vectors stand for all.
+_CHECKED_ENTRIES, _CHECKED_CELLS = 2**18, 2**9
+# whose powers modulo 2^64 those vectors hold: multipliers of known generators; any large odd numbers would do
+_ODD = np.array([6364136223846793005, 2862933555777941757, 3202034522624059733], dtype=np.int64)
 
 _UNITS = 2**24  # entries of unit vectors that a map is applied to at once: 128 MB
 
@@ -49,12 +52,13 @@ class Map(Linear):
         """The matrix, int64. Raises WorkloadError for more than 2^25 entries, and where 2^63 may be reached."""
         if self.shape[0] * self.shape[1] > DENSE_LIMIT or self.max_abs >= INT64:
             raise WorkloadError(f"the entries of {self!r} are too many to be written out, or too large")
-        width, step = self.shape[1], max(1, _UNITS // self.shape[1])
-        return np.concatenate([self.some_columns(a, min(step, width - a)) for a in range(0, width, step)], axis=1)
+        return self.entries()
 
-    def some_columns(self, start: int, count: int) -> Numbers:
-        """(rows, count) of the matrix, of entries that fit int64."""
-        return self.apply(np.eye(self.shape[1], count, -start, dtype=np.int64))
+    def entries(self) -> Numbers:
+        """The matrix, of entries that are known to fit int64: unless its structure tells it, from unit vectors."""
+        width, step = self.shape[1], max(1, _UNITS // self.shape[1])
+        units = (np.eye(width, min(step, width - a), -a, dtype=np.int64) for a in range(0, width, step))
+        return np.concatenate([self.apply(some) for some in units], axis=1)
 
     def gram(self) -> Numbers:
         """(columns, columns) inner products of columns: int64 where all fit, else Python integers."""
@@ -71,13 +75,19 @@ class Map(Linear):
 
 
 def check_price(found: Map) -> None:
-    """Compare column sums with those of all columns, of maps small enough. Raises WorkloadError where they differ."""
+    """Compare column sums with those of all columns, and these with what the map does, of maps small enough.
+
+    It is held against its columns on every unit vector, or on fixed vectors of 64 bits, on which maps that differ
+    would agree by accident. Raises WorkloadError where they differ.
+    """
     if found.shape[0] * found.shape[1] > _CHECKED_ENTRIES or found.max_abs >= INT64:
         return
-    matrix = Map.columns(found)  # what it does to unit vectors, whatever it says of itself
-    for power in (1, 2):
-        if not np.array_equal(absolute_sums(matrix, power), found.column_sums(power)):
-            raise WorkloadError(f"internal error: {found!r} misstates its columns")
+    matrix, cells = found.columns(), found.shape[1]
+    units = np.eye(cells, dtype=np.int64) if cells <= _CHECKED_CELLS else None
+    drawn = np.multiply.accumulate(np.tile(_ODD, (cells, 1))) if units is None else units
+    agrees = np.array_equal(found.apply(drawn), matrix if units is not None else matrix @ drawn)
+    if not agrees or any(not np.array_equal(absolute_sums(matrix, p), found.column_sums(p)) for p in (1, 2)):
+        raise WorkloadError(f"internal error: {found!r} misstates its columns")
 
 
 def length_of(n: object) -> None:

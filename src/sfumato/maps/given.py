@@ -12,7 +12,7 @@ from sfumato.ground.codec import storable
 from sfumato.ground.later import later
 from sfumato.maps.base import IntArray, Map, length_of, own_array
 from sfumato.maps.convolution import causal_exact
-from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers, absolute_sums, times
+from sfumato.maps.linear import INT64, Numbers, absolute_sums, times
 
 __all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap"]
 
@@ -99,6 +99,9 @@ class TotalMap(Map):
     def apply(self, vectors: Numbers) -> Numbers:
         return vectors.sum(axis=0, keepdims=True)
 
+    def entries(self) -> Numbers:
+        return np.ones(self.shape, dtype=np.int64)
+
     def column_sums(self, power: int) -> Numbers:
         return np.ones(self.n, dtype=object)
 
@@ -139,6 +142,10 @@ class RangesMap(Map):
         sums = np.zeros((self.n + 1, vectors.shape[1]), dtype=np.int64)
         np.cumsum(vectors, axis=0, out=sums[1:])
         return sums[self.last] - sums[self.first]
+
+    def entries(self) -> Numbers:
+        cells = np.arange(self.n)
+        return ((self.first[:, None] <= cells) & (cells < self.last[:, None])).astype(np.int64)
 
     def column_sums(self, power: int) -> Numbers:
         starts, ends = (np.bincount(i, minlength=self.n + 1) for i in (self.first, self.last))
@@ -199,8 +206,8 @@ class SparseMap(Map):
     def apply(self, vectors: Numbers) -> Numbers:
         return self._csr @ vectors
 
-    def columns(self) -> Numbers:
-        return self._csr.toarray() if self.shape[0] * self.n <= DENSE_LIMIT else Map.columns(self)
+    def entries(self) -> Numbers:
+        return self._csr.toarray()
 
     def column_sums(self, power: int) -> Numbers:
         out = np.zeros(self.n, dtype=object)
@@ -239,8 +246,8 @@ class DenseMap(Map):
     def apply(self, vectors: Numbers) -> Numbers:
         return times(self.matrix, vectors)
 
-    def columns(self) -> Numbers:
-        return self.matrix if self.matrix.size <= DENSE_LIMIT else Map.columns(self)
+    def entries(self) -> Numbers:
+        return self.matrix
 
     def column_sums(self, power: int) -> Numbers:
         return absolute_sums(self.matrix, power)
@@ -281,10 +288,10 @@ class ToeplitzMap(Map):
         own = vectors if self.column_multiples is None else vectors * self.column_multiples[:, None]
         return np.ascontiguousarray((causal_exact(self.coefficients, own.T) * self.multiples).T)
 
-    def some_columns(self, start: int, count: int) -> Numbers:
-        back = np.arange(len(self.multiples))[:, None] - np.arange(start, start + count)
+    def entries(self) -> Numbers:
+        back = np.arange(len(self.multiples))[:, None] - np.arange(len(self.multiples))
         own = np.where(back < 0, 0, self.coefficients[back]) * self.multiples[:, None]
-        return own if self.column_multiples is None else own * self.column_multiples[start : start + count]
+        return own if self.column_multiples is None else own * self.column_multiples
 
     def column_sums(self, power: int) -> Numbers:
         # below 2^63 by construction, so exact modulo 2^64 is exact; L1 sums are below the squared ones; the columns'

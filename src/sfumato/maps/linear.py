@@ -26,6 +26,9 @@ INT64 = 2**63
 """Entries below this in size are held exactly in int64; modular arithmetic is exact for results below it."""
 
 
+_FEW_ROWS = 8  # whose entries are fewer Python integers than the ten or so sums of parts of 16 bits are
+
+
 class Linear(ABC):
     """A linear map from R^columns to R^rows, as far as blocks and families need to know it."""
 
@@ -123,6 +126,8 @@ def absolute_sums(matrix: NDArray[np.int64], power: int) -> Numbers:
     magnitude = np.abs(matrix)
     if int(magnitude.max(initial=0)) ** power * matrix.shape[0] < INT64:
         return (np.einsum("ij,ij->j", matrix, matrix) if power == 2 else magnitude.sum(axis=0)).astype(object)
+    if len(matrix) <= _FEW_ROWS:
+        return (magnitude.astype(object) ** power).sum(axis=0)
     limbs = [(16 * i, (magnitude >> (16 * i)) & 0xFFFF) for i in range(int(magnitude.max()).bit_length() // 16 + 1)]
     if power == 1:
         return sum_objects((shift, a.sum(axis=0)) for shift, a in limbs)

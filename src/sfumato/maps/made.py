@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.errors import WorkloadError
 from sfumato.ground.codec import storable
 from sfumato.maps.base import IntArray, Map, own_array
-from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
+from sfumato.maps.linear import INT64, Numbers
 
 __all__ = ["KroneckerMap", "MergedMap", "MultipleMap", "StackMap"]
 
@@ -78,6 +78,9 @@ class StackMap(_Several):
     def apply(self, vectors: Numbers) -> Numbers:
         return np.concatenate([p.apply(vectors) for p in self.parts])
 
+    def entries(self) -> Numbers:
+        return np.concatenate([p.entries() for p in self.parts])
+
     def column_sums(self, power: int) -> Numbers:
         return reduce(np.add, [p.column_sums(power) for p in self.parts])
 
@@ -103,6 +106,9 @@ class KroneckerMap(_Several):
         for axis, factor in enumerate(self.parts):
             table = factor.along(table, axis)
         return table.reshape(self.shape[0], vectors.shape[1])
+
+    def entries(self) -> Numbers:
+        return reduce(np.kron, [f.entries() for f in self.parts])
 
     def column_sums(self, power: int) -> Numbers:
         return reduce(np.kron, [f.column_sums(power) for f in self.parts])
@@ -152,6 +158,10 @@ class MultipleMap(_Made):
         # the factor modulo 2^64, as a number of int64
         return self.map.apply(vectors) * ((self.factor + INT64) % (2 * INT64) - INT64)
 
+    def entries(self) -> Numbers:
+        # any factor of a map of zeros fits
+        return (self.map.entries().astype(object) * self.factor).astype(np.int64)
+
     def column_sums(self, power: int) -> Numbers:
         return self.map.column_sums(power) * abs(self.factor) ** power
 
@@ -197,9 +207,7 @@ class MergedMap(_Made):
             merged[codes[starts]] = np.add.reduceat(vectors, starts, axis=0)
         return self.map.apply(merged)
 
-    def columns(self) -> Numbers:
-        if self.shape[0] * len(self.codes) > DENSE_LIMIT:
-            return Map.columns(self)
+    def entries(self) -> Numbers:
         return np.where(self.codes >= 0, self.map.columns()[:, self.codes], 0)
 
     def column_sums(self, power: int) -> Numbers:

@@ -25,7 +25,7 @@ import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.ground.codec import storable
-from sfumato.maps import BlockMap, CombinationMap, FamilyMap, MergedMap
+from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, MergedMap
 from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.columns import distinct_columns, of_columns
 from sfumato.privacy.products import Products, least_symmetric
@@ -42,6 +42,7 @@ Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
 _MOST_CELLS_ALONE, _MOST_CELLS_JOINT, _MOST_PAIRED = 5_000, 1_000, 2**30
 _MOST_DOMINANCE = 2_000  # rows compared pair by pair: seconds
 _MOST_ABSOLUTE = 2**20  # entries of one block's table of L1 distances
+_FEW_ROWS = 8  # of all factors of a group whose cells are held against each other: more seldom have few ends
 _FEW_CELLS = 64  # of the whole table, of which all pairs are looked at unasked
 
 
@@ -163,13 +164,35 @@ class Pairs:
         return self.terms.power == 2 or self.terms.binary
 
     @cached_property
+    def ends(self) -> tuple[Terms, Sizes]:
+        """The same over some cells of every group of attributes, and as far apart: see `distinct_columns`.
+
+        A distance is convex in what the slots of one group have at either of its cells. Of many rows, and where not
+        every record may stand in each other's place, all cells stay.
+        """
+        terms, sizes = self.terms, dict(self.sizes)
+        groups, cells, slots = list(terms.groups), list(terms.cells), list(terms.slots)
+        for g, names in enumerate(terms.groups):
+            own = terms.of_group(g)
+            blocks = [BlockMap(*map(tuple, zip(*slots[i].inside, strict=True))) for i in own]
+            heights = [b.rows for b in blocks]
+            if all(slots[i].alike for i in own) or terms.near[g] is not None or sum(heights) > _FEW_ROWS:
+                continue
+            with suppress(PlanError, WorkloadError):
+                found = distinct_columns(blocks, sizes, ends=True)
+                groups[g], cells[g], sizes[names[0]] = names[:1], found.shape[1], found.shape[1]
+                for i, rows in zip(own, np.split(found, np.cumsum(heights)[:-1]), strict=True):
+                    slots[i] = replace(slots[i], inside=((names[:1], DenseMap(rows)),), alike=None)
+        return replace(terms, groups=tuple(groups), cells=tuple(cells), slots=tuple(slots)), sizes
+
+    @cached_property
     def changes(self) -> Changes:
         """The distance where all cells of every group are alike, otherwise a bound of it."""
         return _squared(self.terms, self.sizes, self.column) if self.squared else _absolute(self.terms)
 
     def bound(self, certificate: Certificate) -> Bound:
         """What a certificate proves of the largest distance. Raises PlanError where it does not fit."""
-        terms, sizes = self.terms, self.sizes
+        terms, sizes = self.ends if certificate.method in ("cells", "pairs") else (self.terms, self.sizes)
         if certificate.method == "cells":
             # of the distinct columns of a whole matrix nobody knows the groups
             exact = self.squared or all(n is None for n in terms.near)

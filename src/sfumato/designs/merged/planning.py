@@ -41,6 +41,7 @@ MAX_COLUMNS = 2_048  # distinct ones, of any number of queries: n³ operations a
 MAX_WORK = 1_000_000_000  # queries² times distinct columns, above that: operations of a step
 MAX_FAR = 5_000  # columns up to which the largest distance of two is found exactly: a matrix of 200 MB
 MAX_PAIRED = 128  # queries up to which pairs of columns are searched in seconds: about the square of them bind
+_BOUND = 1.5  # columns for each independent query, up to which about all pairs of columns bind and are weighed at once
 _NEAR = 1e-2  # gap of more queries, all pairs of whose columns are weighed: a tenth of it takes ten times as long
 _MAX_BLOCKS = 512  # each is a Python value, counted by itself
 _MAX_QUERIES = 4_096  # rows of matrices that are factored
@@ -74,7 +75,8 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     if not 0 < rows <= _MAX_QUERIES or not all(f.integral for b in blocks for f in b.factors):
         return None
     try:
-        columns = distinct_columns([b.lowered() for b in blocks], problem.sizes)
+        # in whose convex hull the others lie: no other is longer, or farther from one, whatever the strategy
+        columns = distinct_columns([b.lowered() for b in blocks], problem.sizes, ends=True)
     except (PlanError, WorkloadError):
         return None
     count, public = columns.shape[1], problem.unit.total_is_public
@@ -211,7 +213,12 @@ def _optimum(problem: Problem, matrix: FloatArray, rank: int, progress: Progress
     if public and min(matrix.shape) > MAX_PAIRED:
         found = optimize_all_pairs(matrix, tolerance=_NEAR, progress=progress)
     elif public:
-        found = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
+        found = None
+        if not largest and matrix.shape[1] <= _BOUND * rank:
+            found = optimize_all_pairs(matrix, tolerance=tolerance, progress=progress)
+        if found is None or found.gap > tolerance:
+            other = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
+            found = other if found is None or (other and other.upper_bound < found.upper_bound) else found
     else:
         found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)
     if found is None:

@@ -130,9 +130,9 @@ class Merged(Strategy):
         return {}
 
     def _columns(self, queries: Sequence[Block]) -> Numbers:
-        """The distinct columns of Q, and of queries below."""
+        """Columns of Q, and of queries below, in whose convex hull all lie: what is affine in these is so in all."""
         held = dict(zip(self.measured.attributes, self.sizes, strict=True))
-        return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held)
+        return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held, ends=True)
 
     def _of(self, query: Block) -> _Sums:
         """What of Q a query is."""
@@ -199,7 +199,8 @@ class Merged(Strategy):
         used = self._used > 0
         if used.all():
             return np.eye(len(used))
-        columns = columns_by_class(self.measured.blocks, dict(zip(self.measured.attributes, self.sizes, strict=True)))
+        held = dict(zip(self.measured.attributes, self.sizes, strict=True))
+        columns = columns_by_class(self.measured.blocks, held, spanning=True)
         with single_thread():
             within = columns[used] @ columns[used].T
             found = np.linalg.solve(within, columns[used] @ columns[~used].T).T
@@ -252,7 +253,7 @@ class Merged(Strategy):
             raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
         try:
             held = dict(zip(self.measured.attributes, self.sizes, strict=True))
-            columns = columns_by_class((*self.measured.blocks, query), held)
+            columns = columns_by_class((*self.measured.blocks, query), held, spanning=True)
         except PlanError as reason:
             raise NotAnswerable(f"whether what was measured answers the query cannot be told: {reason}") from None
         r = len(self._used)

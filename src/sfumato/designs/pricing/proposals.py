@@ -44,7 +44,7 @@ def proposals(pairs: Pairs) -> Iterator[Certificate]:
 
 def _refused(pairs: Pairs) -> bool:
     """Whether looking at all pairs of cells would end, after long, with inner products that int64 does not hold."""
-    terms = pairs.terms
+    terms = pairs.ends[0]
     alone = [f for s in terms.slots if len(s.inside) == 1 for _, f in s.inside]
     many = pairs.squared and len(terms.groups) == 1 and terms.cells[0] > _FEW_CELLS
     return many and any(int(max(f.column_sums(2))) >= INT64 for f in alone)
