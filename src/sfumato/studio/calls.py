@@ -28,7 +28,7 @@ Asked = Callable[[Desk, paying.Payments, Json], Any]
 def _names(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     del payments, given
     desk.names()
-    return state(desk)
+    return state(desk) | {"doubt": desk.doubt()}
 
 
 def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:

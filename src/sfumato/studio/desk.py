@@ -30,8 +30,9 @@ from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
 from sfumato.studio import drafts, talking
 from sfumato.studio.plainly import check
+from sfumato.wall.rows.csvfile import OtherEncoding
 from sfumato.wall.rows.declared import table_of
-from sfumato.wall.rows.headers import column_names
+from sfumato.wall.rows.headers import column_names, doubt
 from sfumato.wall.rows.written import source_of
 from sfumato.wall.streams.stored import is_stream
 from sfumato.workloads.reading import parse_toml
@@ -173,11 +174,17 @@ class Desk:
         table = table_of(parse_toml(self.text).section("data"), self.places.spec.parent)
         try:
             self.header = column_names(table)
+        except OtherEncoding as error:
+            raise InvalidInput(f"{error}, under “How its texts are written”. Nothing else of it was read") from None
         except (SfumatoError, OSError):
             raise InvalidInput(
                 "no table can be opened there; the terminal's sfumato init says why. Nothing of it was read"
             ) from None
         return self.header
+
+    def doubt(self) -> str:
+        """What the table's beginning gives reason to declare; see `wall.rows.headers.doubt`."""
+        return doubt(table_of(parse_toml(self.text).section("data"), self.places.spec.parent))
 
     def absent(self, spec: Spec | None = None) -> tuple[str, ...]:
         """Columns that are declared, or say whose a row is, and that the names which were read do not hold.
