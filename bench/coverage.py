@@ -6,12 +6,15 @@ in 40 cells. Values are drawn once (seed 1); every release is a whole one, with 
 
     python bench/coverage.py [releases] [--epsilon E,E] [--csv FILE COLUMN GROUP LOW HIGH CELLS OUTSIDE]...
 
-With --csv the tables are files instead: a column of numbers declared from LOW to HIGH, in cells that are "even", "widening"
-(the finest around 0) or of "whole" numbers, within the groups of another column; OUTSIDE is "clamp" or "other".
+With --csv the tables are files instead: a column of numbers declared from LOW to HIGH, in cells that are "even",
+"widening" (the finest around 0) or of "whole" numbers, within the groups of another column; OUTSIDE is "clamp" or
+"other".
 
-Of every statistic it prints the group that is held least often where it is told, in how many releases that was, and which
-part of all groups and releases was told. "chance" is how likely so few would be of an interval that holds in 95 % of
-releases: of 500 the worst of twenty groups is by chance at .93. What is not told has a reason beside it, or the run ends.
+Of every statistic it prints the group that is held least often where it is told, in how many releases that was, and
+which part of all groups and releases was told. "chance" is how likely so few would be of an interval that holds in
+95 % of releases: of 500 the worst of twenty groups is by chance at .93. "right or blank" is the least share of releases
+in which what is told of a group is right, or nothing is. A group that is told in few releases is one that noise made
+large, so of these more are wrong. What is not told has a reason beside it, or the run ends.
 """
 
 from __future__ import annotations
@@ -160,7 +163,7 @@ def main() -> None:
     names = ("FILE", "COLUMN", "GROUP", "LOW", "HIGH", "CELLS", "OUTSIDE")
     read.add_argument("--csv", nargs=len(names), action="append", metavar=names)
     given = read.parse_args()
-    print("table | cells | epsilon | statistic | worst group | chance | groups | told | reasons of what is not")
+    print("table | cells | epsilon | statistic | worst group | chance | right or blank | groups | told | why not")
     for table in drawn() if given.csv is None else [of_file(*one) for one in given.csv]:
         for cells in CELLS:
             for epsilon in map(float, given.epsilon.split(",")):
@@ -171,10 +174,11 @@ def main() -> None:
                     worst = min(some, key=lambda g: float(binom.cdf(g.held, g.told, 0.95)), default=Counted())
                     chance = float(binom.cdf(worst.held, worst.told, 0.95))
                     told = sum(g.told for g in every) / (len(every) * given.releases)
+                    blank = min(1 - (g.told - g.held) / given.releases for g in every)
                     said = "; ".join(sorted({r for g in every for r in g.reasons}))
                     print(
                         f"{table.name} | {cells} | {epsilon:g} | {what} | {worst.held / max(worst.told, 1):.3f} of "
-                        f"{worst.told} | {chance:.1e} | {len(every)} | {told:.3f} | {said}",
+                        f"{worst.told} | {chance:.1e} | {blank:.3f} | {len(every)} | {told:.3f} | {said}",
                         flush=True,
                     )
 

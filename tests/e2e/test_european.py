@@ -1,8 +1,8 @@
 """A table as offices in Europe keep it, from its file to a release, by every way there is: right at the first try.
 
 Semicolons, decimal commas, points between thousands, cp1252, days as day.month.year, labels in any capitals with stray
-blanks; and the same on the second sheet of a workbook. The truth is counted by pandas. At mu = 1,000 noise is far below a
-record, so that an answer that is off is one that was read wrongly.
+blanks; and the same on the second sheet of a workbook. The truth is counted by pandas. At mu = 1,000 noise is far below
+a record, so that an answer that is off is one that was read wrongly.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def filled(path: Path, declared: str = DECLARED) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
 def test_by_the_command_line(run: Run, files: Path, kind: str) -> None:
-    """Mutants: a notation that some command drops; a format of days that sheets, which have days, are held to; capitals of
-    ß that are another text; no word of semicolons, or of a second sheet."""
+    """Mutants: a notation that some command drops; capitals of ß that are another text; no word of semicolons, or of a
+    second sheet; a sheet that the rows of `mock`, which are a text file, are asked for."""
     table = files / f"leute.{kind}"
     spec = Path("leute.toml")
     written = [a for name, value in OPTIONS.items() for a in (f"--{name}", value)] if kind == "csv" else []
@@ -209,8 +209,8 @@ def column(browser: Browser, name: str) -> str:
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
 def test_by_the_page(tmp_path: Path, files: Path, browser: Browser, kind: str) -> None:
-    """Mutants: a file in another encoding that ends `sfumato studio TABLE`; a reason that the page keeps to itself; no word
-    of semicolons, or of a second sheet."""
+    """Mutants: a file in another encoding that ends `sfumato studio TABLE`; a reason that the page keeps to itself; no
+    word of semicolons, or of a second sheet; edges beside which the least and the greatest value stay to be given."""
     spec, names = prepared(str(files / f"leute.{kind}"), tmp_path, demo=False)
     assert names == (None if kind == "csv" else ("Hinweise",))
     with studio(tmp_path, spec.name, entered=False) as page:

@@ -282,7 +282,7 @@ def test_capitals_are_made_small_one_letter_for_one() -> None:
 def test_the_capitals_of_a_sharp_s_are_two(tmp_path: Path) -> None:
     """In declarations, records and questions alike, whichever is declared, and a text that is read is read as itself.
 
-    Mutants: one letter for one alone; a capital sharp s that no code holds; no form NFC after it (the last spelling)."""
+    Mutants: one letter for one alone; a capital sharp s that no code holds; no form NFC after it (the dotted one)."""
     spellings = ["Groß", "GROSS", "groß", "GROẞ", "gross", "GROß", "groS\u017f"]
     dotted = "gro\u00df\u0323"  # of s and this mark Unicode has one letter
     for code in spellings:

@@ -39,10 +39,10 @@ def table_at(declared: str | Source | None, table: str | None, **written: str | 
     base = declared if isinstance(declared, Source) else Source(declared)
     if table is not None:
         kind = "" if "://" in table else kind_of(table)
-        base = Source(table, base.decimal, base.thousands)
-        if isinstance(declared, Source) and kind.removesuffix(".gz") in (".csv", ".tsv"):
-            base = replace(base, encoding=declared.encoding, delimiter=declared.delimiter)
-        elif isinstance(declared, Source) and kind == ".xlsx":
-            base = replace(base, sheet=declared.sheet)
+        base = replace(base, table=table)
+        if kind != ".xlsx":
+            base = replace(base, sheet=None)
+        if kind.removesuffix(".gz") not in (".csv", ".tsv"):
+            base = replace(base, encoding="utf-8", delimiter=None)
     base = replace(base, **{name: value for name, value in written.items() if value is not None})
     return base if base.table is not None and base.declared() else base.table
