@@ -1,9 +1,9 @@
 """How soon other windows of the studio are answered while 100,000 labels are pasted into one.
 
 The server runs in a process of its own; each window is a client that asks one thing after another over HTTP. The
-paste is one change of a spec. From its sending to its answer, and for a second after, the other windows ask for a page without
-the spec; for a page of the spec, which holds the labels once they are written; and for changes of their own, which are
-refused while the paste is saved, and made anew once it is.
+paste is one change of a spec. From its sending to its answer, and for a second after, the other windows ask for a page
+without the spec; for a page of the spec, which holds the labels once they are written; and for changes of their own,
+which are refused while the paste is saved, and made anew once it is.
 
     python bench/studio_windows.py [labels]
 """

@@ -88,8 +88,8 @@ def init(
 
 
 _DOUBTS = {
-    "decimal": "semicolons stand between the names, as where numbers have decimal commas. If they have (1.234,5), "
-    "begin again with --decimal , and, for points between thousands, --thousands . : read plainly they would be missing",
+    "decimal": "semicolons stand between the names, as where numbers have decimal commas. If they have (1.234,5), begin"
+    " again with --decimal , and, for points between thousands, --thousands . : otherwise they are read as missing",
     "sheet": "the workbook has several sheets, and these are the names of the first; for another one: --sheet NAME",
 }
 
