@@ -82,7 +82,7 @@ def drawn() -> list[Table]:
     ]
 
 
-def of_file(file: str, column: str, group: str, low: str, high: str, kind: str, outside: str) -> Table:
+def of_file(file: str, column: str, group: str, low: str, high: str, kind: str, outside: Any) -> Table:
     """A column of a file within the groups of another; rows that lack one of them are no rows."""
     found = pd.read_csv(file, usecols=[column, group]).dropna()
     least, most = float(low), float(high)

@@ -109,11 +109,11 @@ def truth(folder: Path) -> pd.DataFrame:
         folder / "leute.csv", sep=";", decimal=",", thousands=".", encoding="cp1252", dtype={"Eintritt": str}
     )
     towns = {t.casefold(): t for t in TOWNS}
-    bins = pd.cut(read["Einkommen"], EDGES, right=False, labels=False).fillna(len(EDGES) - 2)
+    above = pd.DataFrame({edge: read["Einkommen"] >= edge for edge in EDGES[1:-1]})
     days = pd.to_datetime(read["Eintritt"], format="%d.%m.%Y")
     return pd.DataFrame(
         {
-            "Einkommen": bins.astype(int),
+            "Einkommen": above.sum(axis=1),
             "Ort": read["Ort"].str.strip().str.casefold().map(towns).map(TOWNS.index),
             "Eintritt": 12 * (days.dt.year - 2024) + days.dt.month - 1,
             "Größe": read["Größe"] // 10,

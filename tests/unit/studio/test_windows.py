@@ -25,7 +25,7 @@ def test_a_change_that_takes_long_holds_up_no_other_window(tmp_path: Path, monke
     """
     begun, go_on = threading.Event(), threading.Event()
     said: list[str] = []
-    plainly = saying._declared
+    plainly = saying._declared  # pyright: ignore[reportPrivateUsage]
 
     def slowly(desk: desks.Desk, text: str) -> dict[str, object]:
         said.append(version_of(text))
