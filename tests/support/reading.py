@@ -90,9 +90,14 @@ def _labelled(attribute: Categories | Hierarchy, text: str) -> int | str:
     folded = isinstance(attribute, Categories) and attribute.case == "ignore"
 
     def read(given: str) -> str:
-        # letter by letter, so that no letter becomes two
+        # letter by letter, so that no letter becomes two, but for the one whose capitals are two
         small = {c: min(c.casefold(), c.lower(), key=len) for c in given}
-        shown = "".join(s if len(s) == 1 else c for c, s in ((c, small[c]) for c in given)) if folded else given
+        small |= dict.fromkeys("ßẞ", "ss")
+        shown = (
+            "".join(s if len(s) == 1 or s == "ss" else c for c, s in ((c, small[c]) for c in given))
+            if folded
+            else given
+        )
         shown = unicodedata.normalize("NFC", shown)
         return shown.strip(BLANKS + "\u00a0") if trim else shown
 

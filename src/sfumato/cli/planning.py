@@ -65,7 +65,7 @@ def init(
       sfumato init leute.csv -o leute.toml --decimal , --thousands . --encoding cp1252
     """
     from sfumato.wall.rows.declared import table_at
-    from sfumato.wall.rows.headers import column_names
+    from sfumato.wall.rows.headers import column_names, doubt
     from sfumato.wall.rows.written import source_of
     from sfumato.workloads.schema import spec_template
 
@@ -81,8 +81,17 @@ def init(
             f"record and no header, {out} now holds what that record says: delete it and add a header",
             err=True,
         )
+    if (said := doubt(given)) in _DOUBTS:
+        typer.echo(f"sfumato: {_DOUBTS[said]}", err=True)
     typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {out}")
     typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {out}")
+
+
+_DOUBTS = {
+    "decimal": "semicolons stand between the names, as where numbers have decimal commas. If they have (1.234,5), begin"
+    " again with --decimal , and, for points between thousands, --thousands . : otherwise they are read as missing",
+    "sheet": "the workbook has several sheets, and these are the names of the first; for another one: --sheet NAME",
+}
 
 
 def _like_data(name: str) -> bool:

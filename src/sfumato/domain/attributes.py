@@ -163,8 +163,8 @@ class Categories(Attribute):
     """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given).
 
     Codes of one label share its cell; cells stand in the order in which their labels appear first. With case="ignore"
-    capitals make no difference, with trim=True blanks around a text make none. Letters that Unicode writes in two ways
-    are the same in any case (form NFC).
+    capitals make no difference (GROSS is Groß), with trim=True blanks around a text make none. Letters that Unicode
+    writes in two ways are the same in any case (form NFC).
 
     >>> sf.Categories(["north", "south"], outside="other").labels
     ('north', 'south', '(other)')

@@ -14,9 +14,10 @@ from functools import cache
 
 from sfumato.errors import DomainError
 
-__all__ = ["BLANKS", "capitals", "composed", "day_of", "fields_of", "pattern", "plain"]
+__all__ = ["BLANKS", "SHARP", "capitals", "composed", "day_of", "fields_of", "pattern", "plain"]
 
 BLANKS = " \t\n\v\f\r\u00a0"  # what DuckDB, spreadsheets and keyboards leave around a text
+SHARP = ("ß", "ss")  # the one letter in use whose capitals are two: GROSS is Groß, and so is GROẞ
 _CASED = range(0x20000)  # beyond are ideographs and signs, which have no capitals
 _DIRECTIVES = {"%Y": 4, "%m": 2, "%d": 2}  # digits of each
 _DAYTIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,][0-9]+)?)?"
@@ -34,13 +35,13 @@ def plain(text: str, *, trim: bool = False, ignore_case: bool = False) -> str:
     text = composed(text)
     if ignore_case:
         small = _small()
-        text = composed("".join(small.get(c, c) for c in text))
+        text = composed("".join(small.get(c, c) for c in text).replace(*SHARP))
     return text.strip(BLANKS) if trim else text
 
 
 @cache
 def _small() -> dict[str, str]:
-    """The small letter of each letter that has another one: one letter for one, so ß is no ss."""
+    """The small letter of each letter that has another one: one letter for one."""
     found: dict[str, str] = {}
     for char in map(chr, _CASED):
         small = next((s for s in (char.casefold(), char.lower()) if len(s) == 1), char)
@@ -55,6 +56,7 @@ def capitals(codes: Iterable[str]) -> tuple[str, str]:
     Others can be in none of the codes, whatever stands around them.
     """
     parts = set(unicodedata.normalize("NFD", "".join(codes)))
+    parts |= {SHARP[0]} if "s" in parts else set()
     pairs = [(c, s) for c, s in _small().items() if parts.issuperset(unicodedata.normalize("NFD", s))]
     return "".join(c for c, _ in pairs), "".join(s for _, s in pairs)
 

@@ -5,6 +5,7 @@ Whatever comes from a page is of any type until it was looked at. Refusals are S
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ Asked = Callable[[Desk, paying.Payments, Json], Any]
 def _names(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     del payments, given
     desk.names()
-    return state(desk)
+    return state(desk) | {"doubt": desk.doubt()}
 
 
 def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:
@@ -39,8 +40,8 @@ def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:
         or not all(isinstance(c, str) for c in conditions)
     ):
         raise InvalidInput("a change is about a place, with a list of conditions")
-    desk.change(given.get("version"), given.get("changes"), about, conditions)
-    return state(desk)
+    ready = functools.partial(state, desk)
+    return state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
 
 
 def _import(desk: Desk, payments: paying.Payments, given: Json) -> Any:
@@ -51,8 +52,7 @@ def _import(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     changes = [
         {"place": ["schema", name], "value": _typed(table)} for name, table in drafts.imported(text)["schema"].items()
     ]
-    desk.change(given.get("version"), changes)
-    return state(desk)
+    return state(desk, desk.change(given.get("version"), changes, ready=functools.partial(state, desk)))
 
 
 def _typed(value: Any) -> Any:

@@ -30,14 +30,17 @@ from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
 from sfumato.studio import drafts, talking
 from sfumato.studio.plainly import check
+from sfumato.wall.rows.csvfile import OtherEncoding
 from sfumato.wall.rows.declared import table_of
-from sfumato.wall.rows.headers import column_names
+from sfumato.wall.rows.headers import column_names, doubt
 from sfumato.wall.rows.written import source_of
 from sfumato.wall.streams.stored import is_stream
 from sfumato.workloads.reading import parse_toml
 
 __all__ = ["AnyPlan", "Desk", "Places", "Told", "checked_name"]
 
+_KEPT_STATES = 4  # the text that pages show, the one that comes next, and two to go back to; each holds all labels
+_SAVING = 0.2  # seconds that a change waits for another window's: a few keys are saved in less, a long list is not
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
 _IN_RECORDS = (".json", ".ndjson", ".jsonl")
@@ -96,6 +99,8 @@ class Desk:
     places: Places
     header: tuple[str, ...] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _states: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
     _plans: OrderedDict[str, AnyPlan] = field(default_factory=OrderedDict)
     _alone: OrderedDict[str, dict[str, float | None]] = field(default_factory=OrderedDict)
     _planning: dict[str, threading.Lock] = field(default_factory=dict)
@@ -111,21 +116,35 @@ class Desk:
         except (OSError, UnicodeDecodeError):
             raise InvalidInput("the spec file is gone, or is no text; put it back, or start again") from None
 
-    def change(self, version: object, changes: object, about: str = "", conditions: Sequence[str] = ()) -> str:
+    def change(
+        self,
+        version: object,
+        changes: object,
+        about: str = "",
+        conditions: Sequence[str] = (),
+        ready: Callable[[str], object] = lambda _: None,
+    ) -> str:
         """The file with changes made to the state that `version` names, written. Raises NameTaken for another.
 
         Where the change is `about` one place, it is refused, and the file stays, if that place would be wrong then.
+        `ready` is called with the new text before it is the file's: until then other windows are answered from the
+        old one, and afterwards find done what takes long. Their own changes meanwhile are refused, for those would be
+        to a state that is about to go.
         """
-        with self._lock:
-            text = self.text
-            if version != drafts.version_of(text):
-                raise NameTaken("the spec was changed meanwhile, in another window or an editor; load this page again")
+        if not self._writing.acquire(timeout=_SAVING):
+            raise NameTaken("another window is saving a change of the spec; load this page again in a moment")
+        try:
+            text = self.seen(version)
             written = drafts.change(text, changes)
             if about:
                 check(written, self.places.spec, about, conditions)
             if written != text:
+                ready(written)
+                self.seen(version)  # an editor may have written meanwhile
                 drafts.store(self.places.spec, written)
             return written
+        finally:
+            self._writing.release()
 
     def seen(self, version: object) -> str:
         """The text that a page saw. Raises NameTaken where the file is another by now."""
@@ -137,6 +156,11 @@ class Desk:
     def spec(self, text: str | None = None) -> Spec:
         """What the file, or a variant of it, declares. Raises SpecError."""
         return drafts.parsed(self.text if text is None else text, self.places.spec)
+
+    def state(self, text: str, say: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `say` says of a text of the spec; said once, for as long as the files that it names stay as they are."""
+        files = drafts.files_of(drafts.tables_of(text).get("schema"), self.places.spec.parent)
+        return self._recent(self._states, f"{drafts.version_of(text)} {files}", _KEPT_STATES, say)
 
     def names(self) -> tuple[str, ...]:
         """The names of the table's columns, read anew; no row is looked at. Raises InvalidInput."""
@@ -150,11 +174,17 @@ class Desk:
         table = table_of(parse_toml(self.text).section("data"), self.places.spec.parent)
         try:
             self.header = column_names(table)
+        except OtherEncoding as error:
+            raise InvalidInput(f"{error}, under “How its texts are written”. Nothing else of it was read") from None
         except (SfumatoError, OSError):
             raise InvalidInput(
                 "no table can be opened there; the terminal's sfumato init says why. Nothing of it was read"
             ) from None
         return self.header
+
+    def doubt(self) -> str:
+        """What the table's beginning gives reason to declare; see `wall.rows.headers.doubt`."""
+        return doubt(table_of(parse_toml(self.text).section("data"), self.places.spec.parent))
 
     def absent(self, spec: Spec | None = None) -> tuple[str, ...]:
         """Columns that are declared, or say whose a row is, and that the names which were read do not hold.
@@ -252,15 +282,19 @@ class Desk:
         return self._kept((place.name, str(stamp)), lambda: load(place))
 
     def _kept(self, key: tuple[str, str], read: Callable[[], Any]) -> Any:
+        return self._recent(self._releases, key, _KEPT_RELEASES, read)
+
+    def _recent(self, kept: OrderedDict[Any, Any], key: object, most: int, make: Callable[[], Any]) -> Any:
+        """What is kept under a key, or is made now and kept among the `most` that were asked for last."""
         with self._lock:
-            if key in self._releases:
-                self._releases.move_to_end(key)
-                return self._releases[key]
-        found = read()
+            if key in kept:
+                kept.move_to_end(key)
+                return kept[key]
+        found = make()
         with self._lock:
-            self._releases[key] = found
-            while len(self._releases) > _KEPT_RELEASES:
-                self._releases.popitem(last=False)
+            kept[key] = found
+            while len(kept) > most:
+                kept.popitem(last=False)
         return found
 
     # -- what is said --------------------------------------------------------------------------------

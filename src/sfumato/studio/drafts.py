@@ -6,6 +6,7 @@ numbers of list entries) and a value, or None to take the place out; a number is
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -30,7 +31,7 @@ from sfumato.studio.plainly import absent, field_word
 from sfumato.workloads.reading import parse_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
-__all__ = ["change", "imported", "in_page", "of_column", "parsed", "store", "tables_of", "version_of"]
+__all__ = ["change", "files_of", "imported", "in_page", "of_column", "parsed", "store", "tables_of", "version_of"]
 
 ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan", "stream")
 """What the page may change; other tables of a spec stay as they are."""
@@ -243,11 +244,27 @@ def of_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, A
     """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
     root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {"schema": {name: tables["schema"][name]}}
     text = "\n".join(f"{key} = {inline(value)}" for key, value in root.items())
-    return dict(_of_column(text, name, str(folder)))
+    return dict(_of_column(text, name, str(folder), files_of(root["schema"], folder)))
+
+
+def files_of(schema: object, folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """The files that columns are declared from, each as it is now: what was read of one holds until it is written."""
+    columns = cast("dict[str, Any]", schema).values() if isinstance(schema, dict) else ()
+    found: list[tuple[str, int, int]] = []
+    for column in columns:
+        name = cast("dict[str, Any]", column).get("values_from") if isinstance(column, dict) else None
+        if isinstance(name, str):
+            with contextlib.suppress(OSError, ValueError):
+                status = (folder / name).stat()
+                found.append((name, status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4_096)
-def _of_column(text: str, name: str, folder: str) -> tuple[tuple[str, Any], ...]:
+def _of_column(
+    text: str, name: str, folder: str, files: tuple[tuple[str, int, int], ...]
+) -> tuple[tuple[str, Any], ...]:
+    del files  # of the key alone
     try:
         root = parse_toml(text)
         if blanks := root.blanks():

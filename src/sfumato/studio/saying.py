@@ -20,22 +20,27 @@ _LABELS = 500  # of an attribute, offered while one types
 _QUERY = re.compile(r"^(?:line \d+: )?queries\.(\d+)\b[.\w]*:? ?")
 
 
-def state(desk: Desk) -> dict[str, Any]:
-    """Everything that the pages before the payment show. No data are read."""
-    text = desk.text
+def state(desk: Desk, text: str | None = None) -> dict[str, Any]:
+    """Everything that the pages before the payment show, of the spec's file or of another text. No data are read."""
+    given = desk.text if text is None else text
+    version = drafts.version_of(given)
     try:
-        tables = drafts.tables_of(text)
+        drafts.tables_of(given)
     except ValueError:
-        return {"version": drafts.version_of(text), "broken": "the spec is not TOML; mend it in an editor"}
+        return {"version": version, "broken": "the spec is not TOML; mend it in an editor"}
+    found = desk.state(given, lambda: _declared(desk, given))
+    header = None if desk.header is None else list(desk.header)
+    return {"version": version, "broken": None, "header": header, "absent": list(desk.absent())} | found
+
+
+def _declared(desk: Desk, text: str) -> dict[str, Any]:
+    """What hangs on the text alone, and on the files that it names."""
+    tables = drafts.tables_of(text)
     schema = tables.get("schema")
     columns = {name: _column(desk, tables, name) for name in schema} if isinstance(schema, dict) else {}
     found: dict[str, Any] = {
-        "version": drafts.version_of(text),
-        "broken": None,
         "spec": drafts.in_page(text),
         "columns": columns,
-        "header": None if desk.header is None else list(desk.header),
-        "absent": list(desk.absent()),
         "problem": None,
         "todo": None,
         "at": None,

@@ -21,6 +21,7 @@ from sfumato.studio.app import make_app
 from sfumato.studio.desk import Desk, Places
 from sfumato.studio.drafts import change, store
 from sfumato.studio.guard import Keys
+from sfumato.wall.rows.csvfile import OtherEncoding
 from sfumato.wall.rows.headers import column_names
 
 __all__ = ["listening", "prepared", "serve"]
@@ -63,7 +64,10 @@ def prepared(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tupl
         if not place.exists():
             store(place, _BLANK)
         return place, None
-    names = column_names(given)
+    try:
+        names = column_names(given)
+    except OtherEncoding:  # the page asks for the encoding, and has no other beginning
+        names = None
     stem = Path(given.partition("?")[0]).stem if "://" in given else Path(given).stem
     place = folder / f"{stem or 'table'}.toml"
     if not place.exists():

@@ -270,13 +270,35 @@ def test_capitals_are_made_small_one_letter_for_one() -> None:
     table = dict(zip(large, small, strict=True))
     assert len(table) > 1_400
     assert not table.keys() & {*small}
-    for code in ("\u0390", "\u1e96", "k", "ά", "ß"):
+    for code in ("\u0390", "\u1e96", "k", "ά"):
         pairs = dict(zip(*capitals([code]), strict=True))
         for form in ("NFC", "NFD"):
             for text in {unicodedata.normalize(form, code.upper()), unicodedata.normalize(form, code)}:
                 read = composed("".join(pairs.get(c, c) for c in composed(text)))
                 assert (read == code) == (plain(text, ignore_case=True) == code)
         assert plain(code, ignore_case=True) == code
+
+
+def test_the_capitals_of_a_sharp_s_are_two(tmp_path: Path) -> None:
+    """In declarations, records and questions alike, whichever is declared, and a text that is read is read as itself.
+
+    Mutants: one letter for one alone; a capital sharp s that no code holds; no form NFC after it (the dotted one)."""
+    spellings = ["Groß", "GROSS", "groß", "GROẞ", "gross", "GROß", "groS\u017f"]
+    dotted = "gro\u00df\u0323"  # of s and this mark Unicode has one letter
+    for code in spellings:
+        towns = Categories([code, "Ort"], case="ignore", outside="other", missing="other")
+        assert all(towns.cell_of(s) == 0 for s in spellings)
+        domain = Domain({"town": towns})
+        source = write_csv(tmp_path / "t.csv", ("town",), [(s,) for s in (*spellings, "Gros", "Gro", dotted)])
+        assert open_source(source, domain).count([("town",)])[("town",)].tolist() == [len(spellings), 0, 3]
+    marked = Domain({"town": Categories([dotted], case="ignore", outside="other", missing="other")})
+    source = write_csv(tmp_path / "m.csv", ("town",), [(dotted,), ("GROS\u1e62",), ("GROSS",)])
+    assert open_source(source, marked).count([("town",)])[("town",)].tolist() == [2, 1]
+    for text in (*spellings, dotted):
+        assert plain(plain(text, ignore_case=True), ignore_case=True) == plain(text, ignore_case=True)
+    with pytest.raises(DomainError, match="are one text"):
+        Categories({"Maße": "sizes", "Masse": "weight"}, case="ignore")
+    assert Categories({"Maße": "sizes", "Masse": "weight"}).labels == ("sizes", "weight")
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,10 @@ from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import InvalidInput, SourceError
 from sfumato.ground import codec
 from sfumato.wall.rows import textfile
+from sfumato.wall.rows.declared import table_at
 from sfumato.wall.rows.headers import column_names
 from sfumato.wall.rows.sources import open_source
+from sfumato.wall.rows.written import Source, source_of
 from support.postgres import Server
 from support.spark import Running
 
@@ -368,3 +370,24 @@ def test_a_server_and_spark_read_texts_by_the_notation(tmp_path: Path, postgres:
 
 def counted_sets(source: Any, domain: Domain) -> dict[Any, list[int]]:
     return {k: v.tolist() for k, v in open_source(source, domain).count([(n,) for n in domain.names]).items()}
+
+
+@pytest.mark.parametrize(
+    ("declared", "table", "expected"),
+    [
+        ({"sheet": "A", "decimal": ","}, "b.csv", {"decimal": ","}),
+        ({"sheet": "A", "decimal": ","}, "b.xlsx", {"decimal": ",", "sheet": "A"}),
+        ({"encoding": "cp1252", "delimiter": ";"}, "b.tsv.gz", {"encoding": "cp1252", "delimiter": ";"}),
+        ({"encoding": "cp1252", "delimiter": ";", "thousands": "'"}, "b.parquet", {"thousands": "'"}),
+        ({"encoding": "cp1252"}, "duckdb:///b.db?table=t.csv", {}),
+    ],
+)
+def test_of_a_spec_goes_for_another_table_what_its_kind_has(
+    declared: dict[str, Any], table: str, expected: dict[str, str]
+) -> None:
+    """Mutants: all of it, so that a sample in another form is refused; nothing of it."""
+    found = source_of(table_at(Source("a", **declared), table))
+    assert (found.table, found.declared()) == (table, expected)
+    own = source_of(table_at(Source("a", **declared), None))
+    assert (own.table, own.declared()) == ("a", declared)
+    assert source_of(table_at(None, table, decimal=",")).declared() == {"decimal": ","}

@@ -13,6 +13,14 @@ const PARTS = {
   number: [["min", "From"], ["max", "to"], ["width", "width of a cell"], ["edges", "or edges of cells, with commas"]],
 };
 
+const START = {
+  integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, date: { min: "", max: "", by: "month" },
+  category: { values: "" }, boolean: {}, hierarchy: { values_from: "" },
+};
+const DOUBTS = {
+  decimal: "Semicolons stand between them, as where numbers have decimal commas: say so above if these have, for read plainly they would be missing.",
+  sheet: "The workbook has several sheets, and these are the names of the first: name another one above.",
+};
 const MARKS = ["decimal", "thousands", "delimiter"];
 
 const spec = () => data.spec;
@@ -37,17 +45,33 @@ function read(text, coded) {
   }));
 }
 
+/** From, to and width, or edges instead of all three: what is typed into the one takes the other out. */
 function ranges(name, kind) {
   const given = table("schema", name);
+  const inputs = {};
   const save = (key, text) => {
+    const typed = text.trim();
     const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number);
-    write(name, key, !text.trim() ? null : key === "edges" ? list : number(text));
+    const changes = [{ place: ["schema", name, key], value: !typed ? null : key === "edges" ? list : number(text) }];
+    const others = PARTS[kind].map(([k]) => k).filter((k) => (k === "edges") !== (key === "edges"));
+    for (const other of others) {
+      const now = spec().schema[name][other];
+      if (typed && now !== undefined) {
+        changes.push({ place: ["schema", name, other], value: null });
+        inputs[other].value = "";
+      } else if (!typed && key === "edges" && START[kind][other] !== undefined) changes.push({ place: ["schema", name, other], value: "" });
+    }
+    change(changes, () => { told(name); summary(); });
   };
-  return PARTS[kind].map(([key, label]) => [key, label, later(save)]).map(([key, label, saves]) => h("label", {}, label, " ", h("input", {
-    type: "text", inputMode: key === "edges" ? "text" : "decimal", autocomplete: "off", className: key === "edges" ? "" : "short",
-    value: key === "edges" ? (given.edges || []).join(", ") : given[key] ?? "",
-    oninput: (event) => saves(key, event.target.value),
-  })));
+  return PARTS[kind].map(([key, label]) => {
+    const saves = later((text) => save(key, text));
+    inputs[key] = h("input", {
+      type: "text", inputMode: key === "edges" ? "text" : "decimal", autocomplete: "off", className: key === "edges" ? "" : "short",
+      value: key === "edges" ? (given.edges || []).join(", ") : given[key] ?? "",
+      oninput: (event) => saves(event.target.value),
+    });
+    return h("label", {}, label, " ", inputs[key]);
+  });
 }
 
 /** What few columns need, folded away until it is said. */
@@ -132,8 +156,7 @@ function policies(name, kind) {
 
 function kindChosen(name, kind) {
   if (!kind) return change([{ place: ["schema", name], value: null }], columns);
-  const start = { integer: { min: "", max: "" }, number: { min: "", max: "", width: "" }, date: { min: "", max: "", by: "month" }, category: { values: "" }, boolean: {}, hierarchy: { values_from: "" } };
-  return change([{ place: ["schema", name], value: { type: kind, ...start[kind] } }], () => columns(name));
+  return change([{ place: ["schema", name], value: { type: kind, ...START[kind] } }], () => columns(name));
 }
 
 function column(name, i) {
@@ -250,7 +273,8 @@ $("read-names").addEventListener("click", async () => {
   if (!found) return;
   Object.assign(data, found);
   columns();
-  say(`${found.header.length} names were read, and no row. Choose the kind of each that is asked about.`);
+  if (found.doubt) $("written").open = true;
+  say([`${found.header.length} names were read, and no row. Choose the kind of each that is asked about.`, DOUBTS[found.doubt]].filter(Boolean).join(" "));
 });
 $("add-column").addEventListener("click", () => {
   const name = $("new-column").value.trim();

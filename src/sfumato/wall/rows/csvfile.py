@@ -69,10 +69,16 @@ def layout(path: str, needed: Sequence[str], encoding: str = "utf-8", delimiter:
     return min(found, key=lambda one: (sum(n not in one.names for n in needed), -len(one.names) * (not needed)))
 
 
+class OtherEncoding(SourceError):
+    """A header that is not in its encoding; nothing of the file is quoted."""
+
+
 def public_name(name: str | None, label: str, encoding: str) -> str:
-    """A name of a header. Raises SourceError where it is none in the encoding, for whoever declares it."""
+    """A name of a header. Raises OtherEncoding where it is none in the encoding, for whoever declares it."""
     if name is None:
-        raise SourceError(f"a name in the header of {label} is not in {encoding}: declare its encoding, such as cp1252")
+        raise OtherEncoding(
+            f"a name in the header of {label} is not in {encoding}: declare its encoding, such as cp1252"
+        )
     return name
 
 

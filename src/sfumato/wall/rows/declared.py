@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.ground.elsewhere import engine
+from sfumato.wall.rows.kinds import kind_of
 from sfumato.wall.rows.written import NOTATIONS, Source
 from sfumato.workloads.reading import Section
 
@@ -30,8 +31,18 @@ def table_of(data: Section, folder: Path) -> str | Source | None:
 
 
 def table_at(declared: str | Source | None, table: str | None, **written: str | None) -> str | Source | None:
-    """The table that was named instead of a spec's, or the spec's own, written as is said here or else in the spec."""
+    """The table that was named instead of a spec's, or the spec's own, written as is said here or else in the spec.
+
+    What the spec says of a sheet does not go for a text file that is named instead of the workbook, nor what it says
+    of a text file for another kind of table.
+    """
     base = declared if isinstance(declared, Source) else Source(declared)
-    base = replace(base, table=base.table if table is None else table)
+    if table is not None:
+        kind = "" if "://" in table else kind_of(table)
+        base = replace(base, table=table)
+        if kind != ".xlsx":
+            base = replace(base, sheet=None)
+        if kind.removesuffix(".gz") not in (".csv", ".tsv"):
+            base = replace(base, encoding="utf-8", delimiter=None)
     base = replace(base, **{name: value for name, value in written.items() if value is not None})
     return base if base.table is not None and base.declared() else base.table

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 
 from sfumato.cells import WHOLE, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
-from sfumato.ground.texts import BLANKS, capitals, pattern
+from sfumato.ground.texts import BLANKS, SHARP, capitals, pattern
 
 __all__ = ["UNREADABLE", "Column", "Statement", "cell_of", "check_declared", "check_type", "double_at_least", "encode"]
 __all__ += ["field_of", "identifier", "literal", "prepared", "record_bytes", "thresholds", "truncation"]
@@ -271,7 +271,8 @@ def field_of(rule: Rule, column: Column, raw: str) -> str:
     text = f"nfc_normalize({text})"
     if rule.ignore_case:
         large, small = map(literal, capitals(rule.codes))
-        text = f"nfc_normalize(translate({text}, {large}, {small}))"
+        sharp, double = map(literal, SHARP)
+        text = f"nfc_normalize(replace(translate({text}, {large}, {small}), {sharp}, {double}))"
     return f"NULLIF(trim({text}, {literal(BLANKS)}), '')" if rule.trim else text
 
 

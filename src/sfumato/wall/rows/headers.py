@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
+import zipfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +17,10 @@ from sfumato.wall.rows.readers import open_table
 from sfumato.wall.rows.session import attempt
 from sfumato.wall.rows.written import source_of
 
-__all__ = ["column_names"]
+__all__ = ["column_names", "doubt"]
 
 _BEGINNING = 2**20  # the first object
+_PAGE = re.compile(r"/?xl/worksheets/[^/]+\.xml")
 
 
 def column_names(source: Any) -> tuple[str, ...]:
@@ -48,6 +51,26 @@ def column_names(source: Any) -> tuple[str, ...]:
     if not names:
         raise SourceError(f"{label} has no column that could be named")
     return tuple(names)
+
+
+def doubt(source: Any) -> str:
+    """What nobody declared of a table, and its beginning gives reason to: "decimal", "sheet", or "" for neither.
+
+    Names between semicolons stand where numbers have decimal commas; a workbook with several sheets is read at its
+    first. Both can be seen without a record. For tables whose names were read.
+    """
+    given = source_of(source)
+    if not isinstance(given.table, (str, Path)) or "://" in str(given.table):
+        return ""
+    path, kind = str(given.table), kind_of(given.table)
+    if kind.removesuffix(".gz") == ".csv" and given.decimal == "." and not given.thousands:
+        found = csvfile.layout(path, (), given.encoding, delimiter_of(path, given))
+        return "decimal" if found.delimiter == b";" else ""
+    if kind == ".xlsx" and given.sheet is None:
+        with zipfile.ZipFile(path) as packed:
+            pages = [name for name in packed.namelist() if _PAGE.fullmatch(name)]
+        return "sheet" if len(pages) > 1 else ""
+    return ""
 
 
 def _check_regular(path: Path) -> None:
