@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
@@ -127,36 +126,60 @@ def plan(
     trust: Trust = "curator",
     progress: Progress | None = None,
 ) -> Any:
-    """Everything decided before a row is read: what to measure, the noise, the price, the errors.
+    """Decide everything before a row is read: what to measure, with which noise, at which price and with what errors.
 
-    `what` is a workload, or for questions to come a whole domain, or sf.Keys (`keys.queries([...])` where their queries
-    are known). `neighbours` is "add-remove" or "replace-one", and required; `person` names the column that says whose
-    record it is, of each of whom at most `rows_per_person` are counted.
+    No data and no budget is touched. An option that would do nothing is refused.
 
-    `mechanism` is a value such as sf.mechanisms.mwem(rounds=8), or a name, which stands for its defaults. "auto" takes
-    the least error that is known before data: of the plans for a workload; of private multiplicative weights and a
-    histogram for a domain; of sketches for keys. A plan for a domain is opened with `sf.open`, others are released.
+    Args:
+        what: What is asked: a workload, made by `sf.marginals`, `sf.prefix`, `sf.queries` and the like; an `sf.Domain`
+            or `sf.Keys`, for questions to come; `keys.queries([...])`, where the queries of keys are known.
+        budget: What may be spent on it: `sf.pure(1)`, `sf.approx(1, "1e-6")`, `sf.zcdp("0.5")` or `sf.gdp(1)`.
+        neighbours: Which two tables must be hard to tell apart: "add-remove", where one of them has one record more;
+            "replace-one", where one record differs; "replace-one within state", by the name of a level, where it is
+            replaced by one of the same state, so that the states' totals are public. Required, but where nobody holds
+            the table (`trust="local"`), where it is "replace-one".
+        person: The name of the column that says whose record a row is; None where every person has one row. With it,
+            the tables differ by all rows of one person.
+        rows_per_person: How many rows of each person are counted at most, a whole number from 1 on. Needs `person`,
+            if it is more than 1.
+        mechanism: How it is answered: a value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its
+            defaults. "auto" takes the least error that is known before data: of the plans for a workload; of private
+            multiplicative weights and a histogram for a domain; of sketches for keys.
+        objective: What is minimised, of a workload. "tables": the mean over parts of the mean over their tables of the
+            mean squared error of their queries, in each table's largest coefficient (1 for counts), so that nothing
+            starves for being small. "cells": the mean squared error of all queries alike. "max": the largest standard
+            error. Weights of a workload multiply squared errors.
+        records: A public number of records, which may be approximate, for mechanisms and predictions that depend on
+            it; with `trust="local"` the expected number of reports.
+        public: Tables of counts that are known from elsewhere, by their sets of attributes, such as
+            `{("sex",): [30, 20]}`. They are used as exact, and neither measured nor protected. Totals of the groups
+            of a level that the table itself has are public under neighbours="replace-one within ..." alone.
+        strategy: What is measured, where it is not to be searched: a matrix (l, m) of l queries over the m cells, or
+            "queries", "cells", "tree" (of branching 2; "tree-4" of branching 4), "square-root" or
+            "normalised-square-root". With mechanism "auto", "laplace" and "gaussian", which say the noise, and
+            "projection".
+        reconstruction: How answers are read off: a matrix (k, l) from l measured values to k answers,
+            "least-squares", or "canonical", sums of the fewest values. Needs `strategy`.
+        periods: How many periods there are, or `sf.periods(365, per_person=12, apart=30)`: the tables come period after
+            period, and totals, increments and sums of any periods are answered after each. None for one table.
+        trust: "curator", who holds the table; or "local", where nobody does: every person reports on the own record,
+            with pure epsilon, any two records as neighbours.
+        progress: Called while strategies are searched, with the number of steps done and the relative gap that is left
+            to a proved bound; None shows it in notebooks alone.
 
-    For a workload: the objective "tables" is the mean over parts of the mean over their tables of the mean squared
-    error of their queries, in each table's largest coefficient (1 for counts), so that nothing starves for being small;
-    "cells" the mean squared error of all queries alike; "max" the largest standard error. Weights multiply squared
-    errors. `public` maps sets of attributes to tables of counts known from elsewhere: they are used as exact and not
-    measured. Totals of the groups of a level, which the table itself has, are public under one relation alone,
-    neighbours="replace-one within state": a record is replaced by another of the same state, and the states' totals,
-    `public={("state",): counts}`, are neither measured nor protected. `strategy` (l, m) and `reconstruction` (k, l) are
-    a researcher's own, or names: "queries", "cells", "tree" (of branching 2, or "tree-4" and so on), "square-root" and
-    "normalised-square-root", with "least-squares" or "canonical" sums of fewest values; they go with "auto", "laplace"
-    and "gaussian" (which noise) and "projection".
-    `records` is a public (approximate) number of records, for mechanisms and predictions that depend on it.
+    Returns:
+        A plan, which holds nothing private and can be printed and stored. Its class follows from `what` and
+        `mechanism`: `sf.Plan` for a workload in one look, others for several looks, keys, questions to come, streams
+        and reports. `sf.release` carries out plans of workloads and keys, `sf.open` those for a domain, for keys
+        without queries and for periods; a plan of reports has `respond` and `collect`.
 
-    `periods` is a number of periods, or sf.periods(365, per_person=12, apart=30): the tables come period after period,
-    and totals, increments and sums of any periods are answered after each. Such a plan is opened with `sf.open`.
+    Raises:
+        PlanError: An option that is not allowed, does not apply or would do nothing, with what is allowed.
+        BudgetError: A budget of a kind that the mechanism cannot spend, or too small for its noise.
 
-    `trust="local"`: nobody holds the table. Every person reports on the own record with pure epsilon (`budget`, any two
-    records as neighbours), `records` is the expected number of reports, and the plan has `respond` and `collect`.
-
-    No data, no budget is touched. An option that would do nothing is refused. Raises PlanError (with what is allowed)
-    or BudgetError.
+    Guarantee:
+        None by itself: nothing is released. What `sf.release` or `sf.open` gives out under the plan satisfies
+        `budget` for neighbours as stated here.
 
     >>> work = sf.marginals(sf.Domain({"age": 4, "sex": 2}), upto=2)
     >>> found = sf.plan(work, sf.gdp(1), neighbours="add-remove")
@@ -231,13 +254,6 @@ def request(
         kind = STREAMS
     if neighbours is None:
         raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
-    if options.get("objective") == "mean":
-        warnings.warn(
-            "objective='mean' is called 'cells' now: it counts all cells alike. The default, 'tables', counts parts "
-            "alike, tables alike within a part and cells within a table",
-            DeprecationWarning,
-            stacklevel=4,
-        )
     unit = read_unit(
         neighbours, person, rows_per_person, what.domain if isinstance(what, Workload) and kind == TABLES else None
     )
