@@ -58,7 +58,7 @@ approx = Budget.approx
 zcdp = Budget.zcdp
 gdp = Budget.gdp
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Answer",

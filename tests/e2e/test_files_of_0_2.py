@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,17 @@ def test_a_stranger_accepts_what_0_2_released(name: str, kept: Path) -> None:
     if place.is_dir() and not (place / "answers.parquet").exists():
         place /= "release.sfumato"  # of most the files that say the same again were not kept
     assert verdict(place, ledger, anchor) == ("accepted", set(), [])
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
+def test_releases_load_by_the_version_that_wrote_them_and_by_a_later_one(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: words of `release.json` that a later version says otherwise are held against those of 0.2."""
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: version if name == "sfumato" else real(name))
+    for path in sorted((WRITTEN / "releases").iterdir()):
+        assert sf.load(path).plan.fingerprint == SAID[f"releases/{path.name}"]["fingerprint"]
 
 
 def test_the_command_accepts_one(kept: Path, run: Run) -> None:
