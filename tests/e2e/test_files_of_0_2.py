@@ -110,7 +110,7 @@ def test_a_stranger_accepts_what_0_2_released(name: str, kept: Path) -> None:
 def test_releases_load_by_the_version_that_wrote_them_and_by_a_later_one(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: words of `release.json` that a later version says otherwise are held against those of 0.2."""
+    """Mutant: a release that another version wrote is refused."""
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: version if name == "sfumato" else real(name))
     for path in sorted((WRITTEN / "releases").iterdir()):
