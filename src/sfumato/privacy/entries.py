@@ -163,8 +163,9 @@ def _opened(text: str) -> State:
 
 
 def _spend(facts: list[str]) -> Entry:
-    number, kind, name, plan_hash, event, price, cumulative, time, about, result, unit, table = facts
-    _require(kind == "spend" and (about, result) == ("0", ""), f"line {number} is no spend")
+    right = len(facts) == 12 and facts[1] == "spend" and facts[8:10] == ["0", ""]
+    _require(right, f"line {facts[0]} is no spend")
+    number, kind, name, plan_hash, event, price, cumulative, time, _, _, unit, table = facts
     paid = (_event(event), _rational(price), _rational(cumulative))
     return Entry(int(number), kind, name, plan_hash, *paid, time, False, None, _unit_from_text(unit), table or None)
 
