@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.mechanisms import made
 from sfumato.mechanisms.run import carry_out as sketch
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan as decide
+from sfumato.recipes.planning import plan as decide
 from sfumato.sketches import Keys
 from sfumato.sketches.predict import paper_parameters
 from sfumato.wall.keys import KeyCounts

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sfumato.estimate.width import width
     from sfumato.plans.plan import Plan
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.choose import plan
     from sfumato.recipes.factorize import Factorization, factorization
     from sfumato.recipes.inverse import budget_for
     from sfumato.recipes.loading import load
     from sfumato.recipes.needs import records_for
     from sfumato.recipes.opening import open_plan as open
+    from sfumato.recipes.planning import plan
     from sfumato.recipes.simulate import simulate
     from sfumato.releases import Answer, Release, Table, combine, difference
     from sfumato.releasing import release
@@ -58,7 +58,7 @@ approx = Budget.approx
 zcdp = Budget.zcdp
 gdp = Budget.gdp
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Answer",
@@ -139,7 +139,7 @@ _LATE = {
     "Spec": "sfumato.specs",
     "Table": "sfumato.releases",
     "Workload": "sfumato.workloads",
-    "budget_for": "sfumato.deprecated",
+    "budget_for": "sfumato.recipes.inverse",
     "combine": "sfumato.releases",
     "conjunctions": "sfumato.workloads",
     "difference": "sfumato.releases",
@@ -152,14 +152,14 @@ _LATE = {
     "open": "sfumato.recipes.opening",
     "parities": "sfumato.workloads",
     "periods": "sfumato.designs.continual.periods",
-    "plan": "sfumato.deprecated",
+    "plan": "sfumato.recipes.planning",
     "predicates": "sfumato.workloads",
     "prefix": "sfumato.workloads",
     "project": "sfumato.estimate.bodies",
     "queries": "sfumato.workloads",
     "ranges": "sfumato.workloads",
     "read_spec": "sfumato.specs",
-    "records_for": "sfumato.deprecated",
+    "records_for": "sfumato.recipes.needs",
     "release": "sfumato.releasing",
     "simulate": "sfumato.recipes.simulate",
     "stack": "sfumato.workloads",
@@ -175,11 +175,11 @@ elsewhere.engines.append(lambda source: import_module("sfumato.wall.engines.regi
 
 
 def __getattr__(name: str) -> Any:
-    """The names that are imported when they are first touched, and those of 0.1, with a warning."""
+    """The names that are imported when they are first touched."""
     if name == "mechanisms":
         return import_module("sfumato.mechanisms")
     if name not in _LATE:
-        return import_module("sfumato.deprecated").old(name)
+        raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_LATE[name]), _CALLED.get(name, name))
     return found
 

@@ -330,19 +330,16 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def ledger(self, path: Path) -> Any:  # its lines, those that spend with the result they paid for, and all hashes
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
-            old = file.execute("PRAGMA user_version").fetchone()[0] == 1  # 0.1 kept the same facts in columns
-            kept = ["genesis", "entries"] if old else ["lines"]
-            rows = [row for table in kept for row in file.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()]
+            rows = file.execute("SELECT sequence, body, hash FROM lines ORDER BY sequence").fetchall()
         hashes, lines = ["sfumato ledger"], list[list[str]]()
-        for n, (sequence, *body, digest) in enumerate(rows):
-            text = "\n".join(map(str, [sequence, *body[:-1]] if n else body)).encode() if old else body[0]
+        for n, (sequence, text, digest) in enumerate(rows):
             hashes.append(sha256(f"{hashes[-1]}\n".encode() + text).hexdigest())
             lines.append(text.decode().split("\n"))
-            self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n + (old and not n), hashes[-1]))
-        owner, granted, currency, total, _, *name = lines[0]
+            self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n, hashes[-1]))
+        owner, granted, currency, total, _, table = lines[0]
         given = {k: fraction(v) for k, v in forms.parse(granted).items()}
         stated = {("epsilon",): "pure", ("epsilon", "delta"): "approx", ("rho",): "zcdp", ("mu",): "gdp"}[tuple(given)]
-        if not re.fullmatch("[0-9a-f]{32}", owner) or len(name) > 1 or granted != json.dumps(json.loads(granted)):
+        if not re.fullmatch("[0-9a-f]{32}", owner) or granted != json.dumps(json.loads(granted)):
             raise forms.Malformed("the ledger's first line is spelt in another way than they are")
         event, most = {"epsilon": "pure", "rho": "zcdp", "mu^2": "gaussian"}[currency], given.get("delta", Fraction(0))
         budget = given[NAMED[stated]]
@@ -350,7 +347,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("chain", "the total is above the budget", fits)
         if currency != "epsilon":  # in other currencies the total has used the delta already
             most = Fraction(0)
-        unit, table, spent, delta, seen = "", "".join(name), Fraction(0), Fraction(0), dict[str, list[str]]()
+        unit, spent, delta, seen = "", Fraction(0), Fraction(0), dict[str, list[str]]()
         for n, line in enumerate(lines[1:], 1):
             if line[1] == "named":
                 self.must("chain", f"line {n} names a table that has a name", not table and len(line) == 4 and line[2])
@@ -363,8 +360,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 self.must("chain", f"line {n} says more than that a result was stored", right)
                 paid[9] = line[9]
             else:
-                price, whom = fraction(line[5]), line[10:] or [unit, table]
-                right = line[1] == "spend" and len(line) in (10, 12) and line[8:10] == ["0", ""]
+                price, whom = fraction(line[5]), line[10:]
+                right = line[1] == "spend" and len(line) == 12 and line[8:10] == ["0", ""]
                 self.must("chain", f"line {n} is of no kind that ledgers have", right)
                 spent, delta = spent + price, delta + parts(line[4])[2]
                 right = line[0] == str(n) and fraction(line[6]) == spent <= fraction(total) and delta <= most
@@ -582,7 +579,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         right = [*line[1:3], paid, line[4]] == ["spend", proof.name, told, event] and line[9] in result
         self.must("entry", "the line that paid has another name, plan, price or result", right)
         whom = [json.dumps(unit), proof.table or ""]
-        self.must("unit", "the line that paid is of another unit or table", line[10:] in ([], whom))
+        self.must("unit", "the line that paid is of another unit or table", line[10:] == whom)
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
             facts = built(forms.parse((path / "release.json").read_bytes()))

@@ -25,9 +25,9 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.recipes import choose
 from sfumato.recipes.inverse import budget_for, plan_for
 from sfumato.recipes.loading import read
+from sfumato.recipes.planning import compared, plan
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketched import SketchRelease
@@ -155,8 +155,8 @@ def plan_of(
     if spec.periods is not None:
         if compare:
             raise _of_one_look(spec, "plans are compared")
-        return choose.plan(spec.workload, spec.budget, progress=progress, periods=spec.periods, **_options(spec))
-    make = choose.compared if compare else choose.plan
+        return plan(spec.workload, spec.budget, progress=progress, periods=spec.periods, **_options(spec))
+    make = compared if compare else plan
     return make(spec.workload, spec.budget, progress=progress, **_options(spec))
 
 

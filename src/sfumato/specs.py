@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
@@ -94,12 +93,6 @@ class Spec:
     margins: Mapping[str, float]
     periods: Periods | None = None
     bounds: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
-
-    @property
-    def rounds(self) -> int | None:
-        """Of 0.1: an option of the mechanism, `spec.mechanism.rounds`."""
-        warnings.warn("spec.rounds is of 0.1: spec.mechanism has its options", DeprecationWarning, stacklevel=2)
-        return self.mechanism.options.get("rounds")
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:

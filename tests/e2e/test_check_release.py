@@ -23,8 +23,6 @@ from support.forging import Forged, verdict
 from support.lies import LIES
 from support.released import PLANS, SKETCHES, STREAMS, made
 
-OLD = Path(__file__).parents[1] / "fixtures" / "0.1" / "released"
-
 
 @pytest.mark.parametrize("kind", [*PLANS, *SKETCHES, *STREAMS])
 def test_a_release_of_every_kind_is_accepted(kind: str, tmp_path: Path) -> None:
@@ -40,10 +38,6 @@ def test_release_json_says_how_many_persons_were_cut(tmp_path: Path) -> None:
     place.write_text(json.dumps(facts), encoding="utf-8")
     why = "release.json says another number of persons who had more rows"
     assert check_release.Check(release, ledger).wrong == [("files", why)]
-
-
-def test_a_release_of_0_1_is_accepted() -> None:
-    assert verdict(OLD / "release", OLD / "budget.db") == ("accepted", set(), [])
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The commands about ledgers: in words, as a table, named, upgraded."""
+"""The commands about ledgers: in words, as a table, named."""
 
 from __future__ import annotations
 
@@ -53,18 +53,11 @@ def test_export_as_a_table_and_as_json(run: Run, filled: Ledger) -> None:
     refused(run("ledger", "export", "filled.db", "--csv", "-o", "spends.csv"), "spends.csv")
 
 
-def test_a_ledger_is_named_and_upgraded_by_command(run: Run) -> None:
+def test_a_ledger_is_named_by_command(run: Run) -> None:
     run("ledger", "create", "l.db", "--rho", 1)
     assert "people" in run("ledger", "name", "l.db", "people").out
     refused(run("ledger", "name", "l.db", "visits"), "'people'", "for good")
     refused(run("ledger", "name", "l.db", "people.csv"), "public name")
     assert Ledger("l.db").table == "people"
-    assert run("ledger", "upgrade", "l.db").code == 0
     assert run("ledger", "create", "m.db", "--rho", 1, "--table", "visits").code == 0
     assert Ledger("m.db").table == "visits"
-    old = Path(__file__).parents[1] / "fixtures" / "0.1" / "ledger.db"
-    Path("old.db").write_bytes(old.read_bytes())
-    anchor = Ledger("old.db").anchor
-    assert "not recorded by 0.1" in run("ledger", "status", "old.db").out
-    assert anchor in run("ledger", "upgrade", "old.db").out
-    assert run("ledger", "verify", "old.db", "--anchor", anchor).code == 0

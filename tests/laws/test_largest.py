@@ -20,8 +20,8 @@ from sfumato.designs.dense.swap import swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
+from sfumato.recipes.planning import plan
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
 UNIT = Budget.gdp(1)

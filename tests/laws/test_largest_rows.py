@@ -23,8 +23,8 @@ from sfumato.domain import Domain, Integers
 from sfumato.operators import AllRange, Dense, Prefix, Window
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
+from sfumato.recipes.planning import plan
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
 
 UNIT = Budget.gdp(1)

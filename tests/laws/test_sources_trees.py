@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.designs.ordered.canonical import Canonical
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Padded, Prefix, Tree, Window
-from sfumato.recipes.choose import compared
+from sfumato.recipes.planning import compared
 from support.reconstructions import check_covariances, reconstruction
 from support.words import plan_with
 

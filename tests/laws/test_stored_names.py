@@ -13,10 +13,8 @@ from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.ground.later import later, told
 from support.golden.classes import FILE, HOW, stored_classes, strange
 from support.golden.classes import told as names_of
-from support.old import OLD
 
 NAMES = json.loads(FILE.read_text(encoding="utf-8"))
-EARLIER = json.loads((OLD / "classes.json").read_text(encoding="utf-8"))
 
 
 def test_classes_and_fields_are_stored_under_the_names_they_have_had() -> None:
@@ -24,23 +22,6 @@ def test_classes_and_fields_are_stored_under_the_names_they_have_had() -> None:
     that fingerprints change; a value of an enumeration renamed. A class that moves to another module is no change."""
     found = strange(NAMES, names_of(stored_classes()))
     assert not found, "\n".join([*found, HOW])
-
-
-def test_values_of_0_1_can_be_built() -> None:
-    """Every class of 0.1 has its fields still; what it gained may be missing and is not hashed while it is usual.
-
-    Mutants: a class of 0.1 taken out of the list and the code; a field added by a plain default.
-    """
-    for name, was in EARLIER.items():
-        assert name in NAMES, HOW
-        now = NAMES[name]
-        if "values" in was:
-            assert set(was["values"]) <= set(now["values"]), name
-            continue
-        kept = dict(zip(now["fields"], now["may be missing"], strict=True))
-        assert set(was["fields"]) <= set(kept), (name, HOW)
-        assert [f for f in kept if f not in was["fields"]] == now.get("later", []), (name, HOW)
-        assert all(kept[f] >= missing for f, missing in zip(was["fields"], was["may be missing"], strict=True)), name
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
+from sfumato.recipes.planning import plan
 from sfumato.recipes.simulate import simulate
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, total
 

@@ -12,7 +12,7 @@ from sfumato.designs.dense import swap
 from sfumato.designs.dense.swap import swap_levels, swap_near, swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.workloads import Workload, prefix, queries, ranges
 
 

@@ -25,7 +25,7 @@ from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOp
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 

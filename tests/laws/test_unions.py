@@ -23,7 +23,7 @@ from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import SIZES, UNIT, dense, factor_of, matrix_of, named, problem_of, random_products

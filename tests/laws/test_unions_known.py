@@ -18,7 +18,7 @@ from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix,
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.recipes.simulate import simulate
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction

@@ -17,7 +17,7 @@ from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.recipes.simulate import simulate
 from sfumato.wall import Histogram
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows

@@ -27,13 +27,18 @@ def _documents(tree: ast.AST) -> Iterator[ast.Expr]:
                 yield child
 
 
-@cache
 def code_lines(path: Path) -> int:
-    """Lines with code on them: without blank lines, comments and documentation."""
+    """How many lines have code on them: without blank lines, comments and documentation."""
+    return len(code_numbers(path))
+
+
+@cache
+def code_numbers(path: Path) -> frozenset[int]:
+    """The numbers of the lines with code on them."""
     text = path.read_text(encoding="utf-8")
     quiet = {n for d in _documents(ast.parse(text)) for n in range(d.lineno, (d.end_lineno or d.lineno) + 1)}
     tokens = (t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in _QUIET)
-    return len({n for t in tokens for n in range(t.start[0], t.end[0] + 1)} - quiet)
+    return frozenset({n for t in tokens for n in range(t.start[0], t.end[0] + 1)} - quiet)
 
 
 def _never_run(tree: ast.AST) -> set[int]:

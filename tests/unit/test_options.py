@@ -15,7 +15,7 @@ from sfumato.designs.design import OBJECTIVES
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.mechanisms import MECHANISMS
 from sfumato.mechanisms.sketched import automatic
-from sfumato.recipes.choose import Name, Objective, compared, request
+from sfumato.recipes.planning import Name, Objective, compared, request
 from support.words import open_with, plan_with
 
 APPROX, PURE = sf.approx(1, "1e-6"), sf.pure(1)

@@ -105,16 +105,16 @@ def test_one_import_more_is_seen(tmp_path: Path) -> None:
     text = file.read_text(encoding="utf-8")
     known = modules(tmp_path / "src")
     for line in (
-        "import sfumato.recipes.choose",
-        "def late():\n    from sfumato.recipes import choose",
-        "def late():\n    from ..recipes import choose",
-        "LATER = {'choose': 'sfumato.recipes.choose'}",
+        "import sfumato.recipes.planning",
+        "def late():\n    from sfumato.recipes import planning",
+        "def late():\n    from ..recipes import planning",
+        "LATER = {'choose': 'sfumato.recipes.planning'}",
     ):
         file.write_text(f"{text}\n{line}\n", encoding="utf-8")
         found = closure(MEASURE, tmp_path / "src")
-        assert {"sfumato.recipes.choose", "sfumato.recipes"} <= found
+        assert {"sfumato.recipes.planning", "sfumato.recipes"} <= found
         assert sum(code_lines(known[n]) for n in found) > 2 * MOST_MEASURE
-    file.write_text(f"{text}\nif TYPE_CHECKING:\n    import sfumato.recipes.choose\n", encoding="utf-8")
+    file.write_text(f"{text}\nif TYPE_CHECKING:\n    import sfumato.recipes.planning\n", encoding="utf-8")
     assert closure(MEASURE, tmp_path / "src") == closure(MEASURE)
 
 

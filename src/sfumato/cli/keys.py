@@ -14,7 +14,7 @@ from sfumato.terminal import busy, print_json, writing
 
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
-    from sfumato.recipes.choose import Name
+    from sfumato.recipes.planning import Name
     from sfumato.sketches import Keys
 
 __all__ = ["commands", "read_keys"]
@@ -53,7 +53,7 @@ def plan(
     Example:
       sfumato keys plan --column item --neighbours add-remove --epsilon 1 --delta 1e-6 -o items.plan
     """
-    from sfumato.recipes.choose import plan as decide
+    from sfumato.recipes.planning import plan as decide
 
     found = decide(
         _universe(column, text),

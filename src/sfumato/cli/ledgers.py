@@ -1,4 +1,4 @@
-"""Ledgers: made, named, read, verified, exported, upgraded."""
+"""Ledgers: made, named, read, verified, exported."""
 
 from __future__ import annotations
 
@@ -134,25 +134,6 @@ def name(
 
     Ledger(path).name(table)
     typer.echo(f"{path}: the ledger of the table {table!r}")
-
-
-@commands.command()
-def upgrade(path: LedgerPath) -> None:
-    """Write a ledger of sfumato 0.1 in the format of today, in place. Entries and anchors stay as they are.
-
-    sfumato 0.1 cannot read it any more, so bring sessions that 0.1 keeps in files to their end before.
-
-    \b
-    Example:
-      sfumato ledger upgrade budget.db
-    """
-    from sfumato.privacy.ledger import Ledger
-
-    found = Ledger.upgrade(path)
-    typer.echo(
-        f"{path}: {len(found.entries())} lines in the format of today, anchor {found.anchor}. The next spend says "
-        "whose privacy the ledger protects, and of which table (--table)"
-    )
 
 
 def _ledger_facts(found: Ledger) -> dict[str, Any]:

@@ -37,11 +37,10 @@ _LISTED = 2**22  # entries of a factor up to which its extremes are looked up
 
 
 def read_objective(given: object) -> str:
-    """An objective by its name; "mean" is what "cells" was called before 0.2. Raises PlanError."""
-    name = "cells" if given == "mean" else given
-    if not isinstance(name, str) or name not in OBJECTIVES:
+    """An objective by its name. Raises PlanError."""
+    if not isinstance(given, str) or given not in OBJECTIVES:
         raise PlanError(f"objective must be 'tables', 'cells' or 'max', not {given!r}")
-    return name
+    return given
 
 
 @dataclass(frozen=True)

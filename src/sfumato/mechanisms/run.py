@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, overload
 
-from sfumato.designs.design import DEFAULT_OBJECTIVE
 from sfumato.designs.pricing.sensitivity import certificate
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.ground.codec import fingerprint
@@ -252,19 +250,16 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place |
     entry = account.find(name)
     if entry is None:
         return None
-    older: Release | None = None
     if entry.plan_hash != plan.fingerprint:
-        older = _of_older_default(plan, entry.plan_hash, out)
-        if older is None:
-            raise NameTaken(
-                f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "
-                f"{_otherwise(plan, kind, entry, out)}. Choose another name, or give the plan that it was made from"
-            )
+        raise NameTaken(
+            f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "
+            f"{_otherwise(plan, kind, entry, out)}. Choose another name, or give the plan that it was made from"
+        )
     if out is not None and not _holds(kind, out) and not entry.released:
         _finish(plan, kind, account, entry, Path(out))
     if out is None or not _holds(kind, out):
         raise _taken(kind, entry, out)
-    found = kind.load(out) if older is None else older
+    found = kind.load(out)
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
     if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
@@ -341,29 +336,6 @@ def _otherwise(plan: Planned, kind: _Kind, entry: Entry, out: Place | None) -> s
         if fingerprint(getattr(plan, name, None)) != fingerprint(getattr(theirs, name, None))
     ]
     return f"{', '.join(found)} differ{'s' if len(found) == 1 else ''}" if found else "it measures otherwise"
-
-
-def _of_older_default(plan: Planned, paid: str, out: Place | None) -> Release | None:
-    """The release that 0.1 made of the same questions, budget and unit under its own default objective, if it was paid.
-
-    A script that is run again gets what it paid for, though it would be planned otherwise today; reading is free.
-    """
-    if not isinstance(plan, Plan) or plan.objective != DEFAULT_OBJECTIVE or out is None:
-        return None
-    found = load_release(out) if _holds(_KINDS[Plan], out) else None
-    if not isinstance(found, Release) or found.plan.fingerprint != paid or found.plan.objective != "cells":
-        return None
-    written = dict(found.provenance.versions).get("sfumato", "")
-    ours, theirs = ((p.workload, p.budget, p.unit) for p in (plan, found.plan))
-    if not written.startswith("0.1.") or fingerprint(ours) != fingerprint(theirs):
-        return None
-    warnings.warn(
-        f"the release in {out} was stored by sfumato {written}, whose objective was 'cells' (every cell alike); it is "
-        f"returned as it is. Under another name it would be planned with {DEFAULT_OBJECTIVE!r}",
-        UserWarning,
-        stacklevel=4,
-    )
-    return found
 
 
 def _holds(kind: _Kind, out: Place) -> bool:

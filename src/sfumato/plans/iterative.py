@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -78,12 +77,6 @@ class IterativePlan(WorkloadPlan):
     def looks(self) -> tuple[Look, ...]:
         """All looks, with the price of each."""
         return self.course.looks
-
-    @property
-    def knocks(self) -> tuple[Look, ...]:
-        """Of 0.1: `looks`."""
-        warnings.warn("plan.knocks is of 0.1: plan.looks", DeprecationWarning, stacklevel=2)
-        return self.looks
 
     @functools.cached_property
     def bound(self) -> AccuracyBound | None:

@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from sfumato.privacy.files import FileStore, Wording
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Older", "Row", "Turn", "make"]
+__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Turn"]
 
 S = TypeVar("S")
 Advance = Callable[[S | None, Sequence[bytes]], S]
@@ -35,7 +35,6 @@ Row = tuple[object, object, object]
 """The number of a line, its body and its hash, as a file has them: nothing is believed of their types."""
 
 VERSION = 2  # of the format: lines as they are hashed
-_OLD = 1  # that of 0.1: the same facts in columns
 _ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
@@ -63,28 +62,18 @@ _INSERT = "INSERT INTO lines VALUES (?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Older:
-    """Files of format 1: their schema, and how they are read as the rows of a chain, with the very same hashes."""
-
-    schema: Mapping[str, str]
-    read: Callable[[Connection], list[Row]]
-
-
-@dataclass(frozen=True, slots=True)
 class Format:
     """One kind of chain: the header of its files, the words of its errors, the label that its first hash begins with.
 
     `whole`: every reading checks every page and every line, not the new ones alone. `keyed`: hashes are, by the second
-    row of text of line 0. `earlier` says what to do with a file of format 1, which `older` can read but not add to.
+    row of text of line 0.
     """
 
     words: Wording
     application_id: int
     label: str
-    earlier: str
     whole: bool = False
     keyed: bool = False
-    older: Older | None = None
 
     def key(self, opening: bytes) -> bytes:
         """The key of all hashes, in line 0."""
@@ -99,10 +88,10 @@ class Format:
 class Turn(Generic[S]):
     """One transaction: what the chain says now, and the right to add lines, which stand at its end or not at all."""
 
-    __slots__ = ("_add", "_chain", "hashes", "old", "state")
+    __slots__ = ("_add", "_chain", "hashes", "state")
 
     def __init__(self, chain: Chain[S], state: S, hashes: tuple[str, ...], add: Callable[[Row], object] | None) -> None:
-        self._chain, self._add, self.old = chain, add, False
+        self._chain, self._add = chain, add
         self.state, self.hashes = state, hashes
 
     @property
@@ -114,14 +103,8 @@ class Turn(Generic[S]):
         """Raise what `Chain.check` raises."""
         _check_anchor(self.hashes, anchor, self._chain.form.words.noun)
 
-    def require_current(self) -> None:
-        """Raise LedgerError for a file of format 1, to which nothing can be added."""
-        if self.old:
-            raise LedgerError(self._chain.form.earlier)
-
     def append(self, body: bytes) -> None:
         """Add a line. What does not follow from the lines before is refused by `advance`, and nothing is added."""
-        self.require_current()
         state, digest = self._chain.advance(self.state, (body,)), self._chain.digest(self.hashes[-1], body)
         if self._add is not None:
             self._add((len(self.hashes), body, digest))
@@ -216,7 +199,7 @@ class FileChain(Chain[S]):
         head = form.digest(form.key(opening), form.label, opening)
 
         def fill(connection: Connection) -> None:
-            make(connection, form, [(0, opening, head)])
+            _make(connection, form, (0, opening, head))
 
         FileStore.create(Path(path), form.words, fill)
         return cls(path, form, advance)
@@ -249,13 +232,12 @@ class FileChain(Chain[S]):
 
     def catch_up(self, connection: Connection, pages: bool) -> Turn[S]:
         """Read and check the lines since the last reading (or all), and that the last one read is still there."""
-        old = _check_header(connection, self.form)
+        _check_header(connection, self.form)
         if pages:
             _check_pages(connection, self.form)
         state, hashes = cast("tuple[S | None, tuple[str, ...]]", getattr(self, "_known", (None, ())))
         known, start = len(hashes), 0 if self.form.whole or not hashes else len(hashes) - 1
-        older = self.form.older
-        rows: list[Row] = older.read(connection) if old and older else connection.execute(_SELECT, (start,)).fetchall()
+        rows: list[Row] = connection.execute(_SELECT, (start,)).fetchall()
         if known and len(rows) <= known - 1 - start:
             raise LedgerCorrupted(self._put_back(f"rolled back or cut: it ends before line {known - 1}"))
         try:
@@ -270,7 +252,6 @@ class FileChain(Chain[S]):
         except _UNREADABLE as error:
             raise LedgerCorrupted(self._changed(error)) from error
         turn = Turn(self, said, found, lambda row: connection.execute(_INSERT, row))
-        turn.old = old
         self._keep(turn)
         return turn
 
@@ -309,20 +290,19 @@ class FileChain(Chain[S]):
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def make(connection: Connection, form: Format, rows: Sequence[Row]) -> None:
-    """Write header, schema and first lines."""
+def _make(connection: Connection, form: Format, first: Row) -> None:
+    """Write header, schema and the first line."""
     connection.execute(f"PRAGMA application_id={form.application_id}")
     connection.execute(f"PRAGMA user_version={VERSION}")
     for statement in SCHEMA.values():
         connection.execute(statement)
-    for row in rows:
-        connection.execute(_INSERT, row)
+    connection.execute(_INSERT, first)
 
 
-def _check_header(connection: Connection, form: Format) -> bool:
-    """Check that the file is of this kind, with its own table and triggers; whether it is of format 1.
+def _check_header(connection: Connection, form: Format) -> None:
+    """Check that the file is of this kind and format, with its own table and triggers.
 
-    Raises LedgerError for a foreign or newer file, or an older one that cannot be read; LedgerCorrupted for a damaged.
+    Raises LedgerError for a foreign file, or one of another format; LedgerCorrupted for a damaged one.
     """
 
     def pragma(name: str) -> object:
@@ -333,19 +313,15 @@ def _check_header(connection: Connection, form: Format) -> bool:
         raise LedgerError(f"this file is empty: making a {noun} of it ended early, and nothing was paid; make it again")
     if pragma("application_id") != form.application_id:
         raise LedgerError(f"this file is not a sfumato {noun}, or its header is damaged; restore it or check the path")
-    if version == _OLD and form.older is None:
-        raise LedgerError(form.earlier)
-    if version not in (_OLD, VERSION):
+    if version != VERSION:
         raise LedgerError(
-            f"this {noun} has format {version} and this version of sfumato reads format {VERSION}; "
-            "upgrade sfumato, or restore the file if it was damaged"
+            f"this {noun} has format {version} and this version of sfumato reads format {VERSION} alone; upgrade "
+            "sfumato if a newer one wrote it, or restore the file if it was damaged"
         )
     if pragma("encoding") != "UTF-8" or pragma("journal_mode") != "delete":
         raise LedgerCorrupted(f"the header of the {noun} was changed; restore the file")
-    schema = SCHEMA if version == VERSION or form.older is None else form.older.schema
-    if dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()) != schema:
+    if dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()) != SCHEMA:
         raise LedgerCorrupted(f"the tables or triggers of the {noun} were changed; restore the file")
-    return version == _OLD
 
 
 def _check_pages(connection: Connection, form: Format) -> None:

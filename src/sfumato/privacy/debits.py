@@ -110,7 +110,6 @@ class Debits:
     ) -> bytes:
         """The line that spends an event's price; refused where it may not be spent."""
         state = turn.state
-        turn.require_current()
         _check_name(name)
         check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)

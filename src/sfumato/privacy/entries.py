@@ -31,8 +31,8 @@ class Entry:
 
     A line of kind "spend" says what was paid, for whom (`unit`) and of which table; its `released` and `result_hash`
     show whether a line "released" follows, which says that what it paid for was stored and costs nothing. A line
-    "named" gives all spends before it, that named no table, the name of theirs. `unit` is None where 0.1 wrote the
-    line; `table` is None where none was named. `time` is a label.
+    "named" gives all spends before it, that named no table, the name of theirs. `unit` is None for a line
+    that spends nothing; `table` is None where none was named. `time` is a label.
     """
 
     sequence: int
@@ -154,23 +154,20 @@ def advance(state: State | None, bodies: Sequence[bytes]) -> State:
 
 
 def _opened(text: str) -> State:
-    # 0.1 wrote no table
-    ledger_id, document, currency, total, _, *table = text.split("\n")
-    _require(len(table) <= 1, "its first line is too long")
+    ledger_id, document, currency, total, _, table = text.split("\n")
     kept, promised = Currency(currency), json.loads(document)
     _require(isinstance(promised, dict), "its first line promises nothing")
     # the total in another currency than epsilon has used its delta already
     delta = exact(promised.get("delta", 0), "delta") if kept is Currency.EPSILON else Fraction(0)
-    return State(ledger_id, document, kept, _rational(total), delta, None, "".join(table) or None)
+    return State(ledger_id, document, kept, _rational(total), delta, None, table or None)
 
 
 def _spend(facts: list[str]) -> Entry:
-    # 0.1 wrote neither unit nor table
-    number, kind, name, plan_hash, event, price, cumulative, time, about, result, *whom = facts
-    _require(kind == "spend" and len(whom) in (0, 2) and (about, result) == ("0", ""), f"line {number} is no spend")
-    unit, table = (_unit_from_text(whom[0]), whom[1] or None) if whom else (None, None)
+    right = len(facts) == 12 and facts[1] == "spend" and facts[8:10] == ["0", ""]
+    _require(right, f"line {facts[0]} is no spend")
+    number, kind, name, plan_hash, event, price, cumulative, time, _, _, unit, table = facts
     paid = (_event(event), _rational(price), _rational(cumulative))
-    return Entry(int(number), kind, name, plan_hash, *paid, time, False, None, unit, table)
+    return Entry(int(number), kind, name, plan_hash, *paid, time, False, None, _unit_from_text(unit), table or None)
 
 
 def _released(facts: list[str]) -> tuple[Entry, int]:

@@ -19,7 +19,7 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import Entry
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.recipes.choose import plan
+from sfumato.recipes.planning import plan
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["budget_for", "plan_for"]

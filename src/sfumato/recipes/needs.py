@@ -10,7 +10,7 @@ from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism
 from sfumato.mechanisms.registry import made
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.recipes.choose import request
+from sfumato.recipes.planning import request
 from sfumato.workloads import RECORDS, Workload
 
 __all__ = ["records_for"]

@@ -16,7 +16,7 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger
-from sfumato.recipes.choose import request
+from sfumato.recipes.planning import request
 from sfumato.releases.accounts import opened
 from sfumato.sessions.core import KeySession, QuerySession, Session
 from sfumato.sessions.keyplans import HistogramPlan, SparsePlan

@@ -26,7 +26,7 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.conversing import Step
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.selection import Candidates
-from sfumato.recipes.choose import request
+from sfumato.recipes.planning import request
 from sfumato.releasing import plan_of
 from sfumato.report.words import show
 from sfumato.sessions.core import QuerySession

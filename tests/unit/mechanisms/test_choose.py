@@ -16,9 +16,9 @@ from sfumato.mechanisms.additive import Gaussian, Laplace
 from sfumato.mechanisms.automatic import Auto
 from sfumato.mechanisms.trees import Tree
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.choose import plan
 from sfumato.recipes.factorize import factorization
 from sfumato.recipes.inverse import budget_for
+from sfumato.recipes.planning import plan
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, sums, total, windows
 from support.words import plan_with
 

@@ -16,7 +16,7 @@ from sfumato.ground.codec import decode, encode
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import made
 from sfumato.plans.iterative import IterativePlan
-from sfumato.recipes.choose import compared
+from sfumato.recipes.planning import compared
 from sfumato.releases import ModelRelease
 from support.words import plan_with
 

@@ -11,7 +11,7 @@ from sfumato.estimate import widths
 from sfumato.mechanisms import projected as projection
 from sfumato.mechanisms import run
 from sfumato.operators import Block
-from sfumato.recipes.choose import compared
+from sfumato.recipes.planning import compared
 from sfumato.workloads.levels import table_block
 
 BUDGET = sf.approx(1, "1e-6")

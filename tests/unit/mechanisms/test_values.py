@@ -16,7 +16,7 @@ from sfumato.errors import PlanError
 from sfumato.mechanisms import MECHANISMS, made, named, serving
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
 from sfumato.mechanisms.sketched import read_keys
-from sfumato.recipes.choose import request
+from sfumato.recipes.planning import request
 from sfumato.sessions.plans import SessionPlan
 from support.toy import Plain, every_other, read_every_other
 from support.words import plan_with

@@ -191,7 +191,8 @@ def test_other_tables_and_triggers_are_detected(filled: Ledger, path: Path, chan
 
 def test_other_headers_are_refused(filled: Ledger, path: Path) -> None:
     for pragma, error in (
-        ("user_version=3", "upgrade sfumato"),
+        ("user_version=3", "has format 3 .*reads format 2 alone; upgrade"),
+        ("user_version=1", "has format 1 .*reads format 2 alone"),
         ("application_id=0", "not a sfumato ledger"),
         ("journal_mode=WAL", None),
     ):

@@ -22,7 +22,7 @@ from sfumato.mechanisms.run import carry_out
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.recipes.choose import plan as make_plan
+from sfumato.recipes.planning import plan as make_plan
 from sfumato.releases import Release
 from sfumato.report import render, write_report
 from sfumato.report.answers import distributions, singles, small_tables

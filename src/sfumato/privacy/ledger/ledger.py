@@ -26,9 +26,7 @@ from sfumato.privacy.chain import FileChain, Format, MemoryChain
 from sfumato.privacy.debits import Debits, Receipt, check_hash, checked_table
 from sfumato.privacy.entries import Entry, State, advance, line_of, next_of, now
 from sfumato.privacy.files import Wording
-from sfumato.privacy.kinds import upgrade
 from sfumato.privacy.ledger import words
-from sfumato.privacy.ledger.old import OLD
 from sfumato.privacy.statements import epsilon_left, events_export
 from sfumato.privacy.unit import PrivacyUnit
 
@@ -44,11 +42,7 @@ FORMAT = Format(
     ),
     application_id=0x53464D54,
     label="sfumato ledger",
-    earlier="this ledger was written by sfumato 0.1, which recorded neither privacy unit nor table: it can be read, "
-    "verified and exported, not spent from. Write it anew in place, with every entry and anchor as it is, by: "
-    "sfumato ledger upgrade LEDGER, or sf.Ledger.upgrade(path)",
     whole=True,
-    older=OLD,
 )
 
 
@@ -135,19 +129,9 @@ class Ledger(Debits):
         """An account that ends with this process: for one explicit release, not for a budget that must last."""
         return cls(MemoryChain(FORMAT, _advance, _opening_line(total, currency)))
 
-    @classmethod
-    def upgrade(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Write a ledger of 0.1 anew in the format of today, in place and in one transaction; or leave it as it is.
-
-        Entries and anchors stay as they are. The first spend afterwards fixes privacy unit and table. sfumato 0.1 can
-        read the ledger no more, nor can this version go on with a session that 0.1 keeps in a file.
-        """
-        upgrade(FileChain(path, FORMAT, _advance))
-        return cls(path)
-
     @property
     def unit(self) -> PrivacyUnit | None:
-        """Whose privacy all spends protect; None before the first, and where 0.1 wrote them all."""
+        """Whose privacy all spends protect; None before the first."""
         return self._read().unit
 
     @property
@@ -190,7 +174,7 @@ class Ledger(Debits):
     def export(self) -> tuple[dict[str, str], ...]:
         """All spends as plain text fields for an outside accountant: who paid for what, and `accountant.events_export`.
 
-        `unit` is in words, "" where 0.1 wrote the line; `table` is "" where none was named. `price` is exact, in
+        `unit` is in words; `table` is "" where none was named. `price` is exact, in
         `currency`; `paid` is what the spend allows by itself, in words. Every row has the same fields.
         """
         return tuple(map(self._exported, words.spends(self._read())))

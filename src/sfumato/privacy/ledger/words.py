@@ -64,7 +64,7 @@ def total(budget: Budget) -> str:
 
 
 def unit(entry: Entry) -> str:
-    """Whose privacy an entry protects; "" where 0.1 did not say."""
+    """Whose privacy an entry protects; "" for a line that spends nothing."""
     return "" if entry.unit is None else entry.unit.describe()
 
 
@@ -75,10 +75,7 @@ def spends(state: State) -> tuple[Entry, ...]:
 
 def whom(state: State) -> tuple[str, str]:
     """Whose privacy all spends protect, and of which table, in words."""
-    if state.unit is not None:
-        protects = f"{spelt(state.unit)}, fixed by the first spend"
-    else:
-        protects = "not recorded by 0.1; fixed by the next spend" if state.entries else "fixed by the first spend"
+    protects = "fixed by the first spend" if state.unit is None else f"{spelt(state.unit)}, fixed by the first spend"
     if state.table is not None:
         return protects, repr(state.table)
     return protects, "no name was given" if state.unit is not None else "fixed by the next spend"

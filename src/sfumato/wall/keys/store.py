@@ -38,8 +38,6 @@ FORMAT = Format(
     ),
     application_id=0x53464D4B,
     label="sfumato histogram",
-    earlier="this histogram was begun by sfumato 0.1, and only 0.1 can read it or go on with it (with a ledger that "
-    "was not upgraded). What it showed stays valid; with this version, open another one",
 )
 
 

@@ -43,7 +43,6 @@ FORMAT = Format(
     ),
     application_id=0x53464D53,
     label="sfumato stream",
-    earlier="no earlier version of sfumato wrote streams; this is another file",
     keyed=True,
 )
 

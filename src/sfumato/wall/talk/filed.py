@@ -46,8 +46,6 @@ FORMAT = Format(
     ),
     application_id=0x53464D43,
     label="sfumato conversation",
-    earlier="this conversation was begun by sfumato 0.1, and only 0.1 can read it or go on with it (with a ledger that "
-    "was not upgraded). What it answered stays valid; with this version, open another one",
     keyed=True,
 )
 

@@ -1,0 +1,240 @@
+"""How far the library is from what a person can take over: the figures of its size, its names and its roads.
+
+python scripts/walk.py                 # all, one line per figure: what is measured, the bar, and whether it is met
+python scripts/walk.py --worst 20      # also the names defined at most places, and the docstrings that lack parts
+
+A road is walked by running it: one marginal table from `sf.plan` to its answers. Of every function of the library that
+was entered the lines of code are counted, nested functions and comprehensions with the one that holds them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import sys
+import tempfile
+import textwrap
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "sfumato"
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from support.closure import closure, code_lines, code_numbers, modules  # noqa: E402  (beside the library)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+# The trusted base of the one door that every release goes through, and of all doors together (tests/unit/test_wall.py).
+MEASURE = ("sfumato.wall", "sfumato.wall.curator")
+DOORS = (*MEASURE, "sfumato.wall.selecting", "sfumato.wall.talk", "sfumato.wall.keys", "sfumato.wall.streams")
+
+
+def files() -> list[Path]:
+    """Every file of the library."""
+    return sorted(SRC.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file, parsed."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def import_lines(path: Path) -> int:
+    """Lines of a file that only say where names come from, or which ones are public."""
+    found: set[int] = set()
+    for node in ast.walk(tree_of(path)):
+        named = isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+        )
+        if named or isinstance(node, ast.Import | ast.ImportFrom):
+            found |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(found)
+
+
+def functions(path: Path) -> dict[int, Function]:
+    """The functions of a file that are not inside another one, by the line on which their code begins."""
+    found: dict[int, Function] = {}
+
+    def collect(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Function):
+                found[min([child.lineno, *(d.lineno for d in child.decorator_list)])] = child
+            else:
+                collect(child)
+
+    collect(tree_of(path))
+    return found
+
+
+def holding(path: Path, line: int) -> int | None:
+    """The beginning of the outermost function around a line, None for code of the module or of a class."""
+    for begin, node in functions(path).items():
+        if begin <= line <= (node.end_lineno or begin):
+            return begin
+    return None
+
+
+def walked(road: Callable[[], object]) -> tuple[int, int, int]:
+    """How many files and functions of the library a road enters, and how many lines of code these functions have."""
+    entered: set[CodeType] = set()
+
+    def enter(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            entered.add(frame.f_code)
+
+    threading.setprofile(enter)
+    sys.setprofile(enter)
+    try:
+        road()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    found: set[tuple[Path, int]] = set()
+    for code in entered:
+        path = Path(code.co_filename)
+        if path.is_relative_to(SRC):
+            begin = holding(path, code.co_firstlineno)
+            found |= set() if begin is None else {(path, begin)}
+    lines = 0
+    for path, begin in found:
+        end = functions(path)[begin].end_lineno or begin
+        lines += len(code_numbers(path) & set(range(begin, end + 1)))
+    return len({path for path, _ in found}), len(found), lines
+
+
+def one_table(**options: Any) -> Callable[[], object]:
+    """One marginal table of two attributes, from `sf.plan` to its answers; all modules are imported before."""
+    import sfumato as sf
+
+    def road() -> object:
+        domain = sf.Domain({"age": 4, "sex": sf.Categories(["f", "m"])})
+        work = sf.marginals(domain, sets=[("age", "sex")])
+        table = sf.Histogram([[3, 1], [4, 1], [5, 9], [2, 6]])
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = sf.Ledger.create(Path(folder) / "budget.db", total=sf.gdp(9))
+            return walked(lambda: sf.release(plan(work), table, ledger=ledger, name="it").answers)
+
+    def plan(work: Any) -> Any:
+        return sf.plan(work, sf.gdp(1), neighbours="add-remove", **options)
+
+    road()
+    return road
+
+
+def names(of_classes: bool) -> Counter[str]:
+    """At how many places each name of a function, or of a method, is defined; what the language calls is left out.
+
+    Variants for type checkers and setters are the same place as the function that they belong to.
+    """
+    found: Counter[str] = Counter()
+    for path in files():
+        for parent in ast.walk(tree_of(path)):
+            if isinstance(parent, ast.ClassDef) == of_classes:
+                own = {c.name for c in ast.iter_child_nodes(parent) if isinstance(c, Function)}
+                found.update(name for name in own if not (name.startswith("__") and name.endswith("__")))
+    return found
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Every public name that can be called, and every public method of a public class, as it is written."""
+    import sfumato as sf
+
+    seen: set[int] = set()
+    for name in sf.__all__:
+        value: Any = getattr(sf, name)
+        inner = [(f"{name}.{n}", getattr(value, n)) for n in value.__all__] if inspect.ismodule(value) else []
+        for called, one in inner or [(name, value)]:
+            if not callable(one) or id(one) in seen:
+                continue
+            seen.add(id(one))
+            yield called, one
+            if not inspect.isclass(one) or issubclass(one, Exception):
+                continue
+            for base in one.__mro__:
+                if base.__module__.startswith("sfumato"):
+                    for method, held in vars(base).items():
+                        function = getattr(held, "__func__", held)
+                        if not method.startswith("_") and inspect.isfunction(function) and id(function) not in seen:
+                            seen.add(id(function))
+                            yield f"{called}.{method}", function
+
+
+def lacking(value: Any) -> list[str]:
+    """The sections that a docstring would have to have, and has not."""
+    document = inspect.getdoc(value) or ""
+    function = vars(value).get("__init__", value) if inspect.isclass(value) else value
+    wanted: list[str] = []
+    try:
+        signature = inspect.signature(value)
+        text = inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError, ValueError):
+        return []
+    if [p for p in signature.parameters if p not in ("self", "cls")]:
+        wanted.append("Args")
+    if not inspect.isclass(value) and str(signature.return_annotation) not in ("None", "NoReturn"):
+        wanted.append("Returns")
+    if not inspect.isclass(value) and any(isinstance(n, ast.Raise) for n in ast.walk(ast.parse(textwrap.dedent(text)))):
+        wanted.append("Raises")
+    return [s for s in wanted if f"{s}:\n" not in document]
+
+
+def bars(worst: int) -> Iterator[str]:
+    """One line per figure."""
+
+    lines = {path: code_lines(path) for path in files()}
+    yield whole("code lines", sum(lines.values()), 43_000)
+    yield whole("files", len(lines), 220)
+    yield whole("lines of imports and __all__", sum(map(import_lines, lines)), 3_200)
+    for title, options, most in (
+        ("one table", {"mechanism": "marginals"}, (30, 2_200)),
+        ("one table, mechanism 'auto'", {}, (40, 2_800)),
+    ):
+        entered, called, long = one_table(**options)()  # type: ignore[misc]
+        yield whole(f"{title}: files entered", entered, most[0])
+        yield whole(f"{title}: lines of its {called} functions", long, most[1])
+    found, methods = names(of_classes=False), names(of_classes=True)
+    alone = sum(n == 1 and name not in methods for name, n in found.items())
+    yield share("functions with a name of their own", alone, sum(found.values()), 0.9)
+    documents = {name: lacking(value) for name, value in public()}
+    yield share(
+        "public docstrings with Args, Returns, Raises", sum(not v for v in documents.values()), len(documents), 1
+    )
+    known = modules()
+    yield whole("trusted base: what measuring loads", sum(code_lines(known[m]) for m in closure(MEASURE)), 2_500)
+    yield whole("trusted base: what any door loads", sum(code_lines(known[m]) for m in closure(DOORS)), 5_000)
+    if worst:
+        yield ""
+        yield from (f"{many:>4} places define {name}" for name, many in found.most_common(worst))
+        yield ""
+        yield from (f"{name} lacks {', '.join(v)}" for name, v in [d for d in documents.items() if d[1]][:worst])
+
+
+def whole(what: str, found: int, most: int) -> str:
+    """A figure that may be no larger than its bar."""
+    return f"{what:<60} {found:>7,}  bar {most:>7,}  {'met' if found <= most else 'not met'}"
+
+
+def share(what: str, part: int, of: int, least: float) -> str:
+    """A share that may be no smaller than its bar."""
+    counted = f"{what} ({part:,} of {of:,})"
+    return f"{counted:<60} {part / of:>7.1%}  bar {least:>7.0%}  {'met' if part >= least * of else 'not met'}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print every figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worst", type=int, default=0, help="how many names and docstrings to list")
+    for line in bars(parser.parse_args(arguments).worst):
+        sys.stdout.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
