@@ -30,9 +30,8 @@ from sfumato.sessions.streams import stored_release
 from sfumato.specs import Spec
 from sfumato.studio import drafts, talking
 from sfumato.studio.plainly import check
-from sfumato.wall.rows.csvfile import OtherEncoding
 from sfumato.wall.rows.declared import table_of
-from sfumato.wall.rows.headers import column_names, doubt
+from sfumato.wall.rows.headers import OtherEncoding, column_names, doubt
 from sfumato.wall.rows.written import source_of
 from sfumato.wall.streams.stored import is_stream
 from sfumato.workloads.reading import parse_toml

@@ -21,8 +21,7 @@ from sfumato.studio.app import make_app
 from sfumato.studio.desk import Desk, Places
 from sfumato.studio.drafts import change, store
 from sfumato.studio.guard import Keys
-from sfumato.wall.rows.csvfile import OtherEncoding
-from sfumato.wall.rows.headers import column_names
+from sfumato.wall.rows.headers import OtherEncoding, column_names
 
 __all__ = ["listening", "prepared", "serve"]
 

@@ -12,12 +12,13 @@ from typing import Any, cast
 
 from sfumato.errors import SourceError
 from sfumato.wall.rows import csvfile
+from sfumato.wall.rows.csvfile import OtherEncoding
 from sfumato.wall.rows.kinds import delimiter_of, kind_of
 from sfumato.wall.rows.readers import open_table
 from sfumato.wall.rows.session import attempt
 from sfumato.wall.rows.written import source_of
 
-__all__ = ["column_names", "doubt"]
+__all__ = ["OtherEncoding", "column_names", "doubt"]
 
 _BEGINNING = 2**20  # the first object
 _PAGE = re.compile(r"/?xl/worksheets/[^/]+\.xml")
