@@ -19,7 +19,7 @@ __all__ = ["Optimum", "optimize"]
 
 _MANY = 4_096  # columns: fewer are all looked at in a second
 _FEW = 16  # times as many columns as rows, of which then few bind
-_MOST_ROUNDS = 60  # each adds the columns that stick out most; curves of degree two take some ten
+_MOST_ROUNDS = 24  # each adds the columns that stick out most; curves of degree two take some ten
 _NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the span of others
 
 
