@@ -16,6 +16,7 @@ import sys
 import time
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import sfumato as sf
 from sfumato.operators import Block, Sparse
@@ -26,6 +27,7 @@ def joint(domain: sf.Domain, first: str, second: str, kind: str, rng: np.random.
     """Queries of a kind over two attributes together."""
     sizes = domain[first].size, domain[second].size
     one, other = (i.reshape(-1) for i in np.indices(sizes))
+    found: list[ArrayLike]
     if kind == "differences":
         found = [np.flatnonzero(one - other == d) for d in range(1 - sizes[1], sizes[0])]
     elif kind == "sums":

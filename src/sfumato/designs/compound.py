@@ -223,4 +223,8 @@ def planned_jointly(problem: Problem, planner: Callable[[Problem], Design]) -> D
     if not found:
         return design
     names, attributes, sizes = zip(*((j.name, j.attributes, j.sizes) for j in found), strict=True)
-    return replace(design, build=lambda s: Compound(design.build(s), names, attributes, sizes))
+
+    def build(s: float) -> Compound:
+        return Compound(design.build(s), names, attributes, sizes)
+
+    return replace(design, build=build)

@@ -30,7 +30,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs", "tables_bound"]
+__all__ = ["designs", "tables_bound", "tilted_design"]
 
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
@@ -58,14 +58,14 @@ def designs(problem: Problem, refused: list[Candidate] | None = None) -> list[De
         raise PlanError("too many attribute sets for residuals in memory")
     out = [replace(_design(problem, {}), bound=tables_bound(problem))]
     try:
-        out.append(planned_jointly(problem, _tilted_design))
+        out.append(planned_jointly(problem, tilted_design))
     except PlanError as error:
         if refused is not None and len(problem.workload.blocks) > 1:  # of one block a product is the best
             refused.append(Candidate("marginals", "tilted residuals", None, None, str(error)))
     return out
 
 
-def _tilted_design(problem: Problem) -> Design:
+def tilted_design(problem: Problem) -> Design:
     """The second design. Raises PlanError where it does not apply."""
     products = _products(problem)
     if products is None:
