@@ -28,7 +28,8 @@ SETS = """
 Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse|Stack|Sum
     |Toeplitz|Total|Tree|Window
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
-Strategy Allowed|Biased|Canonical|Merged|Orbits|PairResiduals|Product|Residuals|Spectral|Spine|Stacked|WeightedTables
+Strategy Allowed|Biased|Canonical|Compound|Merged|Orbits|PairResiduals|Product|Residuals|Spectral|Spine|Stacked
+    |WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
 Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers
 Rule Codes|Days|Edges|Truths|Wholes
@@ -75,6 +76,7 @@ Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none 
 Combination blocks:[Block] matrix:int64*2
 CombinationMap blocks:[BlockMap] matrix:int64*2
 Compose left:Operator right:Operator
+Compound measured:Strategy names:[text] attributes:[[text]] sizes:[[int]]
 Contrast children:int64*1 parents:int64*1 count:size size:size orbit:int
 Contrasts operator:Operator divisor:float
 CoursePlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text price:Event course:Course

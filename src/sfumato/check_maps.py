@@ -259,6 +259,14 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
     """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
     if s.kind in ("Stacked", "Biased", "Merged", "Allowed"):
         return [b for part in s.pieces or [s.measured] for b in blocks(part, sizes, ops)]
+    if s.kind == "Compound":  # over attributes that stand for several: a name for theirs, in the order of its cells
+        own = dict(zip(s.names, s.attributes, strict=True))
+
+        def spelt(names: Any) -> tuple[str, ...]:
+            return tuple(a for n in names for a in own.get(n, [n]))
+
+        held = blocks(s.measured, sizes, ops)
+        return [(m, tuple(sorted((spelt(names), op) for names, op in factors))) for m, factors in held]
     simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
     own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
     plain = [Doc({"~class": "Residual", "n": n}) for n in s.shape or []]  # n I - J, or contrasts of their own

@@ -33,6 +33,7 @@ ELSEWHERE: dict[str, str] = {
     "Combination": "sfumato.operators.combination",
     "CombinationMap": "sfumato.maps.combination",
     "Compose": "sfumato.operators.compose",
+    "Compound": "sfumato.designs.compound",
     "Contrast": "sfumato.designs.unions.axes",
     "Contrasts": "sfumato.designs.factors",
     "CoursePlan": "sfumato.plans.iterative",

@@ -92,9 +92,7 @@ def test_columns_by_class_are_all_columns(seed: int) -> None:
 
 
 def _spanned(problem: Problem) -> Design:
-    design = spanned_design(problem)
-    assert design is not None
-    return design
+    return spanned_design(problem)
 
 
 @pytest.mark.parametrize("seed", range(2))

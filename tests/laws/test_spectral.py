@@ -175,10 +175,10 @@ def test_a_plan_undercuts_tilted_residuals_of_ordered_attributes() -> None:
     gram = functools.reduce(np.add, [_dense(work, q.block).T @ _dense(work, q.block) for q in work.blocks])
     least = optimize(gram, tolerance=1e-4).lower_bound
     design = planning.design(problem, 1.03 * least)
-    assert design is not None
     plan = price_design(design, problem)
     assert 1.0 <= plan.objective_value * math.sqrt(len(work)) / least <= 1.02  # tilted residuals: 1.026
-    assert planning.design(problem, 0.9 * least) is None
+    with pytest.raises(PlanError, match="did not undercut"):
+        planning.design(problem, 0.9 * least)
 
 
 def test_rounding_leaves_columns_nearly_as_long_as_they_were() -> None:

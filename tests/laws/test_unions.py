@@ -62,7 +62,7 @@ def test_the_optimum_is_that_of_the_dense_problem(seed: int) -> None:
     products = random_products(np.random.default_rng(seed))
     names = named(products)
     wanted = optimize(matrix=dense(products, names), tolerance=1e-6)
-    found = solve_union(products, SIZES, tolerance=1e-6)
+    found = solve_union(products, SIZES)
     lower, upper = math.prod(u.lower for u in found), math.prod(u.upper for u in found)
     assert lower <= upper <= lower * (1 + 1e-4)
     assert lower <= wanted.upper_bound * (1 + 1e-12)
@@ -74,8 +74,9 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: in
     """Mutants: the inverse of the real matrix; sizes left out of means; groups of pieces in another order."""
     products = random_products(np.random.default_rng(seed))
     problem = problem_of(products)
-    design = unions.design(problem)
-    if design is None:
+    try:
+        design = unions.design(problem)
+    except PlanError:
         return
     made = price_design(design, problem)
     strategy = made.strategy
@@ -111,7 +112,6 @@ def test_queries_outside_the_span_are_refused() -> None:
     halves = Grouping(np.arange(6) // 3, 2)
     products: list[Product] = [(1.0, {"a": halves, "b": Identity(4)}), (1.0, {"a": halves, "c": Identity(2)})]
     design = unions.design(problem_of(products))
-    assert design is not None
     strategy = design.build(design.fine)
     for bad in (
         Block((("a",),), (Identity(6),)),

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from sfumato.designs import few
-from sfumato.designs.dense import descent, replace_one
+from sfumato.designs.compound import joined_attributes
+from sfumato.designs.dense import replace_one
 from sfumato.designs.dense.dual import pair_bound, titled
 from sfumato.designs.dense.largest import Largest, optimize_largest
 from sfumato.designs.dense.largest_rows import optimize_largest_rows
 from sfumato.designs.dense.optimal import optimize
 from sfumato.designs.dense.pure import PureStrategy, optimize_pure, turned
 from sfumato.designs.dense.rows import Queries
-from sfumato.designs.design import Design, Problem
+from sfumato.designs.design import Candidate, Design, Problem
 from sfumato.designs.factors import Cells, Factor, TotalOnly, coefficients, quantise, row_basis
 from sfumato.designs.inverses import BIAS_BITS, rounding_bias
 from sfumato.designs.merged import planning as merged
@@ -39,13 +41,14 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain
 
-__all__ = ["designs", "laplace_note"]
+__all__ = ["Searched", "attempted", "designs", "laplace_note", "searched"]
 
 # cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
 MAX_DENSE = 2_048
 # likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (ordered.md)
 MAX_DENSE_ORDERED = 4_096
 _TOLERANCE, _TOLERANCE_OF_MANY = 1e-7, 1e-6  # gaps at which a search ends; of many cells a step more takes seconds
+MAX_LISTED = 4_096  # joint cells whose distinct columns are searched at once, not some of them after others
 MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
@@ -55,6 +58,8 @@ _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no opti
 _BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
 _BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
 _FINER_BITS = 18  # of a coefficient, beside those of the largest number of a basis that it multiplies
+
+BY_SYMMETRY, OVER_COLUMNS = "the optimum by symmetry", "the optimum over distinct columns of all queries"
 
 _Family = tuple[tuple[str, ...], list[int]]  # attributes, and the numbers of the blocks answered from their table
 
@@ -83,8 +88,40 @@ class _Solved:
         return quantise(self.coefficients, self.basis, scale)
 
 
+class Searched(NamedTuple):
+    """Designs, and a line for each search that did not apply, with the reason."""
+
+    designs: list[Design]
+    refused: list[Candidate]
+
+
 def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
-    """The optimum for each maximal table, the budget shared between them; of several tables also one product."""
+    """The optimum for each maximal table, the budget shared between them, or for all tables together.
+
+    Raises PlanError where there is none.
+    """
+    return _designs(problem, progress, [])
+
+
+def searched(problem: Problem, progress: Progress | None = None) -> Searched:
+    """The same, with a line for each search that did not apply."""
+    refused: list[Candidate] = []
+    try:
+        return Searched(_designs(problem, progress, refused), refused)
+    except PlanError as error:
+        return Searched([], [*refused, Candidate("factorization", "", None, None, str(error))])
+
+
+def attempted(title: str, find: Callable[[], Design], refused: list[Candidate]) -> Design | None:
+    """What a search finds; None where it does not apply, which gets a line in words."""
+    try:
+        return find()
+    except PlanError as error:
+        refused.append(Candidate("factorization", title, None, None, str(error)))
+        return None
+
+
+def _designs(problem: Problem, progress: Progress | None, refused: list[Candidate]) -> list[Design]:
     if ordered.applies(problem, MAX_DENSE_ORDERED):
         return ordered.designs(problem)
     swapped = replace_one.design(problem, progress)
@@ -96,10 +133,19 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
     # one table takes its own optimum, unless it is a product of too many factors to be rounded one by one
     many = len(problem.workload.blocks) == 1 and _real(problem.workload.blocks[0]) > MAX_REAL
-    united = unions.design(problem, progress) if many or len(families) != 1 else None
+    united, joint = None, None
+    cells = math.prod(problem.sizes[a] for a in frozenset[str]().union(*sets))
+    small = problem.unit.total_is_public or cells <= MAX_LISTED
+    columns_first = small and bool(joined_attributes(problem.workload))
+    if columns_first:
+        # of queries that join attributes the optimum over few columns is nearer than that over all joint cells
+        joint = _joint(problem, families, progress, refused)
+    if joint is None and (many or len(families) != 1):
+        united = attempted(BY_SYMMETRY, lambda: unions.design(problem, progress), refused)
     if united is not None and not problem.unit.total_is_public:
         return [united]
-    joint = _joint(problem, families, progress)
+    if joint is None and not columns_first:
+        joint = _joint(problem, families, progress, refused)
     if united is not None:
         # where the total is known it is no optimum
         return [united] if joint is None else [joint, united]
@@ -109,13 +155,16 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
         return [joint]
     try:
         return [*([] if joint is None else [joint]), *_apart(problem, families, progress)]
-    except PlanError:
+    except PlanError as error:
         if joint is None:
             raise
+        refused.append(Candidate("factorization", "optimal factorizations", None, None, str(error)))
         return [joint]
 
 
-def _joint(problem: Problem, families: list[_Family], progress: Progress | None) -> Design | None:
+def _joint(
+    problem: Problem, families: list[_Family], progress: Progress | None, refused: list[Candidate]
+) -> Design | None:
     """The optimum over the distinct columns of all queries, where no table holds them all or one is too large.
 
     Where every query is a cell of a marginal table, residuals are that optimum.
@@ -128,7 +177,7 @@ def _joint(problem: Problem, families: list[_Family], progress: Progress | None)
             return None
     if all(i.is_marginal for i in problem.workload.items):
         return None
-    found = merged.design(problem, progress)
+    found = attempted(OVER_COLUMNS, lambda: merged.design(problem, progress), refused)
     if found is None or problem.noise != "laplace":
         return found
     notes = () if found.bound is None else (laplace_note(problem, found.bound),)
@@ -136,7 +185,7 @@ def _joint(problem: Problem, families: list[_Family], progress: Progress | None)
 
 
 def _apart(problem: Problem, families: list[_Family], progress: Progress | None) -> list[Design]:
-    """The optimum of each family, the budget shared between them; of several also one product."""
+    """The optimum of each family, the budget shared between them."""
     power = 1 if problem.noise == "laplace" else 2
     pieces: list[Piece] = []
     bounds: list[float | None] = []
@@ -162,9 +211,7 @@ def _apart(problem: Problem, families: list[_Family], progress: Progress | None)
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
         return [design, *_apart(replace(problem, objective="cells"), families, progress)]
-    # tables that share attributes may be better answered from one product than from strategies of their own
-    shared = descent.design(problem) if len(families) > 1 else None
-    return [design] if shared is None else [design, shared]
+    return [design]
 
 
 def laplace_note(problem: Problem, bound: float) -> str:

@@ -9,17 +9,12 @@ from typing import Any, ClassVar
 from sfumato.designs.design import Candidate, Problem
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.ground.progress import Progress
-from sfumato.mechanisms import sketched
-from sfumato.mechanisms.counted import Histogram
 from sfumato.mechanisms.dividing import foreseen
 from sfumato.mechanisms.factored import refined
 from sfumato.mechanisms.laws import at_one_price, beside
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
-from sfumato.mechanisms.online import Pmw
 from sfumato.mechanisms.parted import parted
-from sfumato.mechanisms.registry import serving
-from sfumato.mechanisms.reported import Local
-from sfumato.mechanisms.streamed import Continual
+from sfumato.mechanisms.registry import ASKED_FOR, MECHANISMS, named
 from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
 from sfumato.plans.plan import Plan, price_design
 
@@ -35,7 +30,8 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
     """
 
     def find(part: Problem, first: str, told: Progress | None = None) -> Tried:
-        every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed) and cls.automatic]
+        tables = (named(name) for name in MECHANISMS if name not in ASKED_FOR)
+        every = [cls() for cls in tables if issubclass(cls, Designed) and cls.automatic]
         every.sort(key=lambda value: value.name != first)
         return tried(part, every, told, auto=True, enough=bool(first))
 
@@ -67,7 +63,7 @@ class Auto(Tables):
     considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
 
     def check(self, asked: Request) -> None:
-        used = Continual.takes if asked.kind == STREAMS else ("records",)
+        used = named("continual").takes if asked.kind == STREAMS else ("records",)
         idle = [f"{name}=" for name in asked.given if name not in used]
         if asked.kind != TABLES and idle:
             raise PlanError(f"plans of {KINDS[asked.kind]} make no use of {', '.join(idle)}; leave it out")
@@ -102,17 +98,23 @@ class Auto(Tables):
 def _of_questions(asked: Request) -> Any:
     """Multiplicative weights where they promise less error than a histogram of all cells, else that."""
     try:
-        online = Pmw().plan(asked)
+        online = named("pmw")().plan(asked)
     except PlanError:
         # without records, or over so many cells that no hypothesis is held
-        return Histogram().plan(asked)
+        return named("histogram")().plan(asked)
     ours, cells, _ = online.compared["bound"]
-    return Histogram().plan(asked) if cells <= ours else online
+    return named("histogram")().plan(asked) if cells <= ours else online
+
+
+def _of_keys(asked: Request) -> Any:
+    from sfumato.mechanisms import sketched  # noqa: PLC0415  (tables need nothing of it)
+
+    return sketched.automatic(asked)
 
 
 _DEFAULTS: dict[str, Callable[[Request], Any]] = {
     QUESTIONS: _of_questions,
-    KEYS: sketched.automatic,
-    LOCAL: lambda asked: Local().plan(asked),
-    STREAMS: lambda asked: Continual().plan(asked),
+    KEYS: _of_keys,
+    LOCAL: lambda asked: named("local")().plan(asked),
+    STREAMS: lambda asked: named("continual")().plan(asked),
 }

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,15 @@ from numpy.typing import NDArray
 from sfumato.designs.design import Candidate, Problem
 from sfumato.designs.marginals.incidence import Sets
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.earlier import Earlier
 from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.earlier import Earlier
 
 __all__ = ["divided", "foreseen"]
 

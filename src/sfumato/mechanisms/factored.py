@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sfumato.designs import matrix
-from sfumato.designs.design import Design, Problem
+from sfumato.designs.compound import joined
+from sfumato.designs.design import Candidate, Design, Problem
 from sfumato.designs.marginals.residuals import Residuals
 from sfumato.designs.merged.planning import spanned_design
 from sfumato.designs.spectral import planning as spectral
@@ -38,6 +40,9 @@ class Factorization(Designed):
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
         return matrix.designs(problem, progress)
 
+    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
+        return matrix.searched(problem, progress)
+
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         return refined(problem, super().tried(problem, progress), progress)
 
@@ -58,11 +63,9 @@ def refined(problem: Problem, found: Tried, progress: Progress | None) -> Tried:
     """
     if problem.unit_lattice:
         return found
-    found = _with(problem, found, lambda: spanned_design(problem, progress))
-    found = _with(problem, found, lambda: few_rows(problem, progress))
-    if _tilts(found):
-        best = _least(found)
-        found = _with(problem, found, lambda: spectral.design(problem, best))
+    for title, find in _SECONDS.items():
+        if _off(found.plans) > _NEAR and (title != _BASES or _tilts(found)):
+            found = _with(problem, found, title, functools.partial(find, problem, _least(found), progress))
     return _bounded(problem, found)
 
 
@@ -81,10 +84,11 @@ def _bounded(problem: Problem, found: Tried) -> Tried:
     if not ours or all(i.is_marginal for i in problem.workload.items):
         return found
     try:
-        products = problem.products
-    except SfumatoError:  # more tables than are listed one by one
+        whole = joined(problem)[0]
+        products = whole.products
+    except SfumatoError:  # more tables than are listed one by one, or too many joint cells
         return found
-    proved = None if products is None else orbit_bound(products, problem.sizes, replaced=replaced)
+    proved = None if products is None else orbit_bound(products, whole.sizes, replaced=replaced)
     place = min(range(len(found.plans)), key=lambda i: found.plans[i].objective_value)
     best = found.plans[place]
     if proved is None or at_budget(problem, proved) <= max((p.bound or 0.0 for p in found.plans), default=0.0):
@@ -94,18 +98,24 @@ def _bounded(problem: Problem, found: Tried) -> Tried:
     return found._replace(plans=plans)
 
 
-def _with(problem: Problem, found: Tried, more: Callable[[], Design | None]) -> Tried:
-    """With one more design, where the plans stand off their bound and it applies."""
-    if _off(found.plans) <= _NEAR:
-        return found
+_BASES = "products of basis vectors"
+_SECONDS: dict[str, Callable[[Problem, float, Progress | None], Design]] = {
+    "the optimum over rows that span all queries": lambda p, _, told: spanned_design(p, told),
+    "the optimum by symmetry over few rows": lambda p, _, told: few_rows(p, told),
+    _BASES: lambda p, best, _: spectral.design(p, best),
+}
+"""Searches that take seconds, in order of cost, for the problem and the error of the best plan so far."""
+
+
+def _with(problem: Problem, found: Tried, title: str, find: Callable[[], Design]) -> Tried:
+    """With one more design, or a line that says why it does not apply."""
     try:
-        design = more()
-        if design is None:
-            return found
+        design = find()
         plan = price_design(design, problem)
         _ = plan.rmse
-    except SfumatoError:
-        return found
+    except SfumatoError as error:
+        line = Candidate("factorization", title, None, None, str(error))
+        return found._replace(refused=(*found.refused, line))
     return found._replace(plans=[*found.plans, plan], designs=(*found.designs, design))
 
 

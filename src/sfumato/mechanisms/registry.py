@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import KINDS, Mechanism, Request
 
-__all__ = ["MECHANISMS", "made", "named", "planned", "serving"]
+__all__ = ["ASKED_FOR", "MECHANISMS", "made", "named", "planned", "serving"]
 
 MECHANISMS: dict[str, str] = {
     "auto": "sfumato.mechanisms.automatic.Auto",
@@ -33,6 +33,9 @@ MECHANISMS: dict[str, str] = {
     "continual": "sfumato.mechanisms.streamed.Continual",
 }
 """What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
+
+ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
+"""Those that "auto" never tries for tables, so that it need not import them: half of the library."""
 
 
 def named(name: object) -> type[Mechanism[Any]]:

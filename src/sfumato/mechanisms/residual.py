@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sfumato.designs.design import Design, Problem
+from sfumato.designs.design import Candidate, Design, Problem
 from sfumato.designs.marginals import planning as marginals
 from sfumato.designs.spine import planning as spine
 from sfumato.designs.spine.totals import relation
@@ -29,6 +29,10 @@ class Marginals(Designed):
     best_of_many: ClassVar[bool] = True
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
+        return self.searched(problem, progress)[0]
+
+    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
+        refused: list[Candidate] = []
         found = spine.designs(problem)
         if not found and problem.unit.within is not None:
             raise PlanError(
@@ -36,5 +40,5 @@ class Marginals(Designed):
                 "factors={...: 'levels'}, with Gaussian noise and the mean error"
             )
         if found and (spine.tall(problem) or problem.unit.within is not None):
-            return found
-        return [*found, *marginals.designs(problem), *weighted.designs(problem)]
+            return found, refused
+        return [*found, *marginals.designs(problem, refused), *weighted.designs(problem)], refused

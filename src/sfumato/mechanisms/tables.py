@@ -139,6 +139,10 @@ class Designed(Tables):
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
         """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
 
+    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
+        """The designs, and a line for each search for one that did not apply. Raises PlanError where none is named."""
+        return self.designs(problem, progress), []
+
     def skipped(self, problem: Problem, *, auto: bool) -> str:
         """Why the designs are not tried, if they are not."""
         return "makes no use of public tables" if problem.known and not self.takes_public else ""
@@ -178,10 +182,11 @@ def tried(
             refused.append(_refused(value.label, reason))
             continue
         try:
-            designs = value.designs(problem, progress)
+            designs, lines = value.searched(problem, progress)
         except SfumatoError as error:
             refused.append(_refused(value.label, error))
             continue
+        refused += lines
         for design in designs:
             try:
                 priced = price_design(design, problem)

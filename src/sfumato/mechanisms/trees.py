@@ -15,7 +15,7 @@ from sfumato.mechanisms.tables import Designed
 
 __all__ = ["Tree"]
 
-_LISTED = 2**21  # queries: a second for the errors of a tree
+_LISTED, _LINE = 2**17, 512  # queries, and cells of their attribute: a second for trees of ten branchings and more
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -39,7 +39,7 @@ class Tree(Designed):
     def skipped(self, problem: Problem, *, auto: bool) -> str:
         reason = super().skipped(problem, auto=auto)
         # to list the errors of that many takes as long as to find the optimum
-        least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else hierarchical.WIDE
+        least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else _LINE
         if not reason and auto and not problem.unit_lattice and ordered.applies(problem, least):
             return "not tried: on so many cells the factorization errs less"
         return reason

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block
@@ -477,6 +476,8 @@ class Nonlinear:
         step = max((high - low) / other.ends()[0], abs(centre) * 1e-9, 1e-300)
         while sign * end(centre + sign * step) > 0:
             step *= 2
+        from scipy.optimize import brentq  # noqa: PLC0415  (slow to import)
+
         near, far = sorted((centre, centre + sign * step))
         return float(brentq(end, near, far, xtol=1e-12 * step, rtol=1e-13))
 

@@ -15,7 +15,9 @@ from sfumato import specs
 from sfumato.errors import PlanError
 from sfumato.mechanisms import MECHANISMS, made, named, serving
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
+from sfumato.mechanisms.registry import ASKED_FOR
 from sfumato.mechanisms.sketched import read_keys
+from sfumato.mechanisms.tables import Designed
 from sfumato.recipes.planning import request
 from sfumato.sessions.plans import SessionPlan
 from support.toy import Plain, every_other, read_every_other
@@ -26,6 +28,12 @@ WORK = sf.prefix(DOMAIN, "a")
 BUDGET = sf.approx(1, "1e-6")
 TABLE = sf.Histogram(np.arange(16).reshape(8, 2))
 ADD: dict[str, Any] = {"neighbours": "add-remove"}
+
+
+def test_what_is_not_tried_for_tables_is_what_need_not_be_imported() -> None:
+    """Mutants: a mechanism that "auto" is to try left out; one that it never tries imported for nothing."""
+    tried = {n for n in MECHANISMS if issubclass(named(n), Designed) and named(n).automatic}
+    assert set(MECHANISMS) - ASKED_FOR == tried
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

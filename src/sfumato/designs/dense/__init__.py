@@ -1,1 +1,1 @@
-"""Certified optima of dense workloads, and the descent over products of them."""
+"""Certified optima of dense workloads."""

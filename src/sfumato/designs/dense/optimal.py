@@ -19,7 +19,7 @@ __all__ = ["Optimum", "optimize"]
 
 _MANY = 4_096  # columns: fewer are all looked at in a second
 _FEW = 16  # times as many columns as rows, of which then few bind
-_MOST_ROUNDS = 60  # each adds the columns that stick out most; curves of degree two take some ten
+_MOST_ROUNDS = 24  # each adds the columns that stick out most; curves of degree two take some ten
 _NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the span of others
 
 
@@ -108,13 +108,12 @@ def _of_few_rows(
             strategy = coefficients @ rows
         lengths = np.sqrt(np.einsum("ij,ij->j", strategy, strategy))
         longest = float(lengths.max()) * (1 + 4 * np.finfo(np.float64).eps)
-        lower = max(found.lower_bound, 0.0 if best is None else best.lower_bound)
+        lower = max(found.lower_bound * scale, 0.0 if best is None else best.lower_bound)
         dual = np.zeros(m)
         dual[chosen] = found.dual
-        made = Optimum(strategy / longest, dual, lower * scale, found.upper_bound * longest * scale, found.iterations)
+        made = Optimum(strategy / longest, dual, lower, found.upper_bound * longest * scale, found.iterations)
         if best is None or made.upper_bound < best.upper_bound:
             best = made
-        lower = max(lower * scale, best.lower_bound)
         best = replace(best, lower_bound=lower)
         if best.upper_bound <= lower * (1 + tolerance):
             break

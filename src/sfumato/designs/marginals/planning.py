@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.components import Lift, component_powers
-from sfumato.designs.design import Design, Problem
+from sfumato.designs.compound import planned_jointly
+from sfumato.designs.design import Candidate, Design, Problem
 from sfumato.designs.known import Known
 from sfumato.designs.marginals.allocation import Effect, max_objective, sum_objective
 from sfumato.designs.marginals.extremes import extremes
@@ -29,7 +30,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs", "tables_bound"]
+__all__ = ["designs", "tables_bound", "tilted_design"]
 
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
@@ -44,11 +45,11 @@ _EVENED = (1.0, 0.75)
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
 
-def designs(problem: Problem) -> list[Design]:
+def designs(problem: Problem, refused: list[Candidate] | None = None) -> list[Design]:
     """Every attribute set below the asked ones, with the noise that minimises the weighted error.
 
     The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
-    matrices under Gaussian noise, has the best contrasts of every attribute.
+    matrices under Gaussian noise, has the best contrasts of every attribute; `refused` gets a line where it has none.
     """
     if all(i.is_marginal for i in problem.workload.items):
         return _of_tables(problem)
@@ -56,13 +57,20 @@ def designs(problem: Problem) -> list[Design]:
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
     out = [replace(_design(problem, {}), bound=tables_bound(problem))]
-    products = _products(problem)
-    if products is not None:
-        try:
-            out.append(_tilted(problem, products))
-        except PlanError:
-            return out
+    try:
+        out.append(planned_jointly(problem, tilted_design))
+    except PlanError as error:
+        if refused is not None and len(problem.workload.blocks) > 1:  # of one block a product is the best
+            refused.append(Candidate("marginals", "tilted residuals", None, None, str(error)))
     return out
+
+
+def tilted_design(problem: Problem) -> Design:
+    """The second design. Raises PlanError where it does not apply."""
+    products = _products(problem)
+    if products is None:
+        raise PlanError("tilts are for several tables with other factors than cells, under Gaussian noise")
+    return _tilted(problem, products)
 
 
 def _of_tables(problem: Problem) -> list[Design]:

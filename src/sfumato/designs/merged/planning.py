@@ -63,8 +63,8 @@ class _Found:
     gap: float
 
 
-def design(problem: Problem, progress: Progress | None = None) -> Design | None:
-    """The optimum over the distinct columns of all queries; None where it does not apply.
+def design(problem: Problem, progress: Progress | None = None) -> Design:
+    """The optimum over the distinct columns of all queries. Raises PlanError where it does not apply.
 
     For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
     is known, above MAX_FAR columns, whose largest distance would only be bounded. Above MAX_PAIRED queries it is then
@@ -72,27 +72,29 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     """
     blocks = [q.block for q in problem.workload.blocks] if problem.workload.tables <= _MAX_BLOCKS else []
     rows = sum(b.rows for b in blocks)
-    if not 0 < rows <= _MAX_QUERIES or not all(f.integral for b in blocks for f in b.factors):
-        return None
+    if not 0 < rows <= _MAX_QUERIES:
+        raise PlanError(f"{problem.workload.tables:,} tables, or their queries, are too many to be one matrix")
+    if not all(f.integral for b in blocks for f in b.factors):
+        raise PlanError("coefficients are no whole numbers")
     try:
         # in whose convex hull the others lie: no other is longer, or farther from one, whatever the strategy
         columns = distinct_columns([b.lowered() for b in blocks], problem.sizes, ends=True)
-    except (PlanError, WorkloadError):
-        return None
+    except WorkloadError as error:
+        raise PlanError(str(error)) from error
     count, public = columns.shape[1], problem.unit.total_is_public
     if count < 2:
-        return None
+        raise PlanError("the queries tell no cells apart")
     if count > MAX_COLUMNS and rows**2 * count > MAX_WORK:
         return _of_sparse(problem, blocks, columns, progress)
     paired = min(rows, count) <= MAX_PAIRED
     if public and (count > MAX_FAR if paired else problem.largest or count > MAX_COLUMNS):
-        return None
+        raise PlanError(f"{count:,} distinct columns are too many to compare all pairs of them")
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
     kept = independent_rows(real)
     found = _optimum(problem, real * np.sqrt(weights)[:, None], len(kept), progress)
     if found is None or not len(found.strategy):
-        return None
+        raise PlanError("the search over pairs of columns did not end")
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
         coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
@@ -128,10 +130,10 @@ def least_error(problem: Problem, queries: Sequence[QueryBlock | QueryFamily]) -
 
 def _of_sparse(
     problem: Problem, blocks: Sequence[Block], columns: NDArray[np.int64], progress: Progress | None
-) -> Design | None:
+) -> Design:
     """The same over many columns with few entries: the mean error alone, and a record more or less."""
     if not _plain(problem) or not affordable(columns):
-        return None
+        raise PlanError(f"{len(columns):,} queries tell {columns.shape[1]:,} cells apart, too many for one matrix")
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     return _searched(problem, blocks, columns, np.sqrt(weights), progress)
 
@@ -147,7 +149,7 @@ def _searched(
     columns: NDArray[np.int64],
     root: FloatArray,
     progress: Progress | None,
-) -> Design | None:
+) -> Design:
     found = optimize_sparse(columns, root, tolerance=_ROUGH, progress=progress)
     kept, back = independent(columns)
     held = _over(blocks, kept, found.coefficients @ back)
@@ -158,43 +160,38 @@ def _searched(
     return _designed(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
 
 
-def spanned_design(problem: Problem, progress: Progress | None = None) -> Design | None:
-    """The optimum over the columns of few rows that span all queries, however many; None where it does not apply.
+def spanned_design(problem: Problem, progress: Progress | None = None) -> Design:
+    """The optimum over the columns of few rows that span all queries, however many.
 
-    For what other designs have left off its bound: seconds to half a minute.
+    For what other designs have left off its bound: seconds to half a minute. Raises PlanError where it does not apply.
     """
-    items = problem.workload.items
-    if (
-        not _plain(problem)
-        or problem.known
-        or problem.workload.tables > _MAX_BLOCKS
-        or all(i.is_marginal for i in items)
-    ):
-        return None
+    if not _plain(problem) or problem.known:
+        raise PlanError("it is for the mean squared error under Gaussian noise, without a known total or public tables")
+    if all(i.is_marginal for i in problem.workload.items):
+        raise PlanError("of marginal tables alone residuals are the optimum")
+    if problem.workload.tables > _MAX_BLOCKS:
+        raise PlanError(f"{problem.workload.tables:,} tables, above {_MAX_BLOCKS:,}")
     if not all(f.integral for q in problem.workload.blocks for f in q.block.factors):
-        return None
+        raise PlanError("coefficients are no whole numbers")
     found = spanned(problem, MAX_ROWS)
     if found is None:
-        return None
-    try:
-        columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
-    except PlanError:
-        return None
+        raise PlanError(f"more than {MAX_ROWS:,} rows span the queries, or a factor has too many cells to be looked at")
+    columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
     if columns.shape[1] < 2 or not affordable(columns):
-        return None
+        raise PlanError(f"{len(columns):,} rows tell {columns.shape[1]:,} cells apart, too many for one matrix")
     return _searched(problem, found.blocks, columns, found.root, progress)
 
 
-def _designed(
-    problem: Problem, found: tuple[tuple[Block, ...], FloatArray], kind: str, bound: float | None
-) -> Design | None:
-    """Integers at every scale; none where they cannot be read back."""
+def _designed(problem: Problem, found: tuple[tuple[Block, ...], FloatArray], kind: str, bound: float | None) -> Design:
+    """Integers at every scale. Raises PlanError where they cannot be read back."""
     (held, matrix), public = found, problem.unit.total_is_public
     title = f"{kind} distinct columns of all queries"
     names = tuple(dict.fromkeys(a for b in held for a in b.attributes))
     sizes = tuple(problem.sizes[a] for a in names)
     build = functools.partial(_build, held, matrix, sizes, public, title)
-    return Design("factorization", build, 2.0**_BITS, bound) if build(2.0**_BITS).sound else None
+    if not build(2.0**_BITS).sound:
+        raise PlanError("its integers could not be read back")
+    return Design("factorization", build, 2.0**_BITS, bound)
 
 
 def _build(

@@ -22,7 +22,7 @@ from sfumato.operators.blas import single_thread
 
 __all__ = ["Spanned", "independent_rows", "nearly_known", "spanned"]
 
-_MOST_CELLS = 1_024  # of one factor, whose Gram is looked at: 8 MB
+_MOST_CELLS = 1_024  # of one factor, whose Gram is looked at: 8 MB; of more, its rows, where these are no more
 _LISTED = 2**22  # entries of a factor whose rows are written out
 _SPAN = 1e-9  # relative: entries of Grams are whole numbers, so what lies in a span is off by rounding alone
 
@@ -43,8 +43,14 @@ class _Span:
     rows: FloatArray
     pick: FloatArray
 
-    def inner(self, gram: FloatArray) -> FloatArray | None:
-        """CᵀC where `gram` is that of C B; None where it is of no such rows."""
+    def inner(self, factor: LinearOperator | None) -> FloatArray | None:
+        """CᵀC of a factor C B, or of the total where it is None; None where the factor has no such rows."""
+        cells = self.rows.shape[1]
+        if cells > _MOST_CELLS:
+            asked = np.ones((1, cells)) if factor is None else np.asarray(factor.dense(), dtype=np.float64)
+            found = asked @ self.pick
+            return found.T @ found if np.abs(found @ self.rows - asked).max() <= _SPAN * np.abs(asked).max() else None
+        gram = np.ones((cells, cells)) if factor is None else _gram(factor)
         held = self.pick.T @ gram @ self.pick
         off = float(np.abs(self.rows.T @ held @ self.rows - gram).max())
         return held if off <= _SPAN * float(np.abs(gram).max()) else None
@@ -100,9 +106,7 @@ def _inner(span: dict[tuple[str, ...], _Span], factors: Groups) -> list[FloatArr
         return None
     out: list[FloatArray] = []
     for group, own in span.items():
-        cells = own.rows.shape[1]
-        gram = _gram(factors[group]) if group in factors else np.ones((cells, cells))
-        inner = own.inner(gram)
+        inner = own.inner(factors.get(group))
         if inner is None:
             return None
         out.append(inner)
@@ -117,7 +121,8 @@ def _span(factor: LinearOperator) -> _Span | None:
     """Sums over classes of equal cells, or rows of its own where these are more than it has dimensions."""
     cells = factor.shape[1]
     if cells > _MOST_CELLS:
-        return None
+        few = factor.shape[0] <= _MOST_CELLS and not isinstance(factor, Identity)
+        return _rows_of(factor) if few else None
     gram = _gram(factor)
     first, codes = np.unique(gram, axis=1, return_index=True, return_inverse=True)[1:]
     codes = codes.reshape(-1)
@@ -131,7 +136,12 @@ def _span(factor: LinearOperator) -> _Span | None:
         classes = number[codes]
         operator = Identity(cells) if len(kept) == cells else Grouping(classes, len(kept))
         return _Span(operator, (classes == np.arange(len(kept))[:, None]).astype(np.float64), np.eye(cells)[:, kept])
-    if factor.shape[0] * cells > _LISTED:
+    return _rows_of(factor)
+
+
+def _rows_of(factor: LinearOperator) -> _Span | None:
+    """Independent rows of a factor; None where it is too large to be written out."""
+    if factor.shape[0] * factor.shape[1] > _LISTED:
         return None
     whole = np.asarray(factor.dense(), dtype=np.float64)
     rows = whole[independent_rows(whole)]

@@ -13,6 +13,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.designs.compound import planned_jointly
 from sfumato.designs.design import Design, Problem
 from sfumato.designs.marginals.tilts.bounds import number_among
 from sfumato.designs.marginals.tilts.tilted import Product, Union, basis_of, is_plain, optimise
@@ -40,26 +41,30 @@ _ROOM = 2.0**33  # the largest entry before scaling: leaves room for half a bill
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 13, 5  # of a vector: one factor alone, and of several that share the room
 
 
-def design(problem: Problem, best: float) -> Design | None:
-    """The best bases and levels found; None where it does not apply, or is not likely to undercut an error of `best`.
+def design(problem: Problem, best: float) -> Design:
+    """The best bases and levels found. Raises PlanError where it does not apply, or does not undercut `best`.
 
-    `best` is the root of the sum of weighted variances at unit price.
+    `best` is an error, the root of the sum of weighted variances at unit price.
     """
+    return planned_jointly(problem, lambda p: _design(p, best))
+
+
+def _design(problem: Problem, best: float) -> Design:
     products = _applying(problem)
-    if products is None:
-        return None
+    union = Union(products, problem.sizes)
+    if not union.tilted or max(union.sizes[i] for i in union.tilted) > _MOST_SIDE:
+        raise PlanError(f"no attribute of at most {_MOST_SIDE} cells has a basis of its own")
+    asked = _asked(union, products)
+    if _work(asked) > _MOST_WORK:
+        raise PlanError("its search over so many joint cells and products would take minutes")
     try:
-        union = Union(products, problem.sizes)
-        if not union.tilted or max(union.sizes[i] for i in union.tilted) > _MOST_SIDE:
-            return None
-        asked = _asked(union, products)
-        if _work(asked) > _MOST_WORK:
-            return None
         with single_thread():
             made = _searched(asked, _bases(union), best)
-    except (PlanError, np.linalg.LinAlgError):
-        return None
-    return None if made is None else _designed(union.names, asked, *made)
+    except np.linalg.LinAlgError:
+        raise PlanError("what is asked along an attribute is too nearly singular") from None
+    if made is None:
+        raise PlanError("its search did not undercut the other plans")
+    return _designed(union.names, asked, *made)
 
 
 def _searched(asked: Asked, bases: Sequence[FloatArray], best: float) -> tuple[Levels, Bins] | None:
@@ -73,16 +78,21 @@ def _searched(asked: Asked, bases: Sequence[FloatArray], best: float) -> tuple[L
     return (found, bins) if found.error < best else None
 
 
-def _applying(problem: Problem) -> list[Product] | None:
+def _applying(problem: Problem) -> list[Product]:
     plain = problem.noise == "gaussian" and not problem.largest and not problem.known and not problem.unit_lattice
     if not plain or problem.unit.neighbours is not Neighbours.ADD_REMOVE:
-        return None
-    products = problem.products if problem.workload.tables <= _MOST_BLOCKS else None
-    if products is None or all(i.is_marginal for i in problem.workload.items):
-        return None
+        raise PlanError("it is for the mean squared error under Gaussian noise, of a record more or less")
+    if all(i.is_marginal for i in problem.workload.items):
+        raise PlanError("of marginal tables alone residuals are the optimum")
+    if problem.workload.tables > _MOST_BLOCKS:
+        raise PlanError(f"{problem.workload.tables:,} tables, above {_MOST_BLOCKS}")
+    products = problem.products
+    assert products is not None  # attributes that a query joins are one here
     names = {a for _, factors in products for a in factors}
-    if len(names) < 2 or math.prod(problem.sizes[a] for a in names) > _MOST_CELLS:
-        return None
+    cells = math.prod(problem.sizes[a] for a in names)
+    if len(names) < 2 or cells > _MOST_CELLS:
+        one = "all queries are about one attribute"
+        raise PlanError(one if len(names) < 2 else f"{cells:,} joint cells, above {_MOST_CELLS:,}")
     return list[Product](products)
 
 

@@ -187,7 +187,10 @@ def _distinct(grams: FloatArray) -> tuple[Codes, NDArray[np.intp]]:
 def _twins(sums: FloatArray, size: Codes, history: Codes) -> Codes:
     """(nodes,) classes of twins, numbered by their first node."""
     count = len(size)
-    every = np.column_stack([size, history, *np.einsum("pii->pi", sums)])
+    # exchanging twins permutes their rows, so these hold the same numbers
+    seen: dict[bytes, int] = {}
+    held = [seen.setdefault(rows.tobytes(), len(seen)) for rows in np.sort(sums + 0.0, axis=2).transpose(1, 0, 2)]
+    every = np.column_stack([size, history, held, *np.einsum("pii->pi", sums)])
     _, key = np.unique(every, axis=0, return_inverse=True)
     key = key.reshape(-1)
     group = np.full(count, -1, dtype=np.int64)

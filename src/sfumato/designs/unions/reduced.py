@@ -19,13 +19,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.designs.dense.blocks import Block, IntArray, Spectrum, gram_block
 from sfumato.designs.dense.dual import Solution, cold_start, solve
+from sfumato.designs.merged.sparse import independent
 from sfumato.designs.unions.axes import Axis, Reduced, reduce_axis
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
@@ -33,17 +34,42 @@ from sfumato.operators import LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray
 from sfumato.operators.blas import single_thread
 
-__all__ = ["Piece", "Product", "SmallUnion", "Solver", "number", "solve_union"]
+__all__ = [
+    "LARGE",
+    "QUICK",
+    "Limits",
+    "Piece",
+    "Product",
+    "SmallUnion",
+    "Solver",
+    "classes_of_orbits",
+    "number",
+    "solve_union",
+]
 
 Product = tuple[float, Mapping[str, LinearOperator]]
 """A weight of squared errors, and a factor per attribute; others are summed out."""
 
-_MAX_CELLS = 1_500  # of an attribute that is looked through for symmetries
-_MAX_ORBITS = 600  # joint orbits: dual variables, and rows of the largest block
+
+class Limits(NamedTuple):
+    """Up to which size a problem is solved, and to which gap.
+
+    cells: of an attribute that is looked through for symmetries; orbits: joint ones, which are dual variables and rows
+    of the largest block; work: the sum of the cubes of the sizes of the blocks.
+    """
+
+    cells: int
+    orbits: int
+    work: float
+    tolerance: float
+
+
+QUICK = Limits(1_500, 600, 2e8, 1e-7)  # a second at most
+LARGE = Limits(2_048, 2_048, 2e10, 1e-3)  # a step takes seconds, of which there are some seven; plans show no more
 _MAX_TUPLES = 20_000  # joint kinds are Python tuples, listed and compared
 _MAX_MEASURED = 4_096  # blocks to measure, each with arrays of its own
-_MAX_WORK = 2e8  # sum of the cubes of the sizes of the blocks
 _MAX_TERMS = 2_000_000  # blocks times products
+_DIGITS = 12  # of means: equal but for rounding
 _FILL = 2e-7  # price of what only makes blocks invertible, over all of them
 
 
@@ -100,7 +126,7 @@ def solve_union(
     products: Sequence[Product],
     sizes: Mapping[str, int],
     *,
-    tolerance: float = 1e-7,
+    limits: Limits = QUICK,
     progress: Progress | None = None,
 ) -> tuple[SmallUnion, ...]:
     """The optimum under add-remove as one small problem per group of attributes; norms multiply over the groups.
@@ -110,9 +136,9 @@ def solve_union(
     names = [a for a in sizes if any(a in factors for _, factors in products)]
     if not names:
         raise PlanError("the union names no attribute")
-    large = [a for a in names if sizes[a] > _MAX_CELLS]
+    large = [a for a in names if sizes[a] > limits.cells]
     if large:
-        raise PlanError(f"{large[0]} has more than {_MAX_CELLS:,} cells to look for symmetries in")
+        raise PlanError(f"{large[0]} has more than {limits.cells:,} cells to look for symmetries in")
     known: dict[str, list[LinearOperator]] = {a: [] for a in names}
     chosen = [[number(known[a], factors.get(a) or Total(sizes[a])) for a in names] for _, factors in products]
     numbers, weights = np.array(chosen, dtype=np.int64), np.array([w for w, _ in products])
@@ -136,7 +162,7 @@ def solve_union(
                 [reduced[i] for i in some],
                 numbers[:, some],
                 weights if some is together else weights / weights.sum(),
-                tolerance,
+                limits,
                 progress,
             )
             for some in (together, *([i] for i in alone))
@@ -185,18 +211,18 @@ def _solve(
     reduced: Sequence[Reduced],
     numbers: NDArray[np.int64],
     weights: FloatArray,
-    tolerance: float,
+    limits: Limits,
     progress: Progress | None,
 ) -> SmallUnion:
     orbits = [len(r.axis.sizes) for r in reduced]
     kinds = list(itertools.product(*(r.axis.kinds for r in reduced))) if _tuples(reduced) <= _MAX_TUPLES else []
-    if not kinds or math.prod(orbits) > _MAX_ORBITS:
+    if not kinds or math.prod(orbits) > limits.orbits:
         raise PlanError(
             f"symmetries leave {math.prod(orbits):,} joint orbits of the cells and {_tuples(reduced):,} blocks, above "
-            f"the limits of {_MAX_ORBITS:,} and {_MAX_TUPLES:,}"
+            f"the limits of {limits.orbits:,} and {_MAX_TUPLES:,}"
         )
     work = sum(float(_rows(orbits, k)) ** 3 for k in kinds)
-    if work > _MAX_WORK or len(kinds) * len(weights) > _MAX_TERMS:
+    if work > limits.work or len(kinds) * len(weights) > _MAX_TERMS:
         raise PlanError("the blocks that symmetries leave are too many and too large to optimise")
     held: list[tuple[int, ...]] = []
     blocks: list[Block] = []
@@ -209,17 +235,18 @@ def _solve(
             blocks.append(gram_block(gram, np.ascontiguousarray(every[tuple(place)]).reshape(-1)))
     if not blocks:
         raise PlanError("queries that count no cell have no optimum")
-    found = solve(blocks, cold_start(blocks), tolerance=tolerance, max_iterations=100, progress=progress)
+    found = solve(blocks, cold_start(blocks), tolerance=limits.tolerance, max_iterations=100, progress=progress)
     axes = tuple(r.axis for r in reduced)
     fill = _FILL / len(blocks)
-    pieces = tuple(
-        _piece(axes, kind, block.index, spectrum, found, fill)
-        for kind, block, spectrum in zip(held, blocks, found.spectra, strict=True)
-    )
+    pieces: list[Piece] = []
+    for kind, block, spectrum in zip(held, blocks, found.spectra, strict=True):
+        few = limits is not QUICK and 2 * len(spectrum.roots) <= len(block.index)
+        whole = _whole_rows(reduced, numbers, kind, len(spectrum.roots)) if few else None
+        pieces.append(_piece(axes, kind, block.index, spectrum, found, fill, whole))
     each = reduce(np.multiply.outer, [a.sizes for a in axes]).reshape(-1)
     whole = _gram(reduced, numbers, weights, (-1,) * len(axes))
     mean = math.sqrt(max(float(found.v @ whole @ found.v), 0.0))
-    return SmallUnion(names, axes, pieces, found.lower, found.upper, float((found.v**2 / each).sum()), mean)
+    return SmallUnion(names, axes, tuple(pieces), found.lower, found.upper, float((found.v**2 / each).sum()), mean)
 
 
 def _tuples(reduced: Sequence[Reduced]) -> int:
@@ -251,16 +278,65 @@ def _gram(
     return out
 
 
+def _whole_rows(
+    reduced: Sequence[Reduced], numbers: NDArray[np.int64], kind: Sequence[int], rank: int
+) -> Sparse | None:
+    """Whole numbers that span what is asked of a kind; None where classes of orbits do not give so many.
+
+    For what is little of very many orbits: to make such a block invertible takes as long as to solve it.
+    """
+    from scipy.sparse import csr_matrix, kron, vstack  # noqa: PLC0415  (slow to import)
+
+    wide = [i for i, k in enumerate(kind) if k < 0]
+    asked = [i for i, k in enumerate(kind) if k >= 0]
+    told = [all(reduced[i].numbers[row[i], kind[i]] for i in asked) for row in numbers]
+    stacked: list[Any] = []
+    for row in np.unique(numbers[told][:, wide], axis=0).tolist():
+        own: Any = csr_matrix(np.ones((1, 1), dtype=np.int64))
+        try:
+            for i, k in zip(wide, row, strict=True):
+                own = kron(own, classes_of_orbits(reduced[i].means[k])[0], format="csr")
+        except PlanError:
+            return None
+        stacked.append(own)
+    rows = vstack(stacked).tocsr()
+    kept = independent(np.asarray(rows.todense(), dtype=np.int64))[0]
+    return Sparse.of(rows[kept]) if len(kept) == rank else None
+
+
 def _piece(
-    axes: Sequence[Axis], kind: tuple[int, ...], index: IntArray, spectrum: Spectrum, found: Solution, fill: float
+    axes: Sequence[Axis],
+    kind: tuple[int, ...],
+    index: IntArray,
+    spectrum: Spectrum,
+    found: Solution,
+    fill: float,
+    whole: Sparse | None,
 ) -> Piece:
     rows = (spectrum.vectors * np.sqrt(spectrum.roots)).T / np.sqrt(found.squares[index])
     rest = np.zeros((0, rows.shape[1]))
-    if len(rows) < rows.shape[1]:
+    if whole is not None:
+        dense = np.asarray(whole.dense(), dtype=np.float64)
+        rows = np.asarray(np.linalg.solve(dense @ dense.T, dense @ rows.T).T, dtype=np.float64)
+    elif len(rows) < rows.shape[1]:
         # any rows that make it invertible will do: queries are combinations of the others alone
         rest = np.linalg.svd(rows, full_matrices=True)[2][len(rows) :]
         rows = np.concatenate([rows, math.sqrt(fill) * rest])
     inside = [(a, a.contrasts[k]) for a, k in zip(axes, kind, strict=True) if k >= 0]
     # sums over an orbit are longer than isometries by the root of its size, contrasts are not
     square = math.prod(float(a.sizes[c.orbit]) / c.multiplicity for a, c in inside)
-    return Piece(kind, rows * math.sqrt(square), rest)
+    return Piece(kind, rows * math.sqrt(square), rest, whole)
+
+
+def classes_of_orbits(mean: FloatArray) -> tuple[Any, FloatArray]:
+    """0/1 rows (k, m) over classes of orbits that span what a factor asks, and its Gram over these, (k, k)."""
+    from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
+
+    rounded = np.round(mean / np.abs(mean).max(initial=1e-300), _DIGITS)
+    _, first, codes = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
+    codes = codes.reshape(-1)
+    held = np.flatnonzero(np.diagonal(mean)[first] > 0.0)
+    inner = mean[np.ix_(first[held], first[held])]
+    if not len(held) or np.linalg.matrix_rank(inner, hermitian=True) < len(held):
+        raise PlanError("a factor has fewer dimensions than classes of orbits")
+    return csr_matrix((codes == held[:, None]).astype(np.int64)), inner

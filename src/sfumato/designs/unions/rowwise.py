@@ -26,7 +26,7 @@ from sfumato.designs.dense.dual import relative_gap
 from sfumato.designs.merged.sparse import independent
 from sfumato.designs.unions.axes import Reduced, reduce_axis
 from sfumato.designs.unions.orbit_bound import shares
-from sfumato.designs.unions.reduced import Piece, Product, SmallUnion, number
+from sfumato.designs.unions.reduced import Piece, Product, SmallUnion, classes_of_orbits, number
 from sfumato.errors import PlanError
 from sfumato.ground.progress import Progress
 from sfumato.operators import LinearOperator, Sparse, Total
@@ -47,7 +47,6 @@ _MOST_STEPS = 300  # a tenth of these is the rule; what ends there says its gap
 _POWER, _LEAST_POWER = 4.0, 2.0  # of g / t: the square always ascends
 _LEAST = 1e-9  # weight of all orbits that hardly count: they may count again
 _MARGIN = 1e-10  # relative, of an upper bound that is a sum of positive numbers
-_DIGITS = 12  # of means: equal but for rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
     if len(given) > _MOST_KINDS:
         raise PlanError("symmetries leave too many kinds")
     asked = {(i, k) for parts in given.values() for wide in parts for i, k in enumerate(wide) if k >= 0}
-    known = {(i, k): _classes(axes[i].means[k]) for i, k in sorted(asked)}
+    known = {(i, k): classes_of_orbits(axes[i].means[k]) for i, k in sorted(asked)}
     orbits = [len(r.axis.sizes) for r in axes]
     entries = 0
     for kind, parts in given.items():  # told before any is built
@@ -132,20 +131,6 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
             raise PlanError("rows of which nothing is asked")
         out.append(_Kind(kind, stacked[kept], at, vectors * np.sqrt(values)))
     return out
-
-
-def _classes(mean: FloatArray) -> tuple[Any, FloatArray]:
-    """0/1 rows (k, m) over classes of orbits that span what a factor asks, and its Gram over these, (k, k)."""
-    from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
-
-    rounded = np.round(mean / np.abs(mean).max(initial=1e-300), _DIGITS)
-    _, first, codes = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
-    codes = codes.reshape(-1)
-    held = np.flatnonzero(np.diagonal(mean)[first] > 0.0)
-    inner = mean[np.ix_(first[held], first[held])]
-    if not len(held) or np.linalg.matrix_rank(inner, hermitian=True) < len(held):
-        raise PlanError("a factor has fewer dimensions than classes of orbits")
-    return csr_matrix((codes == held[:, None]).astype(np.int64)), inner
 
 
 def _searched(

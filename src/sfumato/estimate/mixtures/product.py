@@ -7,7 +7,6 @@ Given all u_j, what is left of the fit in u_i is the squared distance from one p
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtrc
 
 from sfumato.estimate.mixtures.stacked import Components, Noisy
 from sfumato.estimate.simplex import onto_simplex
@@ -60,6 +59,8 @@ def disbelief(noisy: Noisy) -> float:
             freedom.append(float((stack.sizes[a] - 1) * (stack.sizes[b] - 1)))
     if not squares:
         return 1.0
+    from scipy.special import chdtrc  # noqa: PLC0415  (slow to import)
+
     together = float(chdtrc(sum(freedom), sum(squares)))
     alone = float(chdtrc(np.array(freedom), np.array(squares)).min()) * len(squares)
     return min(2 * together, 2 * alone, 1.0)
