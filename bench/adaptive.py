@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from projection_local import coarsened
 
 import sfumato as sf
-from sfumato.estimate.local import local
-from sfumato.estimate.mixtures import AdaptedTables
-from sfumato.estimate.simplex import onto_simplex
-from sfumato.estimate.spanning import spanning_records
+from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.consistency import local
+from sfumato.postprocess.denoising import AdaptedTables
+from sfumato.postprocess.records import spanning_records
 
 RHO = {0.1: "0.000177", 1: "0.01497", 10: "1.0908"}
 BARS = {0.1: (0.136, 0.25), 1: (0.038, 0.091), 10: (0.0100, 0.0445)}

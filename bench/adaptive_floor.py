@@ -21,9 +21,9 @@ from unittest import mock
 import numpy as np
 from adaptive_regimes import Case, Floats, held_of
 
-from sfumato.estimate.simplex import onto_simplex
-from sfumato.mechanisms import dividing
-from sfumato.releases.pooling import noisy_pairs, strategy_noise
+from sfumato.mechanisms import denoised_pairs as dividing
+from sfumato.postprocess.cones import onto_simplex
+from sfumato.releases.comparing import noisy_pairs, strategy_noise
 
 EPSILON, DRAWS, SHARES = "0.1", 400, (0.32, 0.4, 0.5, 0.6, 0.7, 0.8)
 

@@ -32,8 +32,8 @@ from ladder import NOWHERE, Counts, columns
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.estimate.simplex import onto_simplex
 from sfumato.measurements import Measurement
+from sfumato.postprocess.cones import onto_simplex
 
 FIRST = Fraction(3, 10)  # of the budget, for the first of two looks
 

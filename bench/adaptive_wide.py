@@ -20,7 +20,7 @@ import numpy as np
 from projection_local import coarsened
 
 import sfumato as sf
-from sfumato.estimate.mixtures import AdaptedTables
+from sfumato.postprocess.denoising import AdaptedTables
 
 
 def main(path: str, d: int, n: int, rho: str) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.linalg import hadamard
 
 import sfumato as sf
-from sfumato.designs.approximate.optimum import approximate_optimum
-from sfumato.designs.dense.optimal import optimize
-from sfumato.estimate.bodies import project
 from sfumato.operators.base import FloatArray
+from sfumato.postprocess.bodies import project
+from sfumato.strategies.approximate import approximate_optimum
+from sfumato.strategies.dense_optimal import optimize
 
 COLUMNS = (0.05, 0.1, 0.2, 0.3)
 # mathematics.md S7: gamma, then the column norm at these alphas, then the entrywise norm at 0.1

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tilted import FILES, SPLIT, TABLES, prefixes, read_workload
 
-from sfumato.designs.marginals.tilts.bounds import union_bound
-from sfumato.designs.marginals.tilts.tilted import Union, optimise
+from sfumato.strategies.tilted import Union, optimise
+from sfumato.strategies.tilted_bounds import union_bound
 from sfumato.workloads import Workload
 
 

@@ -12,9 +12,9 @@ import tracemalloc
 
 import numpy as np
 
+from sfumato.curator.rows.counting import ColumnCounts
 from sfumato.domain import Domain
 from sfumato.plans.packing import pack
-from sfumato.wall.rows.counting import ColumnCounts
 
 MIXED = [21, 32, 10, 7, 3, 52, 6, 6, 15, 3, 2, 5, 9, 12, 4]
 ADULT = [85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2]

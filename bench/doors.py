@@ -15,16 +15,15 @@ from pathlib import Path
 import numpy as np
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.conversations import converse, resume
+from sfumato.curator.selecting import select
 from sfumato.operators import Block, Dense, Identity
-from sfumato.privacy.accountant import BoundedRangeEvent, ZcdpEvent
-from sfumato.privacy.conversing import Terms
-from sfumato.privacy.exponential import exponential
+from sfumato.privacy.accounting import BoundedRangeEvent, ZcdpEvent
+from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.selection import Candidates, Epochs
+from sfumato.privacy.selection import Candidates, Epochs, exponential
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.selecting import select
-from sfumato.wall.talk import converse, resume
 
 HASH = "0" * 64
 UNIT = PrivacyUnit(Neighbours.REPLACE_ONE)

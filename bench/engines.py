@@ -24,8 +24,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import sfumato as sf
+from sfumato.curator.rows.sources import open_source
 from sfumato.plans.packing import pack
-from sfumato.wall.rows.sources import open_source
 from support.postgres import Server, missing, server
 
 ROWS = 1_000_000

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.designs.dense.optimal import optimize
+from sfumato.strategies.dense_optimal import optimize
 
 Arguments = dict[str, Any]
 

@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.demo import _cells  # pyright: ignore[reportPrivateUsage]
-from sfumato.designs.strategy import marginalise
 from sfumato.measurements import Measurement
 from sfumato.releases import Provenance
 from sfumato.specs import read_spec
+from sfumato.strategies.strategy import marginalise
 
 Floats = NDArray[np.float64]
 NOWHERE = Provenance("bench", "", 0, "", one_shot=True, created="", versions=())

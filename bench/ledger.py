@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import BudgetExceeded
-from sfumato.privacy.accountant import Account, ZcdpEvent
+from sfumato.privacy.accounting import Account, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
 from sfumato.local.collecting import collect, report_cells
-from sfumato.local.planning import ball_constant
-from sfumato.local.plans import LocalPlan
+from sfumato.local.plan import LocalPlan, ball_constant
+from sfumato.strategies.dense_optimal import optimize
 
 RECORDS, EPSILON = 100_000, 1.0
 BITS = sf.Domain({f"b{i}": 2 for i in range(8)})

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.marginals.incidence import Sets, closure, locate, patterns
-from sfumato.designs.marginals.tables import allocate
+from sfumato.strategies.attribute_sets import Sets, closure, locate, patterns
+from sfumato.strategies.residual_tables import allocate
 
 TABLES = {
     "CPS": [50, 100, 7, 4, 2],

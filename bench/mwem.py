@@ -140,7 +140,7 @@ def boosting() -> None:
 
 def speed() -> None:
     """One release of forty rounds, and what of it are choices."""
-    from sfumato.wall import Curator
+    from sfumato.curator import Curator
 
     work, table = sf.marginals(domain(), order=3), threshold(5000, D, np.random.default_rng(1))
     inside = {"select": 0.0, "measure": 0.0}

@@ -9,8 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sampling import SystemBits, sampler
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian, SystemBits, sampler
 
 DRAWS = 1 << 22
 SCALES = (("1/2", Fraction(1, 2)), ("10", 10), ("1000", 1000), ("2^24", 1 << 24), ("2^40", 1 << 40), ("2^55", 1 << 55))

@@ -37,16 +37,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.spine.passes import Passes, slopes
-from sfumato.designs.spine.strategy import Spine
-from sfumato.designs.spine.tree import Tree
-from sfumato.estimate.spine.cells import Sets
-from sfumato.estimate.spine.descent import Settled, descend
-from sfumato.estimate.spine.family import Form, Simplices, nearest
-from sfumato.estimate.spine.placed import PlacedCounts
-from sfumato.estimate.spine.told import Measured, Readings
-from sfumato.estimate.spine.whole import Halves, chain, whole_family, whole_parts
 from sfumato.operators import Grouping, Identity, LinearOperator
+from sfumato.postprocess.geography import Settled, descend
+from sfumato.postprocess.geography_cells import Form, Sets, Simplices, nearest
+from sfumato.postprocess.geography_estimates import Measured, PlacedCounts, Readings
+from sfumato.postprocess.geography_integers import Halves, chain, whole_family, whole_parts
+from sfumato.strategies.geography import Spine
+from sfumato.strategies.geography_tree import Passes, Tree, slopes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

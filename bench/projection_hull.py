@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.privacy.accountant import GaussianEvent
+from sfumato.privacy.accounting import GaussianEvent
 
 CELLS, RECORDS, ATOMS = 2048, 400, 5
 HEAD = "    k   noise     raw  projected  largest  bound  below   proved  CPU-s  most   plan  release"

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.estimate.local import LocalSolution, ResidualNoise, local
+from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, local
+from sfumato.strategies.residuals import Residuals
 
 SIZES = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
 MOST, BINS, RUNS = 42, 32, 5

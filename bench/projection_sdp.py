@@ -17,15 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.estimate.elliptope import (
-    NearestCorrelation,
-    elliptope,
-    parity_answers,
-    parity_matrix,
-)
-from sfumato.estimate.elliptope.scaling import product_scale
-from sfumato.estimate.hull import hull
 from sfumato.operators import Dense
+from sfumato.postprocess.cones import hull
+from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.correlation_pairs import NearestCorrelation, product_scale
+from sfumato.postprocess.parities import parity_answers, parity_matrix
 
 Floats = NDArray[np.float64]
 

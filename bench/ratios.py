@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 import sfumato as sf
-from sfumato.releases import statistics
+from sfumato.releases import quantiles as statistics
 
 LEVEL = 0.95
 LEVELS = (0.05, 0.25, 0.5, 0.9)

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from engines import OTHER, domain, triples
 
 import sfumato as sf
+from sfumato.curator.rows.sources import open_source
 from sfumato.plans.packing import pack
-from sfumato.wall.rows.sources import open_source
 from support.spark import SETTINGS
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.curator.keys import KeyCounts
 from sfumato.mechanisms import made
-from sfumato.mechanisms.run import carry_out as sketch
+from sfumato.mechanisms.carry_out import carry_out as sketch
+from sfumato.planner.planning import plan as decide
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.planning import plan as decide
 from sfumato.sketches import Keys
 from sfumato.sketches.predict import paper_parameters
-from sfumato.wall.keys import KeyCounts
 
 RECORDS, SIZES = 100_000, (16, 64, 256, 1024)
 KEYS = Keys()

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import sfumato as sf
+from sfumato.interactive.streams import Stream
 from sfumato.plans.streams import StreamPlan
-from sfumato.sessions.streams import Stream
 
 SIDE, STEPS = 1000, 8
 PEOPLE = 200_000

@@ -18,15 +18,22 @@ import numpy as np
 from who_wins import chart
 
 import sfumato as sf
-from sfumato.designs.continual.banded import MOST_DENSE, banded, dense, width_for
-from sfumato.designs.continual.bounds import dense_bound, mean_bound
-from sfumato.designs.continual.errors import errors_of
-from sfumato.designs.continual.fitting import Goal, begun, fit
-from sfumato.designs.continual.integers import filter_of
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.continual.shapes import TimeShape, shape_for
-from sfumato.designs.ordered.series import inverse_series, prefix_bound, root_coefficients
-from sfumato.privacy.filters import IntegerFilter, WindowFilter
+from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
+from sfumato.strategies.periods import Periods
+from sfumato.strategies.time_errors import errors_of
+from sfumato.strategies.time_fitting import Goal, begun, fit
+from sfumato.strategies.time_shapes import (
+    MOST_DENSE,
+    TimeShape,
+    banded,
+    dense,
+    dense_bound,
+    filter_of,
+    mean_bound,
+    shape_for,
+    width_for,
+)
+from sfumato.strategies.toeplitz import inverse_series, prefix_bound, root_coefficients
 
 THEIR_WORST = [(256, 2.8318), (1024, 3.2776), (4096, 3.7324)]
 """What jax-privacy 2.0.0 errs in the worst period, as it was found in the same run: 40 to 60 CPU-seconds each."""

@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sfumato.studio.desk import Desk, Places
+from sfumato.studio.app import Keys
 from sfumato.studio.drafts import version_of
-from sfumato.studio.guard import Keys
 from sfumato.studio.serving import listening, server
+from sfumato.studio.workspace import Desk, Places
 
 LABELS = 100_000
 AFTER = 1.0  # seconds that the other windows go on once the paste is answered

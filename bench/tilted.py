@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.marginals import planning as marginals
-from sfumato.designs.marginals.tilts.largest import Largest, optimise_largest
-from sfumato.designs.marginals.tilts.tilted import Product, Union, optimise
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix, Sparse
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies.design import Problem
+from sfumato.strategies.tilted import Product, Union, optimise
+from sfumato.strategies.tilted_bounds import Largest, optimise_largest
 from sfumato.workloads import QueryBlock, Workload
 
 TABLES = {

@@ -26,11 +26,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Problem
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix
-from sfumato.operators.ordered import AllRange
+from sfumato.operators.structured import AllRange
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.design import Problem
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
 

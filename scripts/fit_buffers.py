@@ -1,4 +1,4 @@
-"""Writes the tables of src/sfumato/designs/ordered/fitted.py: a CPU-minute.
+"""Writes the tables of src/sfumato/strategies/buffered_toeplitz.py: a CPU-minute.
 
 python scripts/fit_buffers.py
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sfumato.designs.ordered.fitting import Asked, Parameters, fit
+from sfumato.strategies.buffered_toeplitz import Asked, Parameters, fit
 
 TARGET = Path(__file__).parents[1] / "src" / "sfumato" / "designs" / "ordered" / "fitted.py"
 BUFFERS = 8  # ten err less by a part in 10^4 at a million cells, and cost half as much again

@@ -1,4 +1,4 @@
-"""Writes the tables of src/sfumato/designs/continual/fitted.py: two CPU-minutes.
+"""Writes the tables of src/sfumato/strategies/time_fitting.py: two CPU-minutes.
 
 python scripts/fit_streams.py
 """
@@ -13,16 +13,13 @@ import numpy as np
 from fit_buffers import lines, write
 
 import sfumato as sf
-from sfumato.designs.continual.curves import Curves, Every, column_lengths
-from sfumato.designs.continual.errors import errors_of
-from sfumato.designs.continual.fitted import BUFFERS, LISTED
-from sfumato.designs.continual.fitting import Goal, fit
-from sfumato.designs.continual.integers import filter_of
-from sfumato.designs.continual.questions import question
-from sfumato.designs.continual.shapes import shape_for
-from sfumato.designs.ordered.buffers import residues
-from sfumato.designs.ordered.fitted import fitted as ordered
-from sfumato.designs.ordered.fitting import Asked, Parameters, row_scale
+from sfumato.strategies.buffered_toeplitz import Asked, Parameters, row_scale
+from sfumato.strategies.buffered_toeplitz import fitted as ordered
+from sfumato.strategies.periods import question
+from sfumato.strategies.time_errors import Curves, Every, column_lengths, errors_of
+from sfumato.strategies.time_fitting import BUFFERS, LISTED, Goal, fit
+from sfumato.strategies.time_shapes import filter_of, shape_for
+from sfumato.strategies.toeplitz import residues
 
 TARGET = Path(__file__).parents[1] / "src" / "sfumato" / "designs" / "continual" / "fitted.py"
 STEPS = 300  # each ends before by its tolerance

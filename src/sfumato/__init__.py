@@ -6,35 +6,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
+from sfumato._util import codec, elsewhere
 from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
-from sfumato.ground import codec, elsewhere
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.stored import fetch
 
 if TYPE_CHECKING:
     from sfumato import mechanisms
-    from sfumato.designs.continual.periods import periods
-    from sfumato.estimate.bodies import project
-    from sfumato.estimate.projection import Projection
-    from sfumato.estimate.width import width
+    from sfumato.curator import Histogram, Source
+    from sfumato.curator.keys import KeyCounts
+    from sfumato.interactive.session import Session
+    from sfumato.planner.factorize import Factorization, factorization
+    from sfumato.planner.inverse import budget_for, records_for
+    from sfumato.planner.loading import load
+    from sfumato.planner.opening import open_plan as open
+    from sfumato.planner.planning import plan
+    from sfumato.planner.simulate import simulate
     from sfumato.plans.plan import Plan
+    from sfumato.postprocess.bodies import project
+    from sfumato.postprocess.projection import Projection
+    from sfumato.postprocess.width import width
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.factorize import Factorization, factorization
-    from sfumato.recipes.inverse import budget_for
-    from sfumato.recipes.loading import load
-    from sfumato.recipes.needs import records_for
-    from sfumato.recipes.opening import open_plan as open
-    from sfumato.recipes.planning import plan
-    from sfumato.recipes.simulate import simulate
     from sfumato.releases import Answer, Release, Table, combine, difference
     from sfumato.releasing import release
-    from sfumato.sessions.core import Session
     from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
-    from sfumato.wall import Histogram, Source
-    from sfumato.wall.keys import KeyCounts
+    from sfumato.strategies.periods import periods
     from sfumato.workloads import (
         Workload,
         conjunctions,
@@ -126,52 +125,52 @@ __all__ = [
 # What is imported when it is first touched (PEP 562): of these files the numerical part of the library hangs.
 _LATE = {
     "Answer": "sfumato.releases",
-    "Factorization": "sfumato.recipes.factorize",
-    "Histogram": "sfumato.wall",
-    "KeyCounts": "sfumato.wall.keys",
+    "Factorization": "sfumato.planner.factorize",
+    "Histogram": "sfumato.curator",
+    "KeyCounts": "sfumato.curator.keys",
     "Keys": "sfumato.sketches",
     "Ledger": "sfumato.privacy.ledger",
     "Plan": "sfumato.plans.plan",
-    "Projection": "sfumato.estimate.projection",
+    "Projection": "sfumato.postprocess.projection",
     "Release": "sfumato.releases",
-    "Session": "sfumato.sessions.core",
-    "Source": "sfumato.wall",
+    "Session": "sfumato.interactive.session",
+    "Source": "sfumato.curator",
     "Spec": "sfumato.specs",
     "Table": "sfumato.releases",
     "Workload": "sfumato.workloads",
-    "budget_for": "sfumato.recipes.inverse",
+    "budget_for": "sfumato.planner.inverse",
     "combine": "sfumato.releases",
     "conjunctions": "sfumato.workloads",
     "difference": "sfumato.releases",
     "disjunctions": "sfumato.workloads",
-    "factorization": "sfumato.recipes.factorize",
+    "factorization": "sfumato.planner.factorize",
     "hierarchy": "sfumato.workloads",
     "identity": "sfumato.workloads",
-    "load": "sfumato.recipes.loading",
+    "load": "sfumato.planner.loading",
     "marginals": "sfumato.workloads",
-    "open": "sfumato.recipes.opening",
+    "open": "sfumato.planner.opening",
     "parities": "sfumato.workloads",
-    "periods": "sfumato.designs.continual.periods",
-    "plan": "sfumato.recipes.planning",
+    "periods": "sfumato.strategies.periods",
+    "plan": "sfumato.planner.planning",
     "predicates": "sfumato.workloads",
     "prefix": "sfumato.workloads",
-    "project": "sfumato.estimate.bodies",
+    "project": "sfumato.postprocess.bodies",
     "queries": "sfumato.workloads",
     "ranges": "sfumato.workloads",
     "read_spec": "sfumato.specs",
-    "records_for": "sfumato.recipes.needs",
+    "records_for": "sfumato.planner.inverse",
     "release": "sfumato.releasing",
-    "simulate": "sfumato.recipes.simulate",
+    "simulate": "sfumato.planner.simulate",
     "stack": "sfumato.workloads",
     "sums": "sfumato.workloads",
     "total": "sfumato.workloads",
-    "width": "sfumato.estimate.width",
+    "width": "sfumato.postprocess.width",
     "windows": "sfumato.workloads",
 }
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 
 codec.absent.append(fetch)
-elsewhere.engines.append(lambda source: import_module("sfumato.wall.engines.registry").engine(source))
+elsewhere.engines.append(lambda source: import_module("sfumato.curator.engines.registry").engine(source))
 
 
 def __getattr__(name: str) -> Any:

@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.codec import later, rebuild, storable
+from sfumato._util.text import fields_of
 from sfumato.errors import DomainError
-from sfumato.ground.codec import rebuild, storable
-from sfumato.ground.later import later
-from sfumato.ground.texts import fields_of
 
 __all__ = ["EDITION", "MAX_CELLS", "WHOLE", "Codes", "Days", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes"]
 __all__ += ["whole_text"]
@@ -83,7 +82,7 @@ class Rule:
 class Codes(Rule):
     """Texts, and the cell of each: each its own unless `cells` says otherwise.
 
-    `trim` and `ignore_case` say how a text is read before it is looked up: `sfumato.ground.texts.plain`. The codes are
+    `trim` and `ignore_case` say how a text is read before it is looked up: `sfumato._util.text.plain`. The codes are
     such texts themselves.
     """
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.frames import Frame
 from sfumato.domain import OTHER, Attribute, Categories, Domain
 from sfumato.errors import InvalidInput
-from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
+from sfumato.present import write_report
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
 from sfumato.releasing import REPORT, plan_of, release
-from sfumato.report import write_report
 from sfumato.specs import read_spec
 from sfumato.workloads import Workload
 

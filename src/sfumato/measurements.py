@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.codec import later, storable
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import storable
-from sfumato.ground.later import later
 from sfumato.privacy.noise import NoiseLaw
 
 if TYPE_CHECKING:

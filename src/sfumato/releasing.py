@@ -13,27 +13,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack, cast, overload
 
-from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato._util.display import Progress, watched
+from sfumato.curator import Source
 from sfumato.errors import InvalidInput
-from sfumato.ground.notebooks import watched
-from sfumato.ground.progress import Progress
-from sfumato.mechanisms import run
+from sfumato.mechanisms import carry_out as run
 from sfumato.mechanisms.registry import made
+from sfumato.planner.inverse import budget_for, plan_for
+from sfumato.planner.loading import read
+from sfumato.planner.planning import compared, plan
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
+from sfumato.present import write_report
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.recipes.inverse import budget_for, plan_for
-from sfumato.recipes.loading import read
-from sfumato.recipes.planning import compared, plan
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.released import WorkloadRelease
-from sfumato.releases.sketched import SketchRelease
-from sfumato.report import write_report
+from sfumato.releases.sketches import SketchRelease
 from sfumato.specs import Spec, read_spec
-from sfumato.wall import Source
+from sfumato.strategies.design import DEFAULT_OBJECTIVE
 from sfumato.workloads.core import exact_weight
 
 __all__ = [

@@ -9,23 +9,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.designs.continual.declared import declared
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.design import DEFAULT_OBJECTIVE, OBJECTIVES
-from sfumato.designs.spine.totals import read_unit, relation
+from sfumato._util.checks import check_distinct, nearest
+from sfumato.curator.rows.samples import table_of
+from sfumato.curator.rows.written import Source
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import WorkloadError
-from sfumato.ground.checks import check_distinct
-from sfumato.ground.nearest import nearest
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import made, named
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release
-from sfumato.releases.bounding import declared_bounds
-from sfumato.wall.rows.declared import table_of
-from sfumato.wall.rows.written import Source
+from sfumato.releases.geography import declared_bounds
+from sfumato.strategies.design import DEFAULT_OBJECTIVE, OBJECTIVES
+from sfumato.strategies.geography_tree import read_unit, relation
+from sfumato.strategies.periods import Periods, declared
 from sfumato.workloads import (
     Workload,
     hierarchy,

@@ -15,8 +15,8 @@ from typing import Any
 
 import typer
 
+from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput
-from sfumato.ground.frames import Frame, safe_text
 
 __all__ = ["busy", "csv_text", "finite", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
 

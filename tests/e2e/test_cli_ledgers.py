@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import GaussianEvent, PureEvent
+from sfumato.privacy.accounting import GaussianEvent, PureEvent
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.typed import Run, refused

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato._util.checks import same_table
+from sfumato.curator.rows.samples import place_sample
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain.mock import mock_columns
-from sfumato.ground.sources import same_table
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.rows.samples import place_sample
-from sfumato.wall.rows.sources import open_source
 from support.typed import SPEC, Run, refused
 
 DOMAIN = sf.Domain(

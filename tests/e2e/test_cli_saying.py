@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.cli import app
-from sfumato.cli.saying import called, spoken
+from sfumato.cli.options import called, spoken
 from support.typed import Run, refused, release
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.sessions import session_status
+from sfumato.interactive import session_status
 from support.typed import Run, refused
 
 OPEN = (

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.continual.periods import Periods
 from sfumato.plans.streams import StreamPlan
-from sfumato.releases.streamed import StreamRelease
+from sfumato.releases.streams import StreamRelease
+from sfumato.strategies.periods import Periods
 from support.typed import SPEC, Ended, Run, refused
 
 STREAM = SPEC.split("[[queries]]")[0] + "[[queries]]\nname = 'main'\nupto = 2\n[stream]\nperiods = 6\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.cli import studio as command
+from sfumato.cli import pages as command
 from sfumato.studio import serving
-from sfumato.studio.desk import Desk, Places
-from sfumato.studio.guard import Keys
+from sfumato.studio.app import Keys
+from sfumato.studio.workspace import Desk, Places
 from support.studio import folder, studio
 from support.typed import Run
 

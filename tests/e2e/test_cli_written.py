@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.rows.sources import open_source
 from support.typed import Run, refused
 
 openpyxl = pytest.importorskip("openpyxl")

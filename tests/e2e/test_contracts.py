@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 # contract: (file, the forbidden line); each breaks its own contract and no other
 FORBIDDEN = {
     "floors": ("sketches/keys.py", "import sfumato.domain"),
-    "wall": ("mechanisms/run.py", "from sfumato.wall.rows.readers import open_table"),
+    "wall": ("mechanisms/carry_out.py", "from sfumato.curator.rows.readers import open_table"),
     # whatever a wing imports of the core closes a ring besides
-    "core": ("wall/holding.py", "import sfumato.wall.talk.transcript", "siblings"),
+    "core": ("curator/curator.py", "import sfumato.curator.conversations.transcript", "siblings"),
     "below": ("plans/plan.py", "import duckdb"),
     "siblings": ("workloads/core.py", "from sfumato.workloads.builders import queries"),
 }
@@ -71,13 +71,22 @@ def test_a_forbidden_line_breaks_its_contract(contract: str, tree: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "module", ["rows.sources", "rows.encoding", "rows.counting", "rows.readers", "talk.filed", "keys.counts", "holding"]
+    "module",
+    [
+        "rows.sources",
+        "rows.encoding",
+        "rows.counting",
+        "rows.readers",
+        "conversations.transcript",
+        "keys.counts",
+        "curator",
+    ],
 )
 def test_every_module_that_reads_rows_is_behind_the_wall(module: str, tree: Path) -> None:
     """Mutant: a reader that anybody may import."""
     file = tree / "src/sfumato/releasing.py"
     text = file.read_text(encoding="utf-8")
-    file.write_text(f"{text}\nimport sfumato.wall.{module}\n", encoding="utf-8")
+    file.write_text(f"{text}\nimport sfumato.curator.{module}\n", encoding="utf-8")
     assert broken(tree) == {"wall"}
 
 

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator, selecting
+from sfumato.curator.conversations import converse
+from sfumato.curator.rows import counting
+from sfumato.curator.selecting import select
 from sfumato.operators import Block, Identity, Prefix, Total
-from sfumato.privacy.accountant import BoundedRangeEvent, Event, PureEvent, ZcdpEvent
-from sfumato.privacy.conversing import Terms
+from sfumato.privacy.accounting import BoundedRangeEvent, Event, PureEvent, ZcdpEvent
+from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator, selecting
-from sfumato.wall.rows import counting
-from sfumato.wall.selecting import select
-from sfumato.wall.talk import converse
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable
 
@@ -121,7 +121,7 @@ def test_candidates_altered_after_their_birth_are_refused() -> None:
 
 def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: epsilon over D; twice the norm under replace-one; rows of a person, or weights, forgotten."""
-    from sfumato.wall import selecting as module
+    from sfumato.curator import selecting as module
 
     rates: list[Fraction] = []
 

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import check_forms
-from sfumato.privacy.accountant import PureEvent
+from sfumato.privacy.accounting import PureEvent
 from support.forging import verdict
 from support.typed import Run
 from support.written import KEYS, KINDS, WRITTEN, classes_in, documents_in, tell

@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import ApproxEvent, Event, GaussianEvent, PureEvent
+from sfumato.curator.keys import KeyCurator
+from sfumato.curator.keys import curator as keyed
+from sfumato.curator.keys.counts import KeyTable
+from sfumato.curator.keys.store import KeyStore
+from sfumato.privacy.accounting import ApproxEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.files import FileStore
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys import curator as keyed
-from sfumato.wall.keys.counts import KeyTable
-from sfumato.wall.keys.store import KeyStore
 from support.wall import Touched, Untouchable
 
 ADD, SWAP = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)

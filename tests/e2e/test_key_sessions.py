@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import GaussianEvent, PureEvent
-from sfumato.privacy.conversing import Terms
+from sfumato.curator.keys import KeyCurator
+from sfumato.interactive import opening, session_status
+from sfumato.interactive.key_plans import plan_sparse
+from sfumato.privacy.accounting import GaussianEvent, PureEvent
+from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.keyed import KeyQuestion
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.sessions import opening, session_status
-from sfumato.sessions.keyplans import plan_sparse
 from sfumato.sketches import Listed
-from sfumato.wall.keys import KeyCurator
 from support.wall import Untouchable
 from support.words import open_with, plan_with
 

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.keys import KeyCurator
+from sfumato.curator.keys import curator as keyed
 from sfumato.plans.keys import KeyPlan
-from sfumato.privacy.accountant import ApproxEvent, PureEvent
+from sfumato.privacy.accounting import ApproxEvent, PureEvent
 from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Buckets, Signs
-from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys import curator as keyed
 from support.wall import Touched, Untouchable
 from support.words import plan_with
 

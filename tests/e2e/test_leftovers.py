@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.ground.documents import write_atomically
-from sfumato.ground.scratch import Place, place
+from sfumato._util.documents import write_atomically
+from sfumato._util.files import Place, place
 
 # a process of one thread that forks: one child dies at its nth step on files of some name, the next runs to its end
 SCRIPT = """
@@ -191,7 +191,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_where_folders_cannot_be_locked_nothing_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: no lock taken for a lock that was got."""
-    from sfumato.ground import scratch
+    from sfumato._util import files as scratch
 
     assert scratch.fcntl is not None
     pid, theirs = held(tmp_path / "r")

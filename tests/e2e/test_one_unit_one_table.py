@@ -16,17 +16,17 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.conversations import converse
+from sfumato.curator.keys import KeyCurator
+from sfumato.curator.selecting import select
 from sfumato.operators import Block, Dense
-from sfumato.privacy.accountant import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accounting import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.maps import Listed
-from sfumato.wall import Curator
-from sfumato.wall.keys import KeyCurator
-from sfumato.wall.selecting import select
-from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS
 from support.typed import SPEC, Run
 from support.wall import DOMAIN, Untouchable

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.spine.planning import designs
-from sfumato.designs.spine.strategy import Spine
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.design import Problem
+from sfumato.strategies.geography import Spine
+from sfumato.strategies.geography_planning import designs
 from support.places import grown
 
 SETS = [[], ["sex"], ["age", "sex"]]

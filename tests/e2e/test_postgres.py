@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.curator import Curator
+from sfumato.curator.engines.postgres import Snapshot
 from sfumato.errors import BudgetExceeded, InvalidInput, SourceError, SpecError
-from sfumato.wall.curator import Curator
-from sfumato.wall.engines.postgres import Snapshot
 from support.postgres import Server
 from support.typed import SPEC, Run, refused, release
 

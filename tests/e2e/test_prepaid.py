@@ -20,15 +20,15 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator, selecting
+from sfumato.curator.conversations import converse
+from sfumato.curator.rows import counting
 from sfumato.operators import Block, Identity
-from sfumato.privacy import accountant
-from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy import accounting as accountant
+from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator, selecting
-from sfumato.wall.rows import counting
-from sfumato.wall.talk import converse
 from support.wall import DOMAIN, TABLE, Touched, Untouchable
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -225,7 +225,7 @@ def test_no_copy_and_no_child_spends_twice() -> None:
 
 
 def test_a_durable_conversation_is_not_paid_from_memory(tmp_path: Path) -> None:
-    from sfumato.privacy.conversing import Terms
+    from sfumato.privacy.conversation_price import Terms
     from sfumato.privacy.selection import Epochs
 
     paid, _ = curator(sf.Ledger.create(tmp_path / "l.db", total=RHO)).prepaid(ONE, name="n", plan_hash=HASH)

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.cli import app
 from sfumato.errors import InvalidInput, PlanError
+from sfumato.present import write_report
 from sfumato.publishing import publish
 from sfumato.publishing.site import POLICY
 from sfumato.releases import Release
-from sfumato.report import write_report
 from support.browser import Browser
 from support.served import served
 

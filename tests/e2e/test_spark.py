@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.engines.spark import Spark
 from sfumato.errors import BudgetExceeded, InvalidInput, NotWritten, SourceError
-from sfumato.wall.engines.spark import Spark
 from support.spark import SETTINGS, Running
 from support.typed import SPEC, Run, refused, release
 
@@ -253,7 +253,7 @@ def slowly(seconds: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
 CONNECT = """
 import os, sys
 import sfumato as sf
-from sfumato.wall.engines.spark import _session
+from sfumato.curator.engines.spark import _session
 
 (folder,) = sys.argv[1:]
 domain = sf.Domain({"age": sf.Integers(0, 99, width=10, outside="other", missing="other"),
@@ -366,8 +366,8 @@ warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import NotWritten, SourceError
-from sfumato.wall.engines.spark import Spark
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.engines.spark import Spark
+from sfumato.curator.rows.sources import open_source
 
 builder = SparkSession.builder.master("local-cluster[2,1,1024]")
 for key, value in SETTINGS.items():

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato.present.words import rounded
 from sfumato.releases import Release
 from sfumato.releasing import plan_or_spec
-from sfumato.report.words import rounded
+from sfumato.studio.conversations import anchor_of
 from sfumato.studio.serving import prepared
-from sfumato.studio.talking import anchor_of
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 

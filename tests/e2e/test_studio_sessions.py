@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.sessions import session_status
-from sfumato.studio import talking
+from sfumato.interactive import session_status
+from sfumato.studio import conversations as talking
 from support.browser import Browser
 from support.studio import SPEC, Studio, folder, studio
 

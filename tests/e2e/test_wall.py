@@ -20,7 +20,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import certificate, sensitivity
+from sfumato.curator import Curator, curator
+from sfumato.curator import curator as holding
+from sfumato.curator.rows import counting
 from sfumato.maps import AlikeMap, BlockMap, RangesMap
 from sfumato.operators import (
     AllRange,
@@ -35,13 +37,12 @@ from sfumato.operators import (
     Scaled,
     Total,
 )
-from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.products import Products
 from sfumato.privacy.sensitivity import Certificate, Sensitivity
+from sfumato.privacy.sums import Products
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator, curator, holding
-from sfumato.wall.rows import counting
+from sfumato.strategies.certificates import certificate, sensitivity
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, OTHER, TABLE, WORK, Touched, Untouchable, plan, with_unit
 

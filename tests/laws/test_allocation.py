@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sfumato.designs.marginals import tables as module
-from sfumato.designs.marginals.allocation import Effect, Rows, least_largest, max_objective, sum_objective
-from sfumato.designs.marginals.incidence import Sets, patterns
-from sfumato.designs.marginals.tables import Allocation, allocate
 from sfumato.errors import NotAnswerable, PlanError
+from sfumato.strategies import residual_tables as module
+from sfumato.strategies.attribute_sets import Sets, patterns
+from sfumato.strategies.residual_allocation import Effect, Rows, least_largest, max_objective, sum_objective
+from sfumato.strategies.residual_tables import Allocation, allocate
 from support.allocation import variances
 
 Vector = NDArray[np.float64]

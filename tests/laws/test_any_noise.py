@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accountant import PureEvent, price
+from sfumato.privacy.accounting import PureEvent, price
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import sqrt_down
 

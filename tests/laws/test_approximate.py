@@ -13,9 +13,9 @@ from scipy.linalg import hadamard
 from scipy.optimize import minimize
 
 import sfumato as sf
-from sfumato.designs.approximate.optimum import Approximate, approximate_optimum
-from sfumato.designs.dense.optimal import optimize
 from sfumato.errors import PlanError, WorkloadError
+from sfumato.strategies.approximate import Approximate, approximate_optimum
+from sfumato.strategies.dense_optimal import optimize
 
 NORMS = pytest.mark.parametrize("norm", ["entry", "column"])
 

@@ -14,12 +14,11 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 
 import sfumato as sf
-from sfumato.designs.approximate.biased import Biased
-from sfumato.designs.approximate.optimum import Balanced, approximate_optimum, balanced_optimum
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.dense.swap import swap_optimum
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.approximate import Balanced, Biased, approximate_optimum, balanced_optimum
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_swap import swap_optimum
 
 SIGMA = 4.2247  # (1, 1e-6)
 BUDGET = sf.approx(1, "1e-6")

@@ -10,12 +10,11 @@ import pytest
 from scipy.optimize import linprog
 
 import sfumato as sf
-from sfumato.designs.spine.places import Place
 from sfumato.errors import PlanError
-from sfumato.estimate.spine import parts
-from sfumato.estimate.spine.cells import Cells
-from sfumato.estimate.spine.limits import Bounds, limits, tightened
-from sfumato.estimate.spine.whole import Halves, chain, real_family, whole_family
+from sfumato.postprocess import geography_parts as parts
+from sfumato.postprocess.geography_cells import Bounds, Cells, limits, tightened
+from sfumato.postprocess.geography_integers import Halves, chain, real_family, whole_family
+from sfumato.strategies.geography_tree import Place
 from support.places import grown, nested, tree_codes
 
 WHERE = "a1 in (0, 2)"

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.marginals.tilts import bounds
-from sfumato.designs.marginals.tilts.bounds import union_bound
-from sfumato.designs.marginals.tilts.tilted import Product, Union, optimise
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.operators.base import FloatArray
+from sfumato.strategies import tilted_bounds as bounds
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.tilted import Product, Union, optimise
+from sfumato.strategies.tilted_bounds import union_bound
 
 Weights = dict[str, FloatArray]
 

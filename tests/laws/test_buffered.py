@@ -10,14 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.ordered.buffered import Buffered, unscaled
-from sfumato.designs.ordered.buffers import Buffers, decayed
-from sfumato.designs.ordered.fitted import fitted
-from sfumato.designs.ordered.fitting import SHAPES, Asked, Geometric, Parameters, fit, row_scale
-from sfumato.designs.ordered.pairs import largest_pair
-from sfumato.designs.ordered.series import prefix_bound, range_bound
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Window
+from sfumato.strategies.buffered_toeplitz import (
+    SHAPES,
+    Asked,
+    Buffered,
+    Geometric,
+    Parameters,
+    fit,
+    fitted,
+    row_scale,
+    unscaled,
+)
+from sfumato.strategies.range_bounds import largest_pair
+from sfumato.strategies.toeplitz import Buffers, decayed, prefix_bound, range_bound
 from support.sensitivities import check_price
 
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing.sensitivity import certificate, searched, sensitivity
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, MultipleMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
-from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sensitivity import Certificate, certified, priced
-from sfumato.privacy.sums import Bundle, Sum
+from sfumato.privacy.sums import Bundle, Products, Sum, least_symmetric
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.certificates import certificate, searched, sensitivity
 from support.operators import simple
 from support.sensitivities import brute_force, cases, columns_of
 

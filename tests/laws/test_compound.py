@@ -14,20 +14,20 @@ from numpy.typing import ArrayLike
 
 import sfumato as sf
 from sfumato import check_maps
-from sfumato.designs import matrix
-from sfumato.designs.compound import Compound, joined, joined_attributes, planned_jointly
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Design, Problem
-from sfumato.designs.marginals import planning as marginals
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.unions import planning as unions
+from sfumato._util.codec import decode, encode
 from sfumato.errors import PlanError
-from sfumato.ground.codec import decode, encode
 from sfumato.operators import Block, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
+from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.simulate import simulate
+from sfumato.strategies import dense_planning as matrix
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.compound import Compound, joined, joined_attributes, planned_jointly
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.design import Design, Problem
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
 from support.reconstructions import check_covariances, reconstruction

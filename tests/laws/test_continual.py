@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.rows.counting import TensorCounts
+from sfumato.curator.streams.measuring import cells_of, measure
 from sfumato.errors import PlanError
 from sfumato.maps import FamilyMap
 from sfumato.operators import Dense, Family, Residual
-from sfumato.operators.ordered import Prefix
-from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms, multiples_of, opposed
-from sfumato.privacy.filters import IntegerFilter, WindowFilter
+from sfumato.operators.structured import Prefix
+from sfumato.privacy.accounting import GaussianEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, RoundedGaussian
 from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, multiples_of, opposed
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.rows.counting import TensorCounts
-from sfumato.wall.streams.measuring import cells_of, measure
 from support.insecure_bits import InsecureTestBits
 from support.streams import drawn, drawn_window, filtered
 
@@ -261,7 +260,7 @@ def test_what_tables_can_point_apart_is_no_less_than_any_two_cells_do(
     found = opposed(given, sizes)
     assert found >= wanted.max()
     assert last is not None or found == wanted.max()
-    monkeypatch.setattr("sfumato.privacy.continual._MOST_TOGETHER", -1)
+    monkeypatch.setattr("sfumato.privacy.stream_price._MOST_TOGETHER", -1)
     assert found <= opposed(given, sizes) <= 1.5 * found
 
 

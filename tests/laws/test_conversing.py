@@ -15,14 +15,12 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.accountant import price as cost_in
-from sfumato.privacy.amounts import Currency
-from sfumato.privacy.certified import exp_bounds
-from sfumato.privacy.conversing import SparseVector, Terms
+from sfumato.privacy.accounting import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accounting import price as cost_in
+from sfumato.privacy.amounts import Currency, exp_bounds
+from sfumato.privacy.conversation_price import SparseVector, Terms, mu_squared_of_pures
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.selection import Epochs
-from sfumato.privacy.together import mu_squared_of_pures
 from support.doors import above_chance, above_law, differs, neighbours
 
 HALF, THIRD, TWO_THIRDS = Fraction(1, 2), Fraction(1, 3), Fraction(2, 3)

@@ -10,14 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.components import Lift
-from sfumato.designs.factors import Cells, Factor, Matrix, TotalOnly
-from sfumato.designs.known import Known
-from sfumato.designs.marginals.incidence import closure
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.product import Product
-from sfumato.designs.stacked import Stacked
-from sfumato.designs.strategy import Strategy
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import (
     AllRange,
@@ -33,6 +25,13 @@ from sfumato.operators import (
     Tree,
     Window,
 )
+from sfumato.strategies.attribute_sets import closure
+from sfumato.strategies.covariance import Lift
+from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
+from sfumato.strategies.product import Product
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.stacked import Stacked
+from sfumato.strategies.strategy import Known, Strategy
 from support.reconstructions import check_covariances, reconstruction
 
 SIZES = {"a": 5, "b": 4, "c": 3, "d": 1, "e": 2}

@@ -15,14 +15,12 @@ from scipy.optimize import nnls
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
-from sfumato.estimate.projection import Projection
-from sfumato.estimate.spine.cells import Cells
-from sfumato.estimate.spine.descent import Run, strength_of
-from sfumato.estimate.spine.family import Form, Simplices, nearest
-from sfumato.estimate.spine.placed import PlacedCounts
-from sfumato.estimate.spine.told import Said
-from sfumato.estimate.spine.whole import Halves, chain, nearest_whole, whole_family, whole_parts
 from sfumato.operators.base import FloatArray
+from sfumato.postprocess.geography import Run, strength_of
+from sfumato.postprocess.geography_cells import Cells, Form, Simplices, nearest
+from sfumato.postprocess.geography_estimates import PlacedCounts, Said
+from sfumato.postprocess.geography_integers import Halves, chain, nearest_whole, whole_family, whole_parts
+from sfumato.postprocess.projection import Projection
 from support.places import grown, nested, tree_codes
 
 SETS: list[list[list[str]]] = [[[], ["a0"], ["a0", "a1"]], [["a0"], ["a1"]], [["a0", "a1"]], [[], ["a1"]]]

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.maps.linear import DENSE_LIMIT
+from sfumato.maps.base import DENSE_LIMIT
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix
-from sfumato.privacy.accountant import BoundedRangeEvent, PureEvent
-from sfumato.privacy.certified import exp_bounds
-from sfumato.privacy.exponential import exponential
-from sfumato.privacy.selection import Candidates, score_sensitivity, selection_rate
+from sfumato.privacy.accounting import BoundedRangeEvent, PureEvent
+from sfumato.privacy.amounts import exp_bounds
+from sfumato.privacy.selection import Candidates, exponential, score_sensitivity, selection_rate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.doors import behind, differs, exponential_law, neighbours
 

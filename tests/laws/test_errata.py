@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import Block, Dense, Tree
-from sfumato.privacy.conversions import mu_of_approx, rho_of_approx
+from sfumato.privacy.budget import mu_of_approx, rho_of_approx
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.predict import paper_parameters
+from sfumato.strategies.certificates import sensitivity
 
 HERE = Path(__file__)
 PAGE = (HERE.parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.ground.rows import distinct
+from sfumato._util.codec import distinct
 from sfumato.operators import AllRange, Prefix, Residual, Sparse, Stack, Total, Tree
 from sfumato.privacy.sums import products
 from support.operators import dense, written_out

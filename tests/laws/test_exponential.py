@@ -12,10 +12,10 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from sfumato.privacy import exponential as module
-from sfumato.privacy.certified import exp_bounds
-from sfumato.privacy.exponential import ERROR, exponential, lower_weights
-from sfumato.privacy.wide import Wide
+from sfumato.privacy import selection as module
+from sfumato.privacy.amounts import exp_bounds
+from sfumato.privacy.int128 import Wide
+from sfumato.privacy.selection import ERROR, exponential, lower_weights
 from support.insecure_bits import InsecureTestBits, ScriptedTestBits
 
 LAGS = {
@@ -125,7 +125,7 @@ def test_a_candidate_of_next_to_no_weight_can_be_chosen() -> None:
 
 def test_many_candidates_are_found_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: the chunk before; the weight before a chunk forgotten; the last, shorter chunk left out."""
-    monkeypatch.setattr(module, "_CHUNK", 16)
+    monkeypatch.setattr(module, "_CHUNK_EXPONENTIAL", 16)
     rng = np.random.default_rng(4)
     lags = rng.integers(0, 30, 16 * 6 + 5).tolist()
     lags[rng.integers(len(lags))] = 0

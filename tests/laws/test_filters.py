@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sfumato.curator.streams.measuring import filter_period
 from sfumato.errors import PlanError
-from sfumato.privacy.filters import MOST_COUNT, SLACK, IntegerFilter
-from sfumato.wall.streams.filtering import advance
+from sfumato.privacy.stream_price import MOST_COUNT, SLACK, IntegerFilter
 from support.streams import drawn, filtered, response, truncated
 
 PAIRS = 500
@@ -24,7 +24,7 @@ def on_limbs(used: IntegerFilter, counts: np.ndarray, multiple: int = 1, grain: 
     out = []
     for t, x in enumerate(counts):
         factors = np.repeat(used.coefficients(t, [multiple], grain), cells, axis=1)
-        out.append(advance(high, low, x, factors, decays, used.row(t), used.shift))
+        out.append(filter_period(high, low, x, factors, decays, used.row(t), used.shift))
     return np.array(out)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.local.planning import REPORTERS
+from sfumato.local.plan import REPORTERS
 from sfumato.mechanisms import MECHANISMS
 from support.golden.cases import BUDGETS, CASES, RELATIONS
 from support.golden.file import FILE, differences, read, where

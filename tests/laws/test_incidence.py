@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.marginals.incidence import Sets, closure, distinct, locate, patterns
-from sfumato.designs.marginals.symmetry import kinds, sorted_kinds
-from sfumato.designs.marginals.tables import Lattice
+from sfumato.strategies.attribute_sets import Sets, closure, distinct, kinds, locate, patterns, sorted_kinds
+from sfumato.strategies.residual_tables import Lattice
 
 
 def _combinations(attributes: int, order: int) -> Sets:

@@ -14,17 +14,24 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.curator import Curator
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import named
 from sfumato.mechanisms.iterative import Iterative, run_rounds
 from sfumato.plans.iterative import IterativePlan
-from sfumato.privacy.accountant import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accounting import (
+    Account,
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    PureEvent,
+    ZcdpEvent,
+    mu_of_pure,
+)
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
-from sfumato.privacy.pure import mu_of_pure
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings
-from sfumato.wall import Curator
+from sfumato.strategies.certificates import sensitivity
 from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})

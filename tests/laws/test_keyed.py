@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.mechanisms.thresholds import least_threshold
-from sfumato.privacy.accountant import ApproxEvent, GaussianEvent, PureEvent
+from sfumato.mechanisms.sketches import least_threshold
+from sfumato.privacy.accounting import ApproxEvent, GaussianEvent, PureEvent
 from sfumato.privacy.keyed import Stability, costs_at_most, histogram_sensitivity, key_sensitivity
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -13,15 +13,14 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import circulant, hadamard
 from scipy.optimize import minimize
 
-from sfumato.designs.dense.largest import Largest, optimize_largest
-from sfumato.designs.dense.largest_swap import swap_largest
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.dense.swap import swap_optimum
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
+from sfumato.planner.factorize import factorization
+from sfumato.planner.planning import plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.factorize import factorization
-from sfumato.recipes.planning import plan
+from sfumato.strategies.dense_largest import Largest, optimize_largest
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
 UNIT = Budget.gdp(1)

@@ -13,18 +13,16 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import circulant
 from scipy.optimize import minimize
 
-from sfumato.designs.dense.largest import Largest, optimize_largest
-from sfumato.designs.dense.largest_rows import optimize_largest_rows
-from sfumato.designs.dense.largest_swap import swap_largest
-from sfumato.designs.dense.rows import Queries
-from sfumato.designs.dense.swap import swap_optimum
-from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.operators import AllRange, Dense, Prefix, Window
+from sfumato.planner.factorize import factorization
+from sfumato.planner.planning import plan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.factorize import factorization
-from sfumato.recipes.planning import plan
+from sfumato.strategies.dense_blocks import Queries
+from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
 
 UNIT = Budget.gdp(1)

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import PureEvent
+from sfumato.curator.keys import KeyCurator
+from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.keys import KeyCurator
 from support.moments import excess_kurtosis
 
 UNIVERSE = (3, 2**40, 2**59 + 1)

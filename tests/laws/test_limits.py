@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.spine.places import Place
-from sfumato.designs.spine.planning import designs
 from sfumato.errors import PlanError
-from sfumato.estimate.spine import parts
-from sfumato.estimate.spine.cells import Cells
-from sfumato.estimate.spine.limits import Bounds, limits
-from sfumato.estimate.spine.whole import Halves, chain, nearest_real, nearest_whole, whole_family
 from sfumato.plans.plan import price_design
+from sfumato.postprocess import geography_parts as parts
+from sfumato.postprocess.geography_cells import Bounds, Cells, limits
+from sfumato.postprocess.geography_integers import Halves, chain, nearest_real, nearest_whole, whole_family
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.design import Problem
+from sfumato.strategies.geography_planning import designs
+from sfumato.strategies.geography_tree import Place
 from support.places import grown, nested
 
 LEVELS = ("L0", "L1", "place")

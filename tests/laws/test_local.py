@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.local.bound import centred_optimum
 from sfumato.local.collecting import collect, report_cells
-from sfumato.local.plans import LocalPlan
-from sfumato.local.questions import SLOTS, Questions, Reading, truth_share
-from sfumato.privacy.certified import exp_bounds
+from sfumato.local.plan import LocalPlan
+from sfumato.local.questions import SLOTS, Questions, Reading, centred_optimum, truth_share
+from sfumato.privacy.amounts import exp_bounds
 from sfumato.privacy.local import lie_digits, randomized_response
 from support.insecure_bits import ScriptedTestBits
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato._util.codec import rebuild
 from sfumato.errors import PlanError, SfumatoError, WorkloadError
-from sfumato.ground.codec import rebuild
 from sfumato.maps import (
     AlikeMap,
     BlockMap,

@@ -15,32 +15,31 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.designs.calibrate import calibrate
-from sfumato.designs.dense.largest_swap import swap_largest
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.dense.swap import swap_optimum
-from sfumato.designs.design import Problem
-from sfumato.designs.matrix import designs
-from sfumato.designs.merged import planning
-from sfumato.designs.merged.pairs import optimize_all_pairs, optimize_pairs
-from sfumato.designs.merged.strategy import Merged
-from sfumato.designs.pricing.sensitivity import certificate, sensitivity
-from sfumato.designs.product import Product
-from sfumato.designs.stacked import Stacked
-from sfumato.designs.strategy import marginalise
+from sfumato.curator.curator import Curator
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
 from sfumato.maps import AlikeMap, BlockMap, CombinationMap, DenseMap
 from sfumato.mechanisms.automatic import automatic
-from sfumato.mechanisms.parted import parted
+from sfumato.mechanisms.budget_split import parted
 from sfumato.operators import Block, Combination, Dense, Identity
 from sfumato.plans.plan import price_design
-from sfumato.privacy import columns as columns_module
-from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy import terms as columns_module
+from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity, certified
+from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.curator import Curator
+from sfumato.strategies import merged_planning as planning
+from sfumato.strategies.calibration import calibrate
+from sfumato.strategies.certificates import certificate, sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_planning import designs
+from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.design import Problem
+from sfumato.strategies.merged import Merged
+from sfumato.strategies.merged_planning import optimize_all_pairs, optimize_pairs
+from sfumato.strategies.product import Product
+from sfumato.strategies.stacked import Stacked
+from sfumato.strategies.strategy import marginalise
 from support.operators import operators
 from support.sensitivities import Case, brute_force, cases, columns_of
 

@@ -10,22 +10,21 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Design, Problem
-from sfumato.designs.merged.classes import columns_by_class
-from sfumato.designs.merged.planning import least_error, spanned_design
-from sfumato.designs.merged.spanned import nearly_known, spanned
-from sfumato.designs.merged.strategy import Merged
-from sfumato.designs.strategy import marginalise
-from sfumato.mechanisms.factored import Factorization
-from sfumato.mechanisms.parted import parted
-from sfumato.mechanisms.residual import Marginals
+from sfumato.mechanisms.automatic import Factorization
+from sfumato.mechanisms.budget_split import parted
 from sfumato.mechanisms.tables import Tried, tried
+from sfumato.mechanisms.textbook import Marginals
 from sfumato.operators import Block, Combination, Dense, Identity, LinearOperator, Prefix
-from sfumato.operators.ordered import AllRange
+from sfumato.operators.structured import AllRange
 from sfumato.plans.plan import price_design
-from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.merged import Merged, columns_by_class
+from sfumato.strategies.merged_planning import least_error, spanned_design
+from sfumato.strategies.merged_rows import nearly_known, spanned
+from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
 
@@ -166,7 +165,7 @@ def test_queries_that_take_tables_over_are_searched_once(monkeypatch: pytest.Mon
         return price_design(design, problem).objective_value
 
     least, number = found(), len(searches)
-    monkeypatch.setattr("sfumato.mechanisms.parted.least_error", lambda *_: None)
+    monkeypatch.setattr("sfumato.mechanisms.budget_split.least_error", lambda *_: None)
     assert found() == least
     assert number == len(searches) - number - 1
 
@@ -193,5 +192,5 @@ def test_tables_go_over_to_the_queries_that_nearly_tell_them(monkeypatch: pytest
         return price_design(design, problem).objective_value
 
     found = shared()
-    monkeypatch.setattr("sfumato.mechanisms.handing.nearly_known", _nothing)
+    monkeypatch.setattr("sfumato.mechanisms.budget_split.nearly_known", _nothing)
     assert found < shared() * (1 - 1e-3)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.merged import planning
-from sfumato.designs.merged.sparse import affordable, independent, optimize_sparse
-from sfumato.designs.stacked import Stacked
-from sfumato.designs.strategy import Strategy
 from sfumato.operators import Block
+from sfumato.strategies import merged_planning as planning
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.merged_rows import affordable, independent, optimize_sparse
+from sfumato.strategies.stacked import Stacked
+from sfumato.strategies.strategy import Strategy
 from sfumato.workloads import QueryFamily
 
 
@@ -74,8 +74,8 @@ def test_a_plan_by_it_errs_as_one_by_the_dense_search(monkeypatch: pytest.Monkey
     dense = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="factorization")
     monkeypatch.setattr(planning, "MAX_COLUMNS", 1)
     monkeypatch.setattr(planning, "MAX_WORK", 1)
-    monkeypatch.setattr("sfumato.designs.matrix.MAX_DENSE", 1)
-    monkeypatch.setattr("sfumato.designs.unions.reduced._MAX_ORBITS", 1)
+    monkeypatch.setattr("sfumato.strategies.dense_planning.MAX_DENSE", 1)
+    monkeypatch.setattr("sfumato.strategies.union._MAX_ORBITS", 1)
     found = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="factorization")
     assert "distinct columns" in found.strategy.summary
     assert found.lower_bound is not None

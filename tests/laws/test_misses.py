@@ -16,11 +16,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.operators import Block, Dense
-from sfumato.privacy.accountant import BoundedRangeEvent
-from sfumato.privacy.certified import exp_bounds
-from sfumato.privacy.exponential import exponential
-from sfumato.privacy.misses import Misses
-from sfumato.privacy.selection import score_sensitivity, selection_rate
+from sfumato.privacy.accounting import BoundedRangeEvent
+from sfumato.privacy.amounts import exp_bounds
+from sfumato.privacy.boosting_score import Misses
+from sfumato.privacy.selection import exponential, score_sensitivity, selection_rate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.doors import differs, exponential_law, neighbours
 

@@ -11,15 +11,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sfumato.curator.keys.counts import KeyTable
+from sfumato.curator.keys.curator import _heavy
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Dense, Total
-from sfumato.privacy.conversing import SparseVector, Terms
+from sfumato.privacy.conversation_price import SparseVector, Terms
 from sfumato.privacy.keyed import KeyQuestion, Stability
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sampling import sampler
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian, sampler
 from sfumato.privacy.selection import Candidates, Epochs
-from sfumato.wall.keys.counts import KeyTable
-from sfumato.wall.keys.curator import _heavy
 from support.insecure_bits import ScriptedTestBits
 
 ONES = 2**64 - 1

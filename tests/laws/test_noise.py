@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.quantiles import cdf, quantile
-from sfumato.privacy import certified, noise, sampling
-from sfumato.privacy.certified import exp_bounds, normal_cdf_bounds
-from sfumato.privacy.conversions import log_bounds
+from sfumato.plans.intervals import cdf, quantile
+from sfumato.privacy import amounts as certified
+from sfumato.privacy import noise
+from sfumato.privacy import noise as sampling
+from sfumato.privacy.amounts import exp_bounds, normal_cdf_bounds
+from sfumato.privacy.budget import log_bounds
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from support.moments import excess_kurtosis
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import sfumato.operators
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.operators import (
     AllRange,
     Compose,

@@ -15,13 +15,12 @@ from hypothesis.extra import numpy as hnp
 from scipy.linalg import hadamard
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from sfumato.designs.dense import dual
-from sfumato.designs.dense.blocks import FactorBlock, GramBlock, factor_block, gram_block
-from sfumato.designs.dense.dual import cold_start, solve
-from sfumato.designs.dense.optimal import Optimum, optimize
-from sfumato.designs.dense.reductions import Problem, distinct_columns
 from sfumato.errors import WorkloadError
-from sfumato.operators.blas import single_thread
+from sfumato.operators.base import single_thread
+from sfumato.strategies import dense_dual as dual
+from sfumato.strategies.dense_blocks import FactorBlock, GramBlock, factor_block, gram_block
+from sfumato.strategies.dense_dual import cold_start, solve
+from sfumato.strategies.dense_optimal import DenseProblem, Optimum, distinct_columns, optimize
 
 
 def workloads(limit: int = 7) -> st.SearchStrategy[np.ndarray]:
@@ -191,7 +190,7 @@ def test_products_multiply_and_sums_add(F: np.ndarray, G: np.ndarray) -> None:
 def test_equal_columns_share_their_weight() -> None:
     found, alone = optimize(matrix=np.repeat(np.tri(5), 3, axis=1)), optimize(matrix=np.tri(5))
     assert np.allclose(found.dual, np.repeat(alone.dual / 3, 3), atol=1e-12)
-    columns = distinct_columns(Problem(None, np.array([[0.0, 1.0, -1.0, 2.0, 1.0], [0.0, -3.0, 3.0, 1.0, -3.0]])))
+    columns = distinct_columns(DenseProblem(None, np.array([[0.0, 1.0, -1.0, 2.0, 1.0], [0.0, -3.0, 3.0, 1.0, -3.0]])))
     assert columns.cells.tolist() == [1, 3]
     assert columns.kind.tolist() == [-1, 0, 0, 1, 0]
     assert columns.sign.tolist() == [1, 1, -1, 1, 1]
@@ -200,7 +199,7 @@ def test_equal_columns_share_their_weight() -> None:
 @pytest.mark.parametrize("n", [2, 3, 8, 33, 140])
 def test_reversal_splits_the_problem(n: int) -> None:
     gram = all_ranges_gram(n)
-    assert [len(part.block.index) for part in Problem(gram, None).parts()] == [(n + 1) // 2, n // 2]
+    assert [len(part.block.index) for part in DenseProblem(gram, None).parts()] == [(n + 1) // 2, n // 2]
     order = np.random.default_rng(n).permutation(n)
     shuffled = gram[np.ix_(order, order)]
     split, whole = optimize(gram, ordered=True), optimize(shuffled)

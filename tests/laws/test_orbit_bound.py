@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.merged.pairs import optimize_all_pairs
-from sfumato.designs.unions import orbit_bound as module
-from sfumato.designs.unions.orbit_bound import orbit_bound
 from sfumato.operators import Dense, Identity, LinearOperator, Prefix, Total
+from sfumato.strategies import orbit_bound as module
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.merged_planning import optimize_all_pairs
+from sfumato.strategies.orbit_bound import orbit_bound
 
 Products = list[tuple[float, dict[str, LinearOperator]]]
 SIZES = ((5, 4, 3), (6, 3, 4), (7, 5), (4, 4, 2, 3))

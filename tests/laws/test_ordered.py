@@ -10,30 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.dense.dual import pair_bound
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.ordered.roots import FINE_ROOT, Roots, rooted
-from sfumato.designs.ordered.series import prefix_bound, range_bound, replaced_prefix_bound, window_bound
-from sfumato.designs.ordered.trees import TreeSums
-from sfumato.designs.ordered.wide import wide_bound
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.ranges import Ordered
 from sfumato.errors import WorkloadError
-from sfumato.maps import convolution
-from sfumato.maps.convolution import causal_exact
-from sfumato.operators import (
-    AllRange,
-    Block,
-    Dense,
-    Identity,
-    LinearOperator,
-    Padded,
-    Prefix,
-    Toeplitz,
-    Tree,
-    Window,
-)
+from sfumato.maps import explicit as convolution
+from sfumato.maps.explicit import causal_exact
+from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Tree, Window
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.dense_dual import pair_bound
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.ranges import Ordered
+from sfumato.strategies.toeplitz import (
+    FINE_ROOT,
+    Roots,
+    prefix_bound,
+    range_bound,
+    replaced_prefix_bound,
+    rooted,
+    wide_bound,
+    window_bound,
+)
+from sfumato.strategies.trees import TreeSums
 from support.sensitivities import check_price
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.continual.bounds import dense_bound
-from sfumato.designs.continual.decoding import Decoder
-from sfumato.designs.continual.errors import errors_of
-from sfumato.designs.continual.fitted import listed
-from sfumato.designs.continual.fitting import Goal, begun, fit
-from sfumato.designs.continual.integers import filter_of
-from sfumato.designs.continual.questions import question
-from sfumato.designs.continual.shapes import TimeShape, shape_for
-from sfumato.designs.ordered.buffers import residues
-from sfumato.designs.ordered.fitting import Parameters
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
-from sfumato.privacy.continual import StreamTerms, multiples_of
-from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, multiples_of
+from sfumato.strategies.buffered_toeplitz import Parameters
+from sfumato.strategies.periods import question
+from sfumato.strategies.time_decoding import Decoder
+from sfumato.strategies.time_errors import errors_of
+from sfumato.strategies.time_fitting import Goal, begun, fit, listed
+from sfumato.strategies.time_shapes import TimeShape, dense_bound, filter_of, shape_for
+from sfumato.strategies.toeplitz import residues
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
 

@@ -12,11 +12,11 @@ import pytest
 from scipy.optimize import minimize
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.marginals.planning import residual_design
-from sfumato.designs.marginals.tables import allocate
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.design import Problem
+from sfumato.strategies.residual_planning import residual_design
+from sfumato.strategies.residual_tables import allocate
 from sfumato.workloads import QueryFamily
 
 ROOT = Path(__file__).parents[2]

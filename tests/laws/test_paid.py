@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.factors import Contrasts, Matrix
 from sfumato.operators import Dense, Identity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.factors import Contrasts, Matrix
 from support.drawn import draw, fulfil
 from support.words import plan_with
 

@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.allowed import knowing
-from sfumato.designs.design import Problem
-from sfumato.designs.spine.planning import designs
-from sfumato.designs.spine.strategy import Spine
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.estimate.projection import largest_tables
-from sfumato.estimate.spine import parts as parts_module
-from sfumato.estimate.spine.placed import PlacedCounts
-from sfumato.estimate.spine.told import Readings
 from sfumato.plans.plan import price_design
+from sfumato.postprocess import geography_parts as parts_module
+from sfumato.postprocess.geography_estimates import PlacedCounts, Readings
+from sfumato.postprocess.projection import largest_tables
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.releases.core import Release
+from sfumato.releases.release import Release
+from sfumato.strategies.design import Problem
+from sfumato.strategies.geography import Spine
+from sfumato.strategies.geography_planning import designs
+from sfumato.strategies.impossible_cells import knowing
 from support.places import grown, nested
 
 SETS = [[], ["a0"], ["a0", "a1"]]
@@ -195,7 +194,7 @@ def test_two_projections_do_not_work_in_one_folder(tmp_path: Path) -> None:
         release.project(integer=True, folder=folder, progress=second)
     assert refused == ["once"]
     script = (
-        "import sys, time; from pathlib import Path; from sfumato.releases.parted import alone\n"
+        "import sys, time; from pathlib import Path; from sfumato.releases.geography_by_part import alone\n"
         "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)

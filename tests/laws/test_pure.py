@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.dense import pure
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.dense.pure import PureStrategy, error_and_gradient, optimize_pure, turned
-from sfumato.designs.factors import Matrix, quantise
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Prefix
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import dense_pure as pure
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_pure import PureStrategy, error_and_gradient, optimize_pure, turned
+from sfumato.strategies.factors import Matrix, quantise
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
 
@@ -153,7 +153,7 @@ def test_figures_of_few_queries_do_not_hang_on_rounding(monkeypatch):
             found = optimize(*args, **options)
             return dataclasses.replace(found, strategy=rotation @ found.strategy)
 
-        monkeypatch.setattr("sfumato.designs.matrix.optimize", rotated)
+        monkeypatch.setattr("sfumato.strategies.dense_planning.optimize", rotated)
         plan = sf.plan(sf.queries(matrix), sf.pure(1), neighbours="add-remove", mechanism="factorization")
         figures.append(plan.rmse)
     assert figures == pytest.approx(figures[:1] * 3, rel=1e-7)

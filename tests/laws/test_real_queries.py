@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.plans.plan import Plan
-from sfumato.privacy.pricing import fits
+from sfumato.privacy.sensitivity import fits
 
 MOST = 1 + 1e-4
 RELATIONS = ("add-remove", "replace-one")

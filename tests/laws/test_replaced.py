@@ -13,15 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.dense.largest_swap import swap_largest
-from sfumato.designs.dense.swap import swap_optimum
-from sfumato.designs.marginals import replaced as search
-from sfumato.designs.marginals import tables as module
-from sfumato.designs.marginals.incidence import Sets, closure
-from sfumato.designs.marginals.replaced import Replaced
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.marginals.tables import Allocation, allocate
 from sfumato.errors import PlanError
+from sfumato.strategies import residual_allocation as search
+from sfumato.strategies import residual_tables as module
+from sfumato.strategies.attribute_sets import Sets, closure
+from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.residual_allocation import Replaced
+from sfumato.strategies.residual_tables import Allocation, allocate
+from sfumato.strategies.residuals import Residuals
 from support.allocation import variances
 
 Vector = NDArray[np.float64]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.designs import factors, inverses
 from sfumato.operators.base import FloatArray
+from sfumato.strategies import factors
+from sfumato.strategies import factors as inverses
 
 pytestmark = pytest.mark.usefixtures("halved")
 

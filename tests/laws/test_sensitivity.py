@@ -11,26 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing import proposals as proposals_module
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.operators import (
-    AllRange,
-    Block,
-    Dense,
-    Identity,
-    LinearOperator,
-    Prefix,
-    Residual,
-    Scaled,
-    Total,
-    Tree,
-)
+from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
 from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy import sums as sums_module
 from sfumato.privacy import terms as terms_module
 from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import certificates as proposals_module
+from sfumato.strategies.certificates import sensitivity
 from support.operators import dense, operators, simple
 from support.sensitivities import Case, brute_force, cases, columns_of
 

@@ -10,8 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import check_maps
-from sfumato.designs.pricing.proposals import proposals
-from sfumato.ground.codec import fingerprint
+from sfumato._util.codec import fingerprint
 from sfumato.maps import (
     AlikeMap,
     BlockMap,
@@ -27,11 +26,11 @@ from sfumato.maps import (
     ToeplitzMap,
     TotalMap,
 )
-from sfumato.privacy import columns as columns_module
-from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy import terms as columns_module
 from sfumato.privacy.sensitivity import Certificate, Pairs, certified, priced
-from sfumato.privacy.terms import Terms
+from sfumato.privacy.terms import Terms, distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
+from sfumato.strategies.certificates import proposals
 
 SWAP = PrivacyUnit(Neighbours.REPLACE_ONE)
 

@@ -13,21 +13,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing import proposals as proposals_module
-from sfumato.designs.pricing.fits import fit
-from sfumato.designs.pricing.proposals import of_changes
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import AlikeMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
-from sfumato.privacy import products as products_module
 from sfumato.privacy import sensitivity as sensitivity_module
+from sfumato.privacy import sums as products_module
 from sfumato.privacy import sums as sums_module
 from sfumato.privacy import terms as terms_module
-from sfumato.privacy.products import Products, least_symmetric
 from sfumato.privacy.sensitivity import Changes, Sensitivity
-from sfumato.privacy.sums import Bundle, Sum
+from sfumato.privacy.sums import Bundle, Products, Sum, least_symmetric
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import certificates as proposals_module
+from sfumato.strategies.certificates import fit, of_changes, sensitivity
 from support.operators import simple
 from support.sensitivities import NAMES, blocks_over, brute_force, columns_of, expanded
 

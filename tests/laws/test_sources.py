@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Tree
-from sfumato.privacy.conversions import mu_of_approx
+from sfumato.privacy.budget import mu_of_approx
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.certificates import sensitivity
 from support.reconstructions import reconstruction
 
 ADD, SWAP = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.ordered.canonical import Canonical
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Padded, Prefix, Tree, Window
-from sfumato.recipes.planning import compared
+from sfumato.planner.planning import compared
+from sfumato.strategies.trees import Canonical
 from support.reconstructions import check_covariances, reconstruction
 from support.words import plan_with
 
@@ -56,7 +56,7 @@ def test_sums_of_fewest_nodes_are_the_largest_blocks_inside(tree: Tree) -> None:
 @pytest.mark.parametrize("tree", TREES, ids=str)
 def test_all_ranges_together_are_as_one_by_one(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an extra cell follows the order, too: some blocks then hold it and are of no use."""
-    monkeypatch.setattr("sfumato.designs.ordered.canonical._LISTED", 0)
+    monkeypatch.setattr("sfumato.strategies.trees._LISTED", 0)
     for last in range(max(1, tree.n - 9), tree.n + 1):
         operator = AllRange(last) if last == tree.n else Padded(AllRange(last), tree.n - last)
         counts = fewest(tree, operator).sum(axis=1)
@@ -67,7 +67,7 @@ def test_all_ranges_together_are_as_one_by_one(tree: Tree, monkeypatch: pytest.M
 def test_ranges_that_are_too_many_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = sf.Domain({"t": 100})
     listed = plan_with(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
-    monkeypatch.setattr("sfumato.designs.ordered.canonical._LISTED", 10)
+    monkeypatch.setattr("sfumato.strategies.trees._LISTED", 10)
     summed = plan_with(sf.ranges(domain, "t"), sf.gdp(1), neighbours="add-remove", strategy="tree-3", **CANONICAL)
     assert summed.rmse == pytest.approx(listed.rmse, rel=1e-12)
     assert summed.max_standard_error == pytest.approx(listed.max_standard_error, rel=1e-12)

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Problem
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.spectral import planning
-from sfumato.designs.spectral.search import Asked, Axis, Levels, binned, descend, started
-from sfumato.designs.spectral.strategy import Spectral
-from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, LinearOperator, Prefix
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import spectral_search as planning
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.design import Problem
+from sfumato.strategies.spectral import Spectral
+from sfumato.strategies.spectral_search import Asked, Axis, Levels, binned, descend, started
+from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
 

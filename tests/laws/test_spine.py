@@ -10,17 +10,6 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.calibrate import NoiseName
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.design import Problem
-from sfumato.designs.pricing.sensitivity import certificate, sensitivity
-from sfumato.designs.spine import allocation
-from sfumato.designs.spine.asked import Asked
-from sfumato.designs.spine.bound import bound
-from sfumato.designs.spine.passes import Passes, slopes
-from sfumato.designs.spine.planning import designs
-from sfumato.designs.spine.strategy import Spine
-from sfumato.designs.spine.tree import Tree
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.maps import AlikeMap, BlockMap, MergedMap, TotalMap
 from sfumato.operators import Block, Dense, Identity, Prefix, Stack
@@ -29,6 +18,14 @@ from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.sensitivity import certified
 from sfumato.privacy.terms import Terms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import geography_planning as allocation
+from sfumato.strategies.calibration import NoiseName
+from sfumato.strategies.certificates import certificate, sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.design import Problem
+from sfumato.strategies.geography import Asked, Spine
+from sfumato.strategies.geography_planning import bound, designs
+from sfumato.strategies.geography_tree import Passes, Tree, slopes
 from support.places import dense, grown, least_squares, nested, random_spine, tree_codes
 
 ADD_REMOVE, REPLACE_ONE = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)

@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.keys.counts import open_keys
+from sfumato.curator.rows.sources import open_source
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.keys.counts import open_keys
-from sfumato.wall.rows.sources import open_source
 from support.neighbours import COLUMNS, Form, domain, forms, key_form, pick
 
 SEED = 20261122

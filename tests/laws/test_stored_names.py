@@ -9,8 +9,7 @@ from enum import Enum
 import numpy as np
 import pytest
 
-from sfumato.ground.codec import decode, encode, fingerprint
-from sfumato.ground.later import later, told
+from sfumato._util.codec import decode, encode, fingerprint, later, told
 from support.golden.classes import FILE, HOW, stored_classes, strange
 from support.golden.classes import told as names_of
 

@@ -7,27 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs import direct, matrix
-from sfumato.designs.design import Design, Problem
-from sfumato.designs.marginals import planning as marginals
-from sfumato.designs.ordered import hierarchical as tree
-from sfumato.designs.strategy import Strategy, marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.workloads import (
-    Workload,
-    identity,
-    prefix,
-    queries,
-    ranges,
-    stack,
-    sums,
-    total,
-    windows,
-)
+from sfumato.strategies import dense_planning as matrix
+from sfumato.strategies import direct
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies import trees as tree
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.strategy import Strategy, marginalise
+from sfumato.workloads import Workload, identity, prefix, queries, ranges, stack, sums, total, windows
 from sfumato.workloads import marginals as marginal_workload
 from support.reconstructions import check_covariances
 

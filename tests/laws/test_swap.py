@@ -16,18 +16,18 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 
 from sfumato import load
-from sfumato.designs.dense.blocks import FactorBlock
-from sfumato.designs.dense.dual import pair_bound
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.dense.swap import PairBlock, SwapOptimum, swap_optimum
-from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import WorkloadError
+from sfumato.planner.factorize import factorization
+from sfumato.planner.planning import plan
+from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.factorize import factorization
-from sfumato.recipes.planning import plan
-from sfumato.recipes.simulate import simulate
+from sfumato.strategies.dense_blocks import FactorBlock
+from sfumato.strategies.dense_dual import pair_bound
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_swap import PairBlock, SwapOptimum, swap_optimum
+from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, total
 
 UNIT = Budget.gdp(1)

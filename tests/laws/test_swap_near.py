@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sfumato.designs.dense import replace_one as swap_mechanism
-from sfumato.designs.dense import swap
-from sfumato.designs.dense.swap import swap_levels, swap_near, swap_optimum
 from sfumato.domain import Domain, Integers
+from sfumato.planner.planning import plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.planning import plan
+from sfumato.strategies import dense_swap as swap
+from sfumato.strategies import dense_swap as swap_mechanism
+from sfumato.strategies.dense_swap import swap_levels, swap_near, swap_optimum
 from sfumato.workloads import Workload, prefix, queries, ranges
 
 

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.components import Lift, component_powers
-from sfumato.designs.design import Problem
-from sfumato.designs.marginals import planning as marginals
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.marginals.tilts.tilted import Shape, Union, contrast, optimise
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.strategy import marginalise
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
+from sfumato.planner.planning import plan
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.planning import plan
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.covariance import Lift, component_powers
+from sfumato.strategies.design import Problem
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.strategy import marginalise
+from sfumato.strategies.tilted import Shape, Union, contrast, optimise
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 

@@ -12,20 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.marginals import planning as marginals
-from sfumato.designs.marginals.allocation import Effect
-from sfumato.designs.marginals.extremes import corners, extremes
-from sfumato.designs.marginals.tilts import largest as tilted_max
-from sfumato.designs.marginals.tilts.bounds import union_bound
-from sfumato.designs.marginals.tilts.largest import Largest, optimise_largest
-from sfumato.designs.marginals.tilts.tilted import Product, Union, optimise
-from sfumato.designs.strategy import marginalise
 from sfumato.domain import Domain, Integers
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies import tilted_bounds as tilted_max
+from sfumato.strategies.design import Problem
+from sfumato.strategies.residual_allocation import Effect
+from sfumato.strategies.residual_tables import corners, extremes
+from sfumato.strategies.strategy import marginalise
+from sfumato.strategies.tilted import Product, Union, optimise
+from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
 from sfumato.workloads import QueryBlock, Workload
 
 SIZES = {"a": 6, "b": 6, "c": 3}

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from sfumato.privacy.pure import mu_of_pure
-from sfumato.privacy.together import mu_squared_of_pures
+from sfumato.privacy.accounting import mu_of_pure
+from sfumato.privacy.conversation_price import mu_squared_of_pures
 
 EPSILONS = [Fraction(1, 1000), Fraction(1, 20), Fraction(1, 2), Fraction(3), Fraction(4)]
 

@@ -10,20 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.unions import planning as unions
-from sfumato.designs.unions.axes import reduce_axis
-from sfumato.designs.unions.reduced import Product, solve_union
-from sfumato.designs.unions.strategy import Orbits
+from sfumato._util.codec import decode, encode
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.ground.codec import decode, encode
 from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
+from sfumato.planner.planning import plan
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.planning import plan
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.union import Orbits, Product, solve_union
+from sfumato.strategies.union_symmetry import reduce_axis
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import SIZES, UNIT, dense, factor_of, matrix_of, named, problem_of, random_products

@@ -8,18 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.designs.dense.swap import swap_optimum
-from sfumato.designs.unions import planning as unions
-from sfumato.designs.unions.reduced import Product, solve_union
-from sfumato.designs.unions.strategy import Orbits
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Sparse, Stack, Total
+from sfumato.planner.planning import plan
+from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.planning import plan
-from sfumato.recipes.simulate import simulate
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.dense_swap import swap_optimum
+from sfumato.strategies.union import Orbits, Product, solve_union
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import dense, matrix_of, named, problem_of, random_products

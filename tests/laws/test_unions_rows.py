@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 from sfumato import check_maps
-from sfumato.designs.dense.optimal import optimize
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.unions import planning as unions
-from sfumato.designs.unions.reduced import Product
-from sfumato.designs.unions.rowwise import solve_rows
-from sfumato.designs.unions.strategy import Orbits
+from sfumato._util.codec import decode, encode
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.ground.codec import decode, encode
 from sfumato.operators import Block, Identity, Sparse
 from sfumato.operators.base import FloatArray
+from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.recipes.simulate import simulate
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.union import Orbits, Product
+from sfumato.strategies.union_planning import solve_rows
 from support.reconstructions import check_covariances, reconstruction
 from support.unions import SIZES, UNIT, dense, matrix_of, named, problem_of, random_products
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.designs.dense import dual
-from sfumato.designs.dense.reductions import read_problem
 from sfumato.operators import AllRange, LinearOperator, Prefix
+from sfumato.strategies import dense_dual as dual
+from sfumato.strategies.dense_optimal import read_problem
 
 
 def energy(operator: LinearOperator) -> float:

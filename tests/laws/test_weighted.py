@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.designs.factors import Cells, Matrix
-from sfumato.designs.pricing.sensitivity import sensitivity
-from sfumato.designs.weighted.strategy import WeightedTables
-from sfumato.designs.weighted.weights import cover, error_and_gradient, subset_sums, superset_sums, weigh
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix, Total
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.factors import Cells, Matrix
+from sfumato.strategies.weighted import WeightedTables
+from sfumato.strategies.weighted_planning import cover, error_and_gradient, subset_sums, superset_sums, weigh
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction
 from support.words import plan_with

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.continual.banded import banded, dense, tree, width_for
-from sfumato.designs.continual.bounds import dense_bound, mean_bound
-from sfumato.designs.continual.decoding import Decoder
-from sfumato.designs.continual.errors import errors_of
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.continual.questions import Question, question
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
-from sfumato.privacy.continual import StreamTerms
-from sfumato.privacy.filters import MOST_COUNT, WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.stream_price import MOST_COUNT, StreamTerms, WindowFilter
+from sfumato.strategies.periods import Periods, Question, question
+from sfumato.strategies.time_decoding import Decoder
+from sfumato.strategies.time_errors import errors_of
+from sfumato.strategies.time_shapes import banded, dense, dense_bound, mean_bound, tree, width_for
 from support.streams import drawn_window, filtered, heard
 
 QUESTIONS = ("totals", "increments", "last 3", "decayed 0.7", "ranges")

@@ -13,25 +13,25 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.known import KnownGroups
-from sfumato.designs.pricing.sensitivity import certificate, sensitivity
-from sfumato.designs.spine.planning import designs
-from sfumato.designs.spine.strategy import Spine
-from sfumato.designs.spine.totals import read_totals, read_unit
+from sfumato._util.codec import fingerprint
+from sfumato.curator.curator import Curator
 from sfumato.errors import LedgerMismatch, PlanError
-from sfumato.estimate.spine import parts
-from sfumato.ground.codec import fingerprint
 from sfumato.operators import Block, Combination, Grouping, Identity, Scaled
 from sfumato.plans.plan import Plan, price_design
+from sfumato.postprocess import geography_parts as parts
 from sfumato.privacy import sensitivity as wall
-from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.entries import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]
+from sfumato.privacy.accounting import GaussianEvent
+from sfumato.privacy.debits import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]
+from sfumato.privacy.ledger.words import secret
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import certified
-from sfumato.privacy.statements import secret
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
-from sfumato.wall.curator import Curator
+from sfumato.strategies.certificates import certificate, sensitivity
+from sfumato.strategies.design import Problem
+from sfumato.strategies.geography import Spine
+from sfumato.strategies.geography_planning import designs
+from sfumato.strategies.geography_tree import read_totals, read_unit
+from sfumato.strategies.strategy import KnownGroups
 from support.places import dense, grown, nested, random_spine
 
 REPLACE_ONE = PrivacyUnit(Neighbours.REPLACE_ONE)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.designs.ordered import trees, worst_in_tree
-from sfumato.designs.ordered.trees import TreeSums
-from sfumato.designs.ordered.worst_in_tree import largest_in_tree
 from sfumato.operators import AllRange, Tree
+from sfumato.strategies import range_bounds as worst_in_tree
+from sfumato.strategies import trees
+from sfumato.strategies.range_bounds import largest_in_tree
+from sfumato.strategies.trees import TreeSums
 
 
 def listed(factor: TreeSums, n: int, *, known: bool) -> tuple[float, np.ndarray | None]:

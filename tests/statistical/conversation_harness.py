@@ -28,16 +28,16 @@ sys.path.append(str(Path(__file__).parents[1]))
 from ledger_harness import child, statuses
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.conversations import Conversation, converse, resume
+from sfumato.curator.conversations.stored import read_transcript
 from sfumato.operators import Block, Dense
 from sfumato.privacy import files
-from sfumato.privacy.accountant import ZcdpEvent
-from sfumato.privacy.conversing import Step, Terms
+from sfumato.privacy.accounting import ZcdpEvent
+from sfumato.privacy.conversation_price import Step, Terms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation, converse, resume
-from sfumato.wall.talk.stored import read_transcript
 from support.experiments import carry_out
 
 Figures = dict[str, Any]

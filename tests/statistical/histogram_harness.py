@@ -24,13 +24,13 @@ import numpy as np
 # Run as a script, this folder is on the path.
 from ledger_harness import child, statuses
 
-from sfumato.privacy.accountant import PureEvent
+from sfumato.curator.keys import KeyCounts, KeyCurator
+from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
-from sfumato.wall.keys import KeyCounts, KeyCurator
 
 Figures = dict[str, Any]
 UNIVERSE = [7 * 2**50 + i for i in range(4000)]

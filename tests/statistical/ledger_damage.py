@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import LedgerError
-from sfumato.privacy.accountant import PureEvent
+from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -27,7 +27,7 @@ from ledger_damage import PLAN, RESULT, UNIT, Figures, corruptions, facts, hot_c
 
 from sfumato.errors import BudgetExceeded, LedgerError, LedgerMismatch
 from sfumato.privacy import files
-from sfumato.privacy.accountant import PureEvent
+from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import PrivacyUnit

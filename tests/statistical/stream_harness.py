@@ -26,16 +26,16 @@ from conversation_harness import add, struck
 from ledger_harness import child, statuses
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.streams import state as states
+from sfumato.curator.streams.measuring import filter_period
 from sfumato.operators import Family, Residual
 from sfumato.privacy import files
-from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.continual import Published, StreamTerms
-from sfumato.privacy.filters import IntegerFilter
+from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.stream_price import IntegerFilter, Published, StreamTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.streams import PublicStream, resume_stream, states, stream
-from sfumato.wall.streams.filtering import advance
 from support.experiments import carry_out
 from support.patching import put
 
@@ -119,7 +119,7 @@ def reference(all_: np.ndarray = TABLES) -> np.ndarray:
         for t in range(PERIODS):
             factors = np.repeat(found.filter.coefficients(t, [multiple], 3), table.shape[1], axis=1)
             decays = [(int(e), int(g)) for e, g in found.filter.decays]
-            advance(high, low, table[t], factors, decays, found.filter.row(t), found.filter.shift)
+            filter_period(high, low, table[t], factors, decays, found.filter.row(t), found.filter.shift)
         parts.append(np.stack([high, low]))
     return np.concatenate(parts, axis=2)
 

@@ -28,8 +28,8 @@ from ledger_harness import child, statuses
 
 import sfumato as sf
 from sfumato import cli
-from sfumato.recipes import loading, opening  # noqa: F401  (what the commands import)
-from sfumato.sessions.streams import stored_release
+from sfumato.interactive.streams import stored_release
+from sfumato.planner import loading, opening  # noqa: F401  (what the commands import)
 from support.experiments import carry_out
 
 Figures = dict[str, Any]

@@ -17,12 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import sensitivity
+from sfumato.curator import Curator
 from sfumato.operators import Block, Identity, Scaled
-from sfumato.privacy.accountant import GaussianEvent, PureEvent
+from sfumato.privacy.accounting import GaussianEvent, PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
+from sfumato.strategies.certificates import sensitivity
 from support.audits import Worlds, audit, gaussian, pure
 
 CELLS = 1_000_000

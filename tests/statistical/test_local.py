@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.local.collecting import collect, report_cells
-from sfumato.local.plans import LocalPlan
+from sfumato.local.plan import LocalPlan
 
 RUNS, PERSONS = 2_000, 60
 Z = 7.13  # two-sided, 1e-12

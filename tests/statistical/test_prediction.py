@@ -12,14 +12,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from sfumato.curator import Histogram
 from sfumato.domain import Domain, Integers
-from sfumato.mechanisms.run import carry_out
+from sfumato.mechanisms.carry_out import carry_out
+from sfumato.planner.planning import plan
+from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import expand
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.planning import plan
-from sfumato.recipes.simulate import simulate
-from sfumato.wall import Histogram
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 
 REPEATS = 5_000

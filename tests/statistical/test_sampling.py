@@ -16,10 +16,19 @@ from scipy.stats import chi2, norm
 from tests.support.insecure_bits import InsecureTestBits, ScriptedTestBits
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.quantiles import cdf, quantile
-from sfumato.privacy.certified import exp_bounds, normal_cdf_bounds
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sampling import LINE_BITS, ROUND, Sampler, SystemBits, sampler
+from sfumato.plans.intervals import cdf, quantile
+from sfumato.privacy.amounts import exp_bounds, normal_cdf_bounds
+from sfumato.privacy.noise import (
+    LINE_BITS,
+    ROUND,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    RoundedGaussian,
+    Sampler,
+    SystemBits,
+    sampler,
+)
 from support.moments import excess_kurtosis
 
 ALPHA = 1e-11

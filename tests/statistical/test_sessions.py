@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 import sfumato as sf
-from sfumato.sessions import SessionAnswer
-from sfumato.sessions.online import OnlineSession
-from sfumato.sessions.plans import SessionPlan
-from sfumato.wall import Curator
-from sfumato.wall.talk import converse
+from sfumato.curator import Curator
+from sfumato.curator.conversations import converse
+from sfumato.interactive import SessionAnswer
+from sfumato.interactive.opening import OnlineSession
+from sfumato.interactive.plan import SessionPlan
 from support.words import plan_with
 
 SESSIONS, BETA, ALARM = 200, 0.2, 1e-10

@@ -13,16 +13,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.designs.continual.integers import filter_of
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.continual.shapes import shape_for
+from sfumato.curator.streams.measuring import filter_period
 from sfumato.operators import Family, Identity
-from sfumato.privacy.continual import StreamTerms
-from sfumato.privacy.filters import IntegerFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.rounding import sqrt_up
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.streams.filtering import advance
+from sfumato.strategies.periods import Periods
+from sfumato.strategies.time_shapes import filter_of, shape_for
 from support.audits import audit, gaussian
 
 PERIODS, CELLS = 8, 1_000_000
@@ -40,7 +38,7 @@ class Filtered:
         factors = np.broadcast_to(self.used.coefficients(self.at, [1], 0), (1 + len(self.used.decays), CELLS))
         decays = [(int(e), int(g)) for e, g in self.used.decays]
         self.at += 1
-        return advance(self.high, self.low, counts, factors, decays, self.used.row(self.at - 1), self.used.shift)
+        return filter_period(self.high, self.low, counts, factors, decays, self.used.row(self.at - 1), self.used.shift)
 
 
 def betrayed(used: IntegerFilter, noise: RoundedGaussian, present: bool) -> np.ndarray:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.continual.decoding import Decoder
 from sfumato.plans.streams import StreamPlan
+from sfumato.strategies.time_decoding import Decoder
 from support.insecure_bits import InsecureTestBits
 
 STREAMS = 20_000

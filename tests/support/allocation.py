@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.designs.marginals.incidence import Sets, closure, locate
-from sfumato.designs.marginals.tables import Lattice, _reduced
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.attribute_sets import Sets, closure, locate
+from sfumato.strategies.residual_tables import Lattice, _reduced
 
 
 def variances(tables: Sets, sets: Sequence[Sets], squares: Sequence[FloatArray], sizes: Sequence[int]) -> FloatArray:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.conversations import Conversation, converse
 from sfumato.operators import Block, Dense
-from sfumato.privacy.accountant import ZcdpEvent
-from sfumato.privacy.conversing import Step, Terms
+from sfumato.privacy.accounting import ZcdpEvent
+from sfumato.privacy.conversation_price import Step, Terms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation, converse
 from support.wall import COUNTS, DOMAIN, TABLE
 
 UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)

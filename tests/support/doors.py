@@ -13,7 +13,7 @@ from typing import Any
 
 from scipy.stats import chi2
 
-from sfumato.privacy.wide import Wide
+from sfumato.privacy.int128 import Wide
 
 __all__ = ["above_chance", "above_law", "behind", "differs", "exponential_law", "neighbours", "tables"]
 

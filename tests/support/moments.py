@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.plans.quantiles import masses
+from sfumato.plans.intervals import masses
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 

@@ -24,8 +24,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sfumato.curator.keys import KeyCounts
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
-from sfumato.wall.keys import KeyCounts
 from support.elements import OBJECTS, Odd
 
 Rng = np.random.Generator

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.spine.asked import subsets
-from sfumato.designs.spine.strategy import Spine
 from sfumato.operators import Block, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.geography import Spine, subsets
 from sfumato.workloads.core import on_domain
 
 __all__ = ["dense", "grown", "least_squares", "nested", "random_spine", "tree_codes"]

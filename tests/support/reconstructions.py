@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.designs.strategy import Strategy
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.strategy import Strategy
 
 __all__ = ["check_covariances", "reconstruction"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sfumato.designs.pricing.sensitivity import sensitivity
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Scaled
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.certificates import sensitivity
 from support.operators import written_out
 
 __all__ = ["NAMES", "Case", "blocks_over", "brute_force", "cases", "check_price", "columns_of", "expanded"]

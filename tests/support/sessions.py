@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.sessions.online import OnlineSession
-from sfumato.sessions.plans import SessionPlan
-from sfumato.wall import Curator
-from sfumato.wall.talk import Conversation, converse
+from sfumato.curator import Curator
+from sfumato.curator.conversations import Conversation, converse
+from sfumato.interactive.opening import OnlineSession
+from sfumato.interactive.plan import SessionPlan
 from support.words import open_with
 
 DOMAIN = sf.Domain({"x": sf.Integers(0, 15), "y": sf.Categories(["a", "b", "c"])})

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators import Family, Residual
-from sfumato.privacy.accountant import GaussianEvent
-from sfumato.privacy.continual import StreamTerms, multiples_of
-from sfumato.privacy.filters import IntegerFilter, WindowFilter
+from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, multiples_of
 from sfumato.privacy.unit import PrivacyUnit
 
 Objects = NDArray[Any]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from sfumato.studio.desk import Desk, Places
+from sfumato.studio.app import Keys
 from sfumato.studio.drafts import version_of
-from sfumato.studio.guard import Keys
 from sfumato.studio.serving import listening, server
+from sfumato.studio.workspace import Desk, Places
 
 SPEC = """
 [data]

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import sfumato as sf
-from sfumato.designs import direct
-from sfumato.designs.design import Design, Problem
 from sfumato.mechanisms.tables import Designed
+from sfumato.strategies import direct
+from sfumato.strategies.design import Design, Problem
 
 __all__ = ["Plain", "every_other", "read_every_other"]
 

@@ -9,14 +9,14 @@ from functools import reduce
 
 import numpy as np
 
-from sfumato.designs.design import Problem
-from sfumato.designs.strategy import marginalise
-from sfumato.designs.unions.reduced import Product
 from sfumato.domain import Domain, Integers
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Sparse, Stack, Total
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.design import Problem
+from sfumato.strategies.strategy import marginalise
+from sfumato.strategies.union import Product
 from sfumato.workloads import QueryBlock, Workload
 
 __all__ = ["DOMAIN", "SIZES", "UNIT", "dense", "factor_of", "matrix_of", "named", "problem_of", "random_products"]

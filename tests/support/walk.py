@@ -20,10 +20,10 @@ import numpy as np
 from patching import put
 
 import sfumato as sf
-from sfumato.privacy import entries
+from sfumato.curator import Curator
+from sfumato.privacy import debits as entries
 from sfumato.privacy.ledger import ledger as granting
-from sfumato.releases import provenance
-from sfumato.wall import Curator
+from sfumato.releases import released as provenance
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.mechanisms import made
-from sfumato.recipes.opening import currency_of, plan_and_open
-from sfumato.releases.accounts import opened
+from sfumato.planner.opening import currency_of, plan_and_open
+from sfumato.releases.released import opened
 
 __all__ = ["open_with", "plan_with"]
 

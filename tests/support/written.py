@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.designs.design import Problem
-from sfumato.designs.spectral import planning
-from sfumato.ground.bundles import pack, unpack
-from sfumato.ground.codec import encode, fingerprint
+from sfumato._util.bundles import pack, unpack
+from sfumato._util.codec import encode, fingerprint
+from sfumato.curator.streams.stored import read_stream
+from sfumato.interactive import session_status
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.sessions import session_status
-from sfumato.wall.streams.stored import read_stream
+from sfumato.strategies import spectral_search as planning
+from sfumato.strategies.design import Problem
 
 __all__ = ["KEYS", "KINDS", "WRITTEN", "classes_in", "documents_in", "tell"]
 
@@ -413,14 +413,14 @@ def _write_values() -> None:
     """One value of each class that files name and that no file above holds."""
     from sfumato import maps
     from sfumato.cells import Grid
-    from sfumato.designs.factors import TotalOnly
-    from sfumato.designs.ordered.buffered import unscaled
     from sfumato.operators import Block, Combination, Compose, Dense, Grouping, Identity, Prefix, Scaled, Total
     from sfumato.plans.iterative import Look
-    from sfumato.privacy.accountant import PureEvent
-    from sfumato.privacy.conversing import Step
-    from sfumato.privacy.misses import Misses
-    from sfumato.privacy.products import Products
+    from sfumato.privacy.accounting import PureEvent
+    from sfumato.privacy.boosting_score import Misses
+    from sfumato.privacy.conversation_price import Step
+    from sfumato.privacy.sums import Products
+    from sfumato.strategies.buffered_toeplitz import unscaled
+    from sfumato.strategies.factors import TotalOnly
 
     parts: dict[str, Any] = {
         "age": sf.Integers(0, 13, width=2),

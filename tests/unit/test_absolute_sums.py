@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.maps.linear import absolute_sums
+from sfumato.maps.base import absolute_sums
 
 
 @pytest.mark.parametrize("power", [1, 2])

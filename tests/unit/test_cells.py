@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato._util.codec import fingerprint
 from sfumato.cells import Codes, Edges, Grid, Truths, Wholes
+from sfumato.curator import Curator
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, PlanError
-from sfumato.ground.codec import fingerprint
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator
 
 UNIT = PrivacyUnit(Neighbours.REPLACE_ONE)
 ATTRIBUTES: dict[str, Any] = {

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint, rebuild, storable
+from sfumato._util.documents import read_document, write_atomically, write_document
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
-from sfumato.ground.codec import decode, encode, fingerprint, rebuild, storable
-from sfumato.ground.documents import read_document, write_atomically, write_document
 from sfumato.operators import Dense, Identity, Kronecker
-from sfumato.operators.toeplitz import Toeplitz
+from sfumato.operators.structured import Toeplitz
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 plain = (

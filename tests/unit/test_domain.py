@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.bundles import check_text, shorten
+from sfumato._util.checks import check_distinct, read_number, show_count
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput
-from sfumato.ground.checks import check_distinct, read_number, show_count
-from sfumato.ground.codec import decode, encode, fingerprint
-from sfumato.ground.names import check_text, shorten
 
 INVISIBLE = {
     "zero width space": "\u200b",

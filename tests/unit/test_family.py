@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.operators import Dense, Family, Identity, LinearOperator, Prefix, Residual, Total
 
 NAMES = ("a", "b", "c", "d")

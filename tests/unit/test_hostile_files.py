@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato._util import bundles
+from sfumato._util.bundles import pack, unpack
+from sfumato._util.codec import fingerprint
+from sfumato._util.documents import read_document, write_document
 from sfumato.errors import InvalidInput
-from sfumato.ground import bundles
-from sfumato.ground.bundles import pack, unpack
-from sfumato.ground.codec import fingerprint
-from sfumato.ground.documents import read_document, write_document
 from sfumato.operators import Dense
 
 

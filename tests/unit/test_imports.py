@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 import sfumato
-from sfumato.ground import codec
+from sfumato._util import codec
 from sfumato.stored import ELSEWHERE
 
 _PLAIN = """
 import json, sys
 import sfumato
-from sfumato.ground import codec
+from sfumato._util import codec
 print(json.dumps([sorted(codec._CLASSES), sorted(m for m in sys.modules if m.startswith("sfumato."))]))
 """
 

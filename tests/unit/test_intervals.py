@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.plans.intervals import check_confidence, margins, simultaneous
-from sfumato.plans.quantiles import cdf, quantile
+from sfumato.plans.intervals import cdf, check_confidence, margins, quantile, simultaneous
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 
 GAUSS, LAPLACE = RoundedGaussian(Fraction(2**20)), DiscreteLaplace(Fraction(2**20))

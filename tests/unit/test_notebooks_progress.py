@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.ground import notebooks
+from sfumato._util import display as notebooks
 
 WORK = sf.stack(sf.marginals(sf.Domain({"a": 4, "b": 3, "c": 3}), upto=2))
 

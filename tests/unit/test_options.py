@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.design import OBJECTIVES
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.mechanisms import MECHANISMS
-from sfumato.mechanisms.sketched import automatic
-from sfumato.recipes.planning import Name, Objective, compared, request
+from sfumato.mechanisms.sketches import automatic
+from sfumato.planner.planning import Name, Objective, compared, request
+from sfumato.strategies.design import OBJECTIVES
 from support.words import open_with, plan_with
 
 APPROX, PURE = sf.approx(1, "1e-6"), sf.pure(1)

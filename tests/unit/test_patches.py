@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 import sfumato as sf
-from sfumato.designs.pricing import fits, proposals
+from sfumato.strategies import certificates as fits
+from sfumato.strategies import certificates as proposals
 from support.patching import Disarmed, check, put
 
 TESTS = Path(__file__).parents[1]

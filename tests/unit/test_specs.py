@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sfumato._util.codec import fingerprint
 from sfumato.errors import InvalidInput, SpecError
-from sfumato.ground.codec import fingerprint
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.specs import Spec, read_spec

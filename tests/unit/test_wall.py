@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.wall.engines.registry import ENGINES
+from sfumato.curator.engines.registry import ENGINES
 from support.closure import SRC, closure, code_lines, lines, modules
 
 ROOT = Path(__file__).parents[2]
-MEASURE = {"sfumato.wall.curator"}
-CHOOSE = {"sfumato.wall.selecting"}
-WINGS = {"sfumato.wall.talk", "sfumato.wall.keys"}
-OVER_TIME = {"sfumato.wall.streams"}
-LONG = {"sfumato.wall.parts"}
+MEASURE = {"sfumato.curator.curator"}
+CHOOSE = {"sfumato.curator.selecting"}
+WINGS = {"sfumato.curator.conversations", "sfumato.curator.keys"}
+OVER_TIME = {"sfumato.curator.streams"}
+LONG = {"sfumato.curator.by_part"}
 # The goal of `measure` is 4,000. What reads declared notations, dates and spellings joined it since: they say which
 # cell a record has.
 # 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
@@ -43,9 +43,8 @@ MOST_STREAMS_IN_WALL = 715
 MOST_PARTS = 110
 # What an engine adds to `measure`: its own files, and what it shares with its like.
 MOST_ENGINE = 420
-# What those that hand rows over share (streams.py), and those that count where the rows lie (parts.py, kernel.py,
-# jobs.py).
-SHARED = {f"sfumato.wall.engines.{name}" for name in ("streams", "parts", "kernel", "jobs")}
+# What those that hand rows over share (streams.py), and those that count where the rows lie (partitions.py, kernel.py).
+SHARED = {f"sfumato.curator.engines.{name}" for name in ("streams", "partitions", "kernel")}
 
 
 @cache
@@ -76,20 +75,20 @@ def test_a_door_imports_no_more_than_can_be_read(door: str) -> None:
 
 
 def test_streams_are_short_behind_the_wall() -> None:
-    found = {m for m in doors()["streams"] if m.startswith("sfumato.wall.")}
+    found = {m for m in doors()["streams"] if m.startswith("sfumato.curator.")}
     assert 100 < lines(found) <= MOST_STREAMS_IN_WALL
 
 
 def test_an_engine_is_counted_by_itself_and_loaded_by_no_door() -> None:
     """Mutants: an engine that everybody loads; one whose file is small because of all that it imports."""
     core = doors()["measure"]
-    registry = "sfumato.wall.engines.registry"
-    assert not [m for part in doors().values() for m in part if m.startswith("sfumato.wall.engines")]
+    registry = "sfumato.curator.engines.registry"
+    assert not [m for part in doors().values() for m in part if m.startswith("sfumato.curator.engines")]
     for engine in {module for module, _ in ENGINES.values()}:
         found = closure({engine}) - core
         assert 100 < lines(found - SHARED) <= MOST_ENGINE, (engine, sorted(found))
         assert 50 < lines(found & SHARED) <= MOST_ENGINE, (engine, sorted(found))
-        assert all(m.startswith("sfumato.wall.engines") for m in found)
+        assert all(m.startswith("sfumato.curator.engines") for m in found)
         assert registry not in found
     every = closure({registry}) - core
     assert lines({registry}) < 25
@@ -101,26 +100,26 @@ def test_an_engine_is_counted_by_itself_and_loaded_by_no_door() -> None:
 def test_one_import_more_is_seen(tmp_path: Path) -> None:
     """Mutants: imports inside functions, of a name out of a package, or by a registry's text, that are not followed."""
     shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.js", "*.parquet"))
-    file = tmp_path / "src/sfumato/wall/holding.py"
+    file = tmp_path / "src/sfumato/curator/curator.py"
     text = file.read_text(encoding="utf-8")
     known = modules(tmp_path / "src")
     for line in (
-        "import sfumato.recipes.planning",
-        "def late():\n    from sfumato.recipes import planning",
-        "def late():\n    from ..recipes import planning",
-        "LATER = {'choose': 'sfumato.recipes.planning'}",
+        "import sfumato.planner.planning",
+        "def late():\n    from sfumato.planner import planning",
+        "def late():\n    from ..planner import planning",
+        "LATER = {'choose': 'sfumato.planner.planning'}",
     ):
         file.write_text(f"{text}\n{line}\n", encoding="utf-8")
         found = closure(MEASURE, tmp_path / "src")
-        assert {"sfumato.recipes.planning", "sfumato.recipes"} <= found
+        assert {"sfumato.planner.planning", "sfumato.planner"} <= found
         assert sum(code_lines(known[n]) for n in found) > 2 * MOST_MEASURE
-    file.write_text(f"{text}\nif TYPE_CHECKING:\n    import sfumato.recipes.planning\n", encoding="utf-8")
+    file.write_text(f"{text}\nif TYPE_CHECKING:\n    import sfumato.planner.planning\n", encoding="utf-8")
     assert closure(MEASURE, tmp_path / "src") == closure(MEASURE)
 
 
 def test_the_core_imports_no_other_door_and_nobody_the_public_page() -> None:
     found = doors()
-    others = re.compile(r"sfumato\.(wall\.(talk|keys|streams|selecting|parts)|mechanisms|recipes|plans)")
+    others = re.compile(r"sfumato\.(curator\.(conversations|keys|streams|selecting|by_part)|mechanisms|planner|plans)")
     assert not [m for m in found["measure"] if others.match(m)]
     assert not [m for m in found["measure"] | found["choose"] if m.startswith(("sfumato.domain", "sfumato.sketches"))]
     page = re.compile(r"^\s*(from sfumato import|import sfumato\b(?!\.))", re.MULTILINE)

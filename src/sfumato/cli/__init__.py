@@ -9,8 +9,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.cli import keys, ledgers, planning, publishing, releases, samples, sessions, statistics, streams, studio
-from sfumato.cli.saying import called, spoken
+from sfumato.cli import keys, ledgers, planning, releases, sessions, statistics, streams
+from sfumato.cli import pages as publishing
+from sfumato.cli import pages as studio
+from sfumato.cli import planning as samples
+from sfumato.cli.options import called, spoken
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import same_bytes
 

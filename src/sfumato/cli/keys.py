@@ -13,8 +13,8 @@ from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
 if TYPE_CHECKING:
+    from sfumato.planner.planning import Name
     from sfumato.privacy.budget import Budget
-    from sfumato.recipes.planning import Name
     from sfumato.sketches import Keys
 
 __all__ = ["commands", "read_keys"]
@@ -53,7 +53,7 @@ def plan(
     Example:
       sfumato keys plan --column item --neighbours add-remove --epsilon 1 --delta 1e-6 -o items.plan
     """
-    from sfumato.recipes.planning import plan as decide
+    from sfumato.planner.planning import plan as decide
 
     found = decide(
         _universe(column, text),
@@ -85,8 +85,8 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
+    from sfumato.planner.loading import read
     from sfumato.plans.keys import KeyPlan
-    from sfumato.recipes.loading import read
     from sfumato.releasing import release
 
     with busy("sketching"):
@@ -107,10 +107,10 @@ def ask(
     Example:
       sfumato keys ask items.sketch 5 17 4711
     """
-    from sfumato.ground.frames import Frame
-    from sfumato.recipes.loading import read
-    from sfumato.releases.sketched import SketchRelease
-    from sfumato.sessions.opening import keeps_session
+    from sfumato._util.frames import Frame
+    from sfumato.interactive.opening import keeps_session
+    from sfumato.planner.loading import read
+    from sfumato.releases.sketches import SketchRelease
 
     if file.is_file() and keeps_session(file):
         raise InvalidInput(
@@ -151,8 +151,8 @@ def open_(
       sfumato session ask desk.db --key 5 --key 17 --ledger l.db
     """
     from sfumato.mechanisms.registry import made
+    from sfumato.planner.opening import plan_and_open
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.opening import plan_and_open
 
     if out.exists():
         raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")

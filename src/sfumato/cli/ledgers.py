@@ -105,7 +105,7 @@ def export(
     Example:
       sfumato ledger export budget.db --csv -o spends.csv
     """
-    from sfumato.ground.frames import Frame
+    from sfumato._util.frames import Frame
     from sfumato.privacy.ledger import Ledger
 
     rows = Ledger(path).export()
@@ -159,7 +159,7 @@ def _ledger_facts(found: Ledger) -> dict[str, Any]:
 
 
 def _ledger_text(found: Ledger) -> str:
-    from sfumato.ground.frames import Frame
+    from sfumato._util.frames import Frame
     from sfumato.privacy.amounts import readable
     from sfumato.privacy.ledger import words
 

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import (
-    Decimal,
-    Delimiter,
-    Encoding,
-    Folder,
-    Json,
-    Out,
-    Sheet,
-    Source,
-    Table,
-    Thousands,
-)
+from sfumato.cli.options import Decimal, Delimiter, Encoding, Folder, Json, Out, Sheet, Source, Table, Thousands
 from sfumato.errors import InvalidInput
 from sfumato.terminal import busy, print_json, writing
 
@@ -59,9 +48,9 @@ def release(
     Example:
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
+    from sfumato.curator.rows.samples import table_at
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
-    from sfumato.wall.rows.declared import table_at
 
     with busy("planning") as progress:
         found, declared, named = plan_or_spec(spec, progress)
@@ -139,7 +128,7 @@ def ask(
     Example:
       sfumato ask releases/2026-11 "age >= 65 and sex == 'female'"
     """
-    from sfumato.ground.frames import Frame
+    from sfumato._util.frames import Frame
     from sfumato.releases import load_release
     from sfumato.workloads import predicates
 
@@ -213,10 +202,10 @@ def show(
 
 def _stored(path: Path) -> Any:
     """What is at a path. Of a session or a stream that goes on, which take their ledger, how it is asked instead."""
+    from sfumato.curator.streams.stored import is_stream
+    from sfumato.interactive.opening import keeps_session
+    from sfumato.planner.loading import load
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.loading import load
-    from sfumato.sessions.opening import keeps_session
-    from sfumato.wall.streams.stored import is_stream
 
     if path.is_file() and keeps_session(path):
         raise InvalidInput(f"{path} keeps a session: sfumato session status {path} says how it stands")
@@ -259,9 +248,9 @@ def project(
     Example:
       sfumato project releases/2026-11 -o releases/2026-11-projected
     """
+    from sfumato.present import write_report
     from sfumato.releases import ModelRelease, load_release
     from sfumato.releasing import REPORT
-    from sfumato.report import write_report
 
     with busy("projecting") as progress, writing(out):
         release = load_release(folder)
@@ -340,9 +329,9 @@ def report(
     Example:
       sfumato report releases/2026-11
     """
-    from sfumato.recipes.loading import load
+    from sfumato.planner.loading import load
+    from sfumato.present import write_report
     from sfumato.releasing import REPORT
-    from sfumato.report import write_report
 
     found, place = load(thing), thing / REPORT if thing.is_dir() else Path(f"{thing}.html")
     with writing(out or place):

@@ -43,11 +43,11 @@ def open_(
       sfumato session open people.toml --ledger budget.db --name desk -o desk.session
       sfumato session ask desk.session "age >= 65 and sex == 'female'" --ledger budget.db
     """
+    from sfumato.curator.rows.samples import table_at
     from sfumato.mechanisms.registry import made
+    from sfumato.planner.opening import plan_and_open
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.opening import plan_and_open
     from sfumato.specs import read_spec
-    from sfumato.wall.rows.declared import table_at
 
     found = read_spec(spec)
     if found.periods is not None:
@@ -108,8 +108,8 @@ def ask(
       sfumato session ask desk.session "age >= 65" --ledger budget.db
       sfumato session ask urls.session --key example.org --ledger keys.db
     """
-    from sfumato.ground.frames import Frame
-    from sfumato.sessions import KeySession, resume_session
+    from sfumato._util.frames import Frame
+    from sfumato.interactive import KeySession, resume_session
 
     with busy("asking"):
         opened = resume_session(store, ledger, source, anchor=anchor)
@@ -134,7 +134,7 @@ def status(store: Store, as_json: Json = False) -> None:
     Example:
       sfumato session status desk.session
     """
-    from sfumato.sessions import session_status
+    from sfumato.interactive import session_status
 
     found = session_status(store)
     if as_json:

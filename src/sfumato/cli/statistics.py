@@ -12,7 +12,7 @@ from sfumato.errors import InvalidInput
 from sfumato.terminal import print_csv, print_json
 
 if TYPE_CHECKING:
-    from sfumato.ground.frames import Frame
+    from sfumato._util.frames import Frame
     from sfumato.releases import Release
 
 __all__ = ["commands"]

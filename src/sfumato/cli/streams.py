@@ -15,7 +15,7 @@ from sfumato.terminal import busy, print_csv, print_json, writing
 
 if TYPE_CHECKING:
     from sfumato.plans.streams import StreamPlan
-    from sfumato.releases.streamed import Running, StreamRelease
+    from sfumato.releases.streams import Running, StreamRelease
 
 __all__ = ["commands"]
 
@@ -54,8 +54,8 @@ def open_(
       sfumato stream open deaths.toml --ledger budget.db --name deaths --store deaths.stream
       sfumato stream append deaths.stream week-01.csv --period 2026-W01 --ledger budget.db
     """
+    from sfumato.planner.opening import open_plan
     from sfumato.privacy.ledger import Ledger
-    from sfumato.recipes.opening import open_plan
 
     with busy("planning"):
         plan, named = _plan(spec)
@@ -95,9 +95,9 @@ def append(
     Example:
       sfumato stream append deaths.stream week-02.csv --period 2026-W02 --ledger budget.db
     """
+    from sfumato.curator.rows.samples import table_at
+    from sfumato.interactive.streams import resume_stored
     from sfumato.privacy.ledger import Ledger
-    from sfumato.sessions.streams import resume_stored
-    from sfumato.wall.rows.declared import table_at
 
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
     data = table_at(None, table, **written, sheet=sheet)
@@ -153,7 +153,7 @@ def show(
       sfumato stream show deaths.stream --over-time --ask "age >= 60" --last 12 --simultaneous
       sfumato stream show deaths.stream --decayed 0.99
     """
-    from sfumato.ground.frames import Frame
+    from sfumato._util.frames import Frame
 
     found = _release(store, anchor)
     if increments and not over_time:
@@ -207,7 +207,7 @@ def report(
     Example:
       sfumato stream report deaths.stream -o deaths.html
     """
-    from sfumato.report import write_report
+    from sfumato.present import write_report
 
     found = _release(store, anchor)
     with busy("drawing"), writing(out):
@@ -245,7 +245,7 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
     Example:
       sfumato stream status deaths.stream
     """
-    from sfumato.sessions.streams import read_status
+    from sfumato.interactive.streams import read_status
 
     found = read_status(store, anchor)
     if as_json:
@@ -257,8 +257,8 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
 
 def _plan(path: Path) -> tuple[StreamPlan, str | None]:
     """The plan of a stream, saved or of a spec, and its table's public name."""
+    from sfumato.planner.loading import read
     from sfumato.plans.streams import StreamPlan
-    from sfumato.recipes.loading import read
     from sfumato.releasing import plan_of
     from sfumato.specs import read_spec
 
@@ -273,9 +273,9 @@ def _plan(path: Path) -> tuple[StreamPlan, str | None]:
 
 def _release(path: Path, anchor: str | None) -> StreamRelease:
     """All that is public of a stream: from its store, or from the file of its release."""
-    from sfumato.recipes.loading import read
-    from sfumato.releases.streamed import StreamRelease
-    from sfumato.sessions.streams import stored_release
+    from sfumato.interactive.streams import stored_release
+    from sfumato.planner.loading import read
+    from sfumato.releases.streams import StreamRelease
 
     if not path.is_file():
         raise InvalidInput(f"{path} is no file; name the store of a stream, or the file of its release")

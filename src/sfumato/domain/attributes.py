@@ -11,13 +11,12 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.bundles import check_text, shorten
+from sfumato._util.checks import Number, read_number, show_count, show_number
+from sfumato._util.codec import later, storable
+from sfumato._util.text import composed, plain
 from sfumato.cells import EDITION, MAX_CELLS, Codes, Rule, Truths
 from sfumato.errors import DomainError
-from sfumato.ground.checks import Number, read_number, show_count, show_number
-from sfumato.ground.codec import storable
-from sfumato.ground.later import later
-from sfumato.ground.names import check_text, shorten
-from sfumato.ground.texts import composed, plain
 
 __all__ = [
     "MAX_CELLS",

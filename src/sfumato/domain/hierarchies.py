@@ -14,13 +14,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from sfumato._util.bundles import check_text, shorten
+from sfumato._util.checks import check_distinct, read_text
+from sfumato._util.codec import storable
+from sfumato._util.text import composed
 from sfumato.cells import Codes, Rule
 from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
 from sfumato.errors import DomainError, SpecError
-from sfumato.ground.checks import check_distinct, read_text
-from sfumato.ground.codec import storable
-from sfumato.ground.names import check_text, shorten
-from sfumato.ground.texts import composed
 
 __all__ = ["Hierarchy"]
 

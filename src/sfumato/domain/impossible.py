@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.bundles import shorten
+from sfumato._util.codec import storable
 from sfumato.cells import Moves
-from sfumato.domain.comparisons import Mask
+from sfumato.domain.attributes import Attribute
 from sfumato.domain.hierarchies import Hierarchy
-from sfumato.domain.predicates import CompiledPredicate, compile_predicate
+from sfumato.domain.predicates import CompiledPredicate, Mask, compile_predicate
 from sfumato.errors import DomainError, WorkloadError
-from sfumato.ground.codec import storable
-from sfumato.ground.names import shorten
 
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = ["Tied", "compiled", "grouped", "joined", "moves", "possible"]
+__all__ = ["Tied", "compiled", "grouped", "joined", "lower_rows", "moves", "possible", "spans", "upper_rows"]
+
 
 _MOST_CELLS = 10_000_000  # of the attributes of one group: 80 MB where each of its cells goes, held by every plan
 
@@ -159,3 +160,48 @@ def _along(known: Mask, declared: int) -> NDArray[np.int64]:
     after = np.minimum.accumulate(np.where(usual, at, size)[..., ::-1], axis=-1)[..., ::-1]
     near = np.where((before >= 0) & ((after == size) | (at - before <= after - at)), before, after)
     return np.where(near < size, near, np.where(known[..., -1:], size - 1, -1))
+
+
+FloatArray = NDArray[np.float64]
+
+
+def spans(attribute: Attribute) -> FloatArray | None:
+    """(cells, 2) the least and the largest value that a declared cell's records have; None where it has no numbers.
+
+    Of whole numbers the last one of a cell, so that a cell of one number spans nothing; of others the edges.
+    """
+    if attribute.intervals is None or attribute.midpoints is None:
+        return None
+    found = np.asarray(attribute.intervals, dtype=np.float64).reshape(-1, 2)
+    if attribute.kind == "integer":
+        found[:, 1] -= 1
+    return found
+
+
+def upper_rows(attribute: Attribute) -> list[FloatArray]:
+    """(declared cells,) each: rows nowhere below the cells' upper ends, the nearest first. Empty without numbers.
+
+    The ends themselves; the middles and a constant, which sums and counts answer; a multiple of the middles, which a
+    sum alone answers, where no number is below 0. So whatever counts are, each bounds what the values add up to.
+    """
+    found = spans(attribute)
+    if found is None:
+        return []
+    return _rows(found[:, 1], np.asarray(attribute.midpoints, dtype=np.float64), found, 1.0)
+
+
+def lower_rows(attribute: Attribute) -> list[FloatArray]:
+    """(declared cells,) each: rows nowhere above the cells' lower ends, the nearest first, as `upper_rows`."""
+    found = spans(attribute)
+    if found is None:
+        return []
+    return _rows(found[:, 0], np.asarray(attribute.midpoints, dtype=np.float64), found, -1.0)
+
+
+def _rows(ends: FloatArray, middles: FloatArray, found: FloatArray, sign: float) -> list[FloatArray]:
+    rows = [ends, middles + sign * np.max(sign * (ends - middles))]
+    if (found[:, 0] >= 0).all():
+        told = middles > 0  # a middle of 0 is then a cell of 0 alone
+        ratio = np.max(sign * ends[told] / middles[told], initial=-1.0 if sign < 0 else 0.0)
+        rows.append(sign * ratio * middles)
+    return rows

@@ -7,13 +7,13 @@ from datetime import date
 
 import numpy as np
 
+from sfumato._util.checks import Number, show_number
+from sfumato._util.text import fields_of
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
-from sfumato.domain.dates import Dates
 from sfumato.domain.hierarchies import Hierarchy
+from sfumato.domain.ordered import Dates
 from sfumato.errors import DomainError
-from sfumato.ground.checks import Number, show_number
-from sfumato.ground.texts import fields_of
 
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 

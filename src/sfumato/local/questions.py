@@ -24,13 +24,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.codec import storable
 from sfumato.errors import NotInRowSpace, PlanError
-from sfumato.ground.codec import storable
-from sfumato.operators.base import FloatArray
-from sfumato.operators.blas import single_thread
+from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.local import MAX_LABELS
 
-__all__ = ["Questions", "Reading", "contrasts", "features", "inverse", "truth_share"]
+__all__ = [
+    "Centred",
+    "Effort",
+    "Questions",
+    "Reading",
+    "centred_optimum",
+    "contrasts",
+    "design",
+    "distinct",
+    "features",
+    "hard_constant",
+    "inverse",
+    "largest",
+    "projected",
+    "simplex_code",
+    "truth_share",
+    "weigh",
+]
+
 
 SLOTS = 2**16  # probabilities of questions are multiples of 1 / SLOTS
 _CHUNK = 2**24  # 128 MB at a time
@@ -203,3 +220,194 @@ class Reading:
     def step(self) -> int:
         """Queries whose variances are taken at once."""
         return max(1, _CHUNK // self.questions.cells)
+
+
+Table = NDArray[np.intp]
+_BATCH = 2**22  # 32 MB of slopes looked at at once
+_RARE = 2e-3  # share of the largest weight below which a question is dropped between rounds
+
+
+def simplex_code(cells: int, labels: int) -> Table:
+    """Questions that treat all pairs of cells alike: l_a(j) = <a, digits of j> modulo the prime `labels`.
+
+    Any two cells agree on the same share (g^(r-1) - 1) / (g^r - 1) of them, r digits; for g = 2 they are the rows of a
+    Hadamard matrix, for g >= cells the one question which cell it is.
+    """
+    if labels >= cells:
+        return np.arange(cells)[None, :]
+    digits, top = [np.arange(cells)], labels
+    while top < cells:
+        digits.append(digits[-1] // labels)
+        top *= labels
+    place = np.array(digits) % labels
+    codes = np.arange(1, top)
+    every = (codes[:, None] // labels ** np.arange(len(place))) % labels
+    # one of the multiples of each: its first nonzero coefficient is 1
+    first = every[np.arange(len(every)), (every > 0).argmax(axis=1)]
+    return (every[first == 1] @ place) % labels
+
+
+def projected(strategy: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
+    """(count, m): which of some random directions a column of the strategy (l, m) leans to most.
+
+    Directions come in orthonormal bases: they see every direction alike, which independent ones do only when many.
+    """
+    length, rows = len(strategy), count * (1 if labels == 2 else labels)
+    with single_thread():
+        bases = [np.linalg.qr(rng.standard_normal((length, length)))[0] for _ in range(-(-rows // length))]
+        leaning = np.concatenate(bases)[:rows] @ strategy
+    if labels == 2:
+        return (leaning > 0).astype(np.intp)
+    return np.argmax(leaning.reshape(count, labels, -1), axis=1)
+
+
+def weigh(
+    table: Table, labels: int, gram: FloatArray, rounds: int, start: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, float]:
+    """(p, A, value): p_s <- p_s sqrt(d_s) lessens tr F Q Fᵀ every time, to the best weights of these questions."""
+    p = np.full(len(table), 1 / len(table)) if start is None else start
+    rows, width = features(table, labels), labels - 1
+    slope, value = gram, np.inf
+    with single_thread():
+        for _ in range(rounds):
+            weighted = rows * np.repeat(p, width)[:, None]
+            q = inverse(rows.T @ weighted)
+            half = gram @ q
+            slope, value = q @ half, float(np.trace(half))
+            derivative = np.einsum("sj,sj->s", rows @ slope, rows).reshape(-1, width).sum(axis=1)
+            p = p * np.sqrt(np.maximum(derivative, 0.0))
+            p /= p.sum()
+    return p, slope, value
+
+
+def largest(slope: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
+    """Labellings of large sum of A_ij over equally labelled pairs: each step moves the best cell of each."""
+    m = len(slope)
+    with single_thread():
+        values, vectors = np.linalg.eigh(slope)
+    half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    table = projected(half, labels, count, rng)
+    ids, diagonal = np.arange(count), slope.diagonal()
+    pull = np.empty((count, labels, m))
+    for c in range(labels):
+        pull[:, c] = (table == c).astype(np.float64) @ slope
+    for _ in range(3 * m):
+        own = np.take_along_axis(pull, table[:, None], axis=1) - diagonal
+        gain = (pull - own).reshape(count, -1)
+        # staying is no move: its gain is the diagonal, cancelled here
+        np.put_along_axis(gain, table * m + np.arange(m), 0.0, axis=1)
+        best = gain.argmax(axis=1)
+        moving = gain[ids, best] > 1e-9 * float(diagonal.max())
+        if not moving.any():
+            break
+        who, cell, label = ids[moving], best[moving] % m, best[moving] // m
+        pull[who, table[who, cell]] -= slope[cell]
+        pull[who, label] += slope[cell]
+        table[who, cell] = label
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to search: questions per cell to start from, steps of their weights, rounds of new questions, and
+    steps of the weights at last."""
+
+    start: int
+    steps: int
+    rounds: int
+    last: int
+
+
+def design(
+    gram: FloatArray, labels: int, strategy: FloatArray, extra: list[Table], rng: np.random.Generator, effort: Effort
+) -> tuple[Table, FloatArray]:
+    """Questions and their probabilities: weights, then new questions where the derivative is largest, and again."""
+    m = len(gram)
+    table = distinct(np.concatenate([projected(strategy, labels, effort.start * m, rng), *extra]), labels)
+    p, slope, _ = weigh(table, labels, gram, effort.steps)
+    for _ in range(effort.rounds):
+        kept = p > p.max() * _RARE
+        fresh = largest(slope, labels, max(16, min(2 * m, _BATCH // (m * labels))), rng)
+        table, start = _joined(table[kept], p[kept], fresh, labels)
+        p, slope, _ = weigh(table, labels, gram, effort.steps, start)
+    kept = p > p.max() * _RARE
+    return table[kept], weigh(table[kept], labels, gram, effort.last, p[kept] / p[kept].sum())[0]
+
+
+def _joined(table: Table, p: FloatArray, fresh: Table, labels: int) -> tuple[Table, FloatArray]:
+    """Old questions with seven eighths of the weight, new ones with the rest."""
+    every = distinct(np.concatenate([table, fresh]), labels, kept=len(table))
+    count = len(every) - len(table)
+    return every, np.concatenate([p / p.sum() * (7 / 8 if count else 1), np.full(count, 1 / (8 * max(1, count)))])
+
+
+def distinct(table: Table, labels: int, kept: int = 0) -> Table:
+    """Each partition once, constant ones left out; labels are numbered as they first occur. The first `kept` stay."""
+    first = np.full((len(table), labels), table.shape[1])
+    np.minimum.at(first, (np.arange(len(table))[:, None], table), np.arange(table.shape[1]))
+    rank = first.argsort(axis=1, kind="stable").argsort(axis=1)
+    named = np.take_along_axis(rank, table, axis=1)
+    index = np.unique(named, axis=0, return_index=True)[1]
+    useful = index[(named[index] != 0).any(axis=1)]
+    return (
+        named[np.sort(useful)] if not kept else np.concatenate([table[:kept], named[np.sort(useful[useful >= kept])]])
+    )
+
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def hard_constant(epsilon: float) -> float:
+    """c = 4 e^epsilon / (e^epsilon - 1)^2 = 1 / sinh(epsilon / 2)^2."""
+    return 1 / math.sinh(epsilon / 2) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Centred:
+    """The factorization norm of F up to an offset: `lower` <= it <= `upper`.
+
+    `strategy` (l, m) attains `upper`, columns in the unit ball; `moved` is ||F_c diag(q)^(1/2)||_F^2 for the q of
+    `lower`.
+    """
+
+    strategy: FloatArray
+    lower: float
+    upper: float
+    moved: float
+
+    def bound(self, epsilon: float) -> float:
+        """The least sum of variances per record of any protocol, for the worst table."""
+        return max(0.0, hard_constant(epsilon) * self.lower**2 - self.moved) * (1 - 1e-9)
+
+
+def centred_optimum(gram: FloatArray, rounds: int = 60, tolerance: float = 1e-3) -> Centred:
+    """From FᵀF, (m, m): q_j <- q_j (squared norm of column j), where every q gives both bounds; m^3 a round."""
+    from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
+
+    m = len(gram)
+    q, best, low, moved = np.full(m, 1 / m), None, 0.0, 0.0
+    high = math.inf
+    for _ in range(rounds):
+        half = gram @ q
+        centred = gram - half[:, None] - half[None, :] + float(q @ half)
+        root = np.sqrt(q)
+        with single_thread():
+            values, vectors = eigh(centred * root[:, None] * root[None, :])
+        # what rounding may have added to an eigenvalue is taken off before its root is
+        sure = np.sqrt(np.maximum(values - max(values[-1], 0.0) * m * 2 * _EPS, 0.0))
+        if sure.sum() > low:
+            low, moved = float(sure.sum()), float((centred.diagonal() * q).sum())
+        keep = values > values[-1] * m * 1e-13
+        roots = np.sqrt(values[keep])
+        # M = S^(-1/2) Uᵀ F_c = S^(-3/2) Vᵀ diag(q)^(1/2) F_cᵀ F_c
+        strategy = (vectors[:, keep] * roots**-1.5).T @ (root[:, None] * centred)
+        norms = (strategy**2).sum(axis=0)
+        value = math.sqrt(float(roots.sum()) * float(norms.max()))
+        if value < high:
+            high, best = value, strategy / math.sqrt(float(norms.max()))
+        if high <= low * (1 + tolerance):
+            break
+        q = np.maximum(q * norms, 1e-12 / m)
+        q /= q.sum()
+    assert best is not None
+    return Centred(best, low, high, moved)

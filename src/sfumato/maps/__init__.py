@@ -14,9 +14,8 @@ is the lowered map. A planner that lowers wrongly changes what is measured, neve
 
 from sfumato.maps.base import Map, check_price
 from sfumato.maps.blocks import BlockMap, FamilyMap
-from sfumato.maps.combination import CombinationMap
-from sfumato.maps.given import AlikeMap, DenseMap, RangesMap, SparseMap, ToeplitzMap, TotalMap
-from sfumato.maps.made import KroneckerMap, MergedMap, MultipleMap, StackMap
+from sfumato.maps.composite import CombinationMap, KroneckerMap, MergedMap, MultipleMap, StackMap
+from sfumato.maps.explicit import AlikeMap, DenseMap, RangesMap, SparseMap, ToeplitzMap, TotalMap
 
 __all__ = [
     "AlikeMap",

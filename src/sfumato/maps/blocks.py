@@ -11,12 +11,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato._util.codec import distinct, storable
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
-from sfumato.ground.rows import distinct
-from sfumato.maps.base import IntArray, Map
-from sfumato.maps.given import AlikeMap
-from sfumato.maps.linear import INT64, Linear, Numbers
+from sfumato.maps.base import INT64, IntArray, Linear, Map, Numbers
+from sfumato.maps.explicit import AlikeMap
 
 __all__ = ["BlockMap", "FamilyMap"]
 

@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any
 from sfumato.mechanisms.registry import MECHANISMS, made, named, serving
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.additive import Gaussian as gaussian
-    from sfumato.mechanisms.additive import Laplace as laplace
     from sfumato.mechanisms.automatic import Auto as auto
-    from sfumato.mechanisms.buckets import CountSketch as count_sketch
-    from sfumato.mechanisms.counted import Histogram as histogram
-    from sfumato.mechanisms.denoised import Adaptive as adaptive
-    from sfumato.mechanisms.factored import Factorization as factorization
-    from sfumato.mechanisms.heavy import Hybrid as hybrid
-    from sfumato.mechanisms.online import Pmw as pmw
+    from sfumato.mechanisms.automatic import Factorization as factorization
+    from sfumato.mechanisms.denoised_pairs import Adaptive as adaptive
+    from sfumato.mechanisms.histogram import Histogram as histogram
+    from sfumato.mechanisms.iterative import Mwem as mwem
+    from sfumato.mechanisms.local import Local as local
+    from sfumato.mechanisms.multiplicative_weights import Pmw as pmw
     from sfumato.mechanisms.projected import Projection as projection
-    from sfumato.mechanisms.reported import Local as local
     from sfumato.mechanisms.research.biased import Approximate as approximate
-    from sfumato.mechanisms.research.boosted import Boosting as boosting
-    from sfumato.mechanisms.research.signed import SparseProject as sparse_project
-    from sfumato.mechanisms.research.sparse import SparseMw as sparse_mw
-    from sfumato.mechanisms.residual import Marginals as marginals
-    from sfumato.mechanisms.selecting import Mwem as mwem
-    from sfumato.mechanisms.streamed import Continual as continual
-    from sfumato.mechanisms.trees import Tree as tree
+    from sfumato.mechanisms.research.boosting import Boosting as boosting
+    from sfumato.mechanisms.research.sparse_keys import SparseMw as sparse_mw
+    from sfumato.mechanisms.research.sparse_keys import SparseProject as sparse_project
+    from sfumato.mechanisms.sketches import CountSketch as count_sketch
+    from sfumato.mechanisms.sketches import Hybrid as hybrid
+    from sfumato.mechanisms.streams import Continual as continual
+    from sfumato.mechanisms.textbook import Gaussian as gaussian
+    from sfumato.mechanisms.textbook import Laplace as laplace
+    from sfumato.mechanisms.textbook import Marginals as marginals
+    from sfumato.mechanisms.textbook import TreeMechanism as tree
 
 __all__ = [
     "MECHANISMS",

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.design import DEFAULT_OBJECTIVE
+from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.ground.progress import Progress
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.design import DEFAULT_OBJECTIVE
+from sfumato.strategies.periods import Periods
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.accuracy import Need
+    from sfumato.mechanisms.tables import Need
 
 __all__ = ["KEYS", "KINDS", "LOCAL", "QUESTIONS", "STREAMS", "TABLES", "Mechanism", "Request", "read_currency", "whole"]
 

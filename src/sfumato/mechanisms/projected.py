@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.designs.design import Problem
+from sfumato._util.display import Progress
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
-from sfumato.estimate.bodies import BODIES, suits
-from sfumato.estimate.elliptope import parity_matrix
-from sfumato.estimate.elliptope.scaling import product_scale
-from sfumato.estimate.projection import joint_attributes, possible_operator
-from sfumato.estimate.widths import Cells, Forecast, Width, forecast_of_hull
-from sfumato.ground.progress import Progress
 from sfumato.mechanisms.automatic import automatic
 from sfumato.mechanisms.mechanism import Request
 from sfumato.mechanisms.tables import Tables, Tried, measured_by, problem_of
-from sfumato.operators.base import FloatArray
-from sfumato.operators.blas import single_thread
+from sfumato.operators.base import FloatArray, single_thread
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item
+from sfumato.postprocess.bodies import BODIES, suits
+from sfumato.postprocess.correlation_pairs import product_scale
+from sfumato.postprocess.parities import parity_matrix
+from sfumato.postprocess.projection import joint_attributes, possible_operator
+from sfumato.postprocess.width import Cells, Forecast, LargestProduct, forecast_of_hull
+from sfumato.strategies.design import Problem
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.accuracy import Need
+    from sfumato.mechanisms.tables import Need
 
 __all__ = ["Projection", "forecast", "forecasts", "projected"]
 
@@ -220,7 +219,7 @@ def _noise(plan: Plan, count: int, random: np.random.Generator) -> FloatArray:
     return np.ascontiguousarray(out.T)
 
 
-def _pairs_width(plan: Plan) -> Width:
+def _pairs_width(plan: Plan) -> LargestProduct:
     """E max of <noise, Y> over correlation matrices: at most half the largest eigenvalue times sum s_i^2, scaled."""
     work = plan.workload
     zero, weight = parity_matrix(work, np.zeros(len(work)), 1.0)
@@ -230,7 +229,7 @@ def _pairs_width(plan: Plan) -> Width:
     first, rest = pulls[:_SCALED], pulls[_SCALED:]
     scale, _ = product_scale(_smoothed((first**2).mean(axis=0), weight))
     tops = [float(np.linalg.eigvalsh(p / np.multiply.outer(scale, scale))[-1]) for p in rest]
-    return Width.of(np.array(tops) * float(scale @ scale) / 2)
+    return LargestProduct.of(np.array(tops) * float(scale @ scale) / 2)
 
 
 def _smoothed(squares: FloatArray, weight: FloatArray) -> FloatArray:

@@ -3,33 +3,170 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from sfumato.designs import given
-from sfumato.designs.allowed import knowing
-from sfumato.designs.calibrate import NOISES, noise_for
-from sfumato.designs.design import Candidate, Design, Problem, read_objective
-from sfumato.designs.marginals.public import read_public
-from sfumato.designs.spine import planning as spine
-from sfumato.designs.spine.strategy import Spine
-from sfumato.designs.spine.totals import read_totals, relation
+from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.estimate.projection import largest_tables
-from sfumato.ground.progress import Progress
-from sfumato.mechanisms import apart, classic
+from sfumato.mechanisms import alone as apart
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import serving
+from sfumato.operators import Tree
 from sfumato.plans.plan import Plan, price_design
-from sfumato.privacy.accountant import PureEvent, price
+from sfumato.postprocess.projection import largest_tables
+from sfumato.privacy.accounting import PureEvent, price
 from sfumato.privacy.unit import Neighbours
+from sfumato.strategies import direct, given
+from sfumato.strategies import geography_planning as spine
+from sfumato.strategies import ordered_planning as ordered
+from sfumato.strategies import trees as tree
+from sfumato.strategies.calibration import NOISES, noise_for
+from sfumato.strategies.design import Candidate, Design, Problem, read_objective
+from sfumato.strategies.geography import Spine
+from sfumato.strategies.geography_tree import read_totals, relation
+from sfumato.strategies.impossible_cells import knowing
+from sfumato.strategies.residual_planning import read_public
+from sfumato.strategies.stacked import FINE
+from sfumato.strategies.trees import Canonical
 
-if TYPE_CHECKING:
-    from sfumato.mechanisms.accuracy import Need
+__all__ = [
+    "NAMES",
+    "Designed",
+    "Need",
+    "Tables",
+    "Tried",
+    "compared",
+    "measured_by",
+    "named",
+    "plan_tables",
+    "problem_of",
+    "tried",
+]
 
-__all__ = ["Designed", "Tables", "Tried", "measured_by", "plan_tables", "problem_of", "tried"]
+
+NAMES = ("queries", "cells", "tree", "square-root", "normalised-square-root")
+"""What `strategy=` accepts beside a matrix; "tree-4" and the like are trees of other branching than 2."""
+
+_COMPARED: tuple[tuple[str, str], ...] = (
+    ("queries", "least-squares"),
+    ("cells", "least-squares"),
+    ("cells", "canonical"),
+    ("tree", "canonical"),
+    ("tree", "least-squares"),
+    ("tree-4", "least-squares"),
+    ("tree-16", "least-squares"),
+    ("square-root", "least-squares"),
+    ("normalised-square-root", "least-squares"),
+)
+_RECONSTRUCTIONS = ("least-squares", "canonical")
+_MOST_TABLES = 2_000  # above it pricing what is hardly ever chosen takes longer than planning the rest
+_MOST_CELLS = 2**17  # of one attribute, for the same reason
+
+
+def named(problem: Problem, strategy: str, reconstruction: object = None) -> Design:
+    """The design of a name of NAMES; `reconstruction` is "least-squares" (the default) or "canonical".
+
+    A canonical answer is the plain sum of as few measured values as possible, for cells and trees.
+    Raises PlanError for other names, and where the workload is not one the strategy serves.
+    """
+    if problem.known:
+        raise PlanError("makes no use of public tables")
+    kind = "least-squares" if reconstruction is None else reconstruction
+    if not isinstance(kind, str) or kind not in _RECONSTRUCTIONS:
+        raise PlanError(f"reconstruction of a named strategy is 'least-squares' or 'canonical', not {kind!r}")
+    found = re.fullmatch(r"tree(?:-([1-9][0-9]{0,6}))?", strategy)
+    if strategy not in NAMES and found is None:
+        raise PlanError(f"strategy is a matrix or one of {', '.join(NAMES)} and tree-4, tree-16 ..., not {strategy!r}")
+    if found is not None:
+        return _tree(problem, int(found[1] or 2), canonical=kind == "canonical")
+    if strategy == "cells":
+        return direct.on_cells(problem, plain=kind == "canonical")
+    if kind == "canonical":
+        raise PlanError(f"reconstruction='canonical' sums cells or the nodes of a tree; {strategy!r} has none")
+    if strategy == "queries":
+        return direct.on_queries(problem)
+    if problem.unit_lattice:
+        raise PlanError("real coefficients need the fine lattice")
+    if not ordered.applies(problem, 0):
+        raise PlanError("the square root serves ranges of one ordered attribute, under Gaussian noise")
+    return ordered.square_root(problem, normalised=strategy == "normalised-square-root")
+
+
+def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:
+    if not canonical:
+        return tree.designs(problem, branching)[0]
+    asked = {a for i in problem.workload.items for a in i.attributes}
+    if len(asked) != 1:
+        raise PlanError("sums of fewest nodes serve ranges of one ordered attribute")
+    (name,) = asked
+    nodes = Tree(problem.sizes[name], branching, root=not problem.unit.total_is_public)
+    for query in problem.workload.blocks:
+        Canonical(name, nodes).check(query.block)
+    return Design("tree", lambda s: Canonical(name, nodes, max(1, round(s))), FINE)
+
+
+def compared(problem: Problem) -> Iterator[Plan | Candidate]:
+    """The plan of every textbook mechanism, or a line with the reason why there is none."""
+    for strategy, reconstruction in _COMPARED:
+        if (strategy, reconstruction) == ("cells", "canonical") and not problem.unit.total_is_public:
+            continue
+        try:
+            _affordable(problem)
+            made = price_design(named(problem, strategy, reconstruction), problem)
+            _ = made.rmse, made.max_standard_error
+            yield made
+        except SfumatoError as reason:
+            what = strategy if reconstruction == "least-squares" else f"{strategy} ({reconstruction})"
+            yield Candidate(what, "", None, None, str(reason))
+
+
+def _affordable(problem: Problem) -> None:
+    """Refuse what would take longer to compare than to plan well."""
+    if problem.workload.tables > _MOST_TABLES:
+        raise PlanError(f"not compared for more than {_MOST_TABLES:,} tables")
+    largest = max((problem.sizes[a] for i in problem.workload.items for a in i.attributes), default=1)
+    if largest > _MOST_CELLS:
+        raise PlanError(f"not compared above {_MOST_CELLS:,} cells of an attribute; ask for it with strategy=")
+
+
+_MOST = 2**52  # records: below it floats are exact whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Errors of at most a share of the records: the rmse, or with `largest` all together but with probability beta."""
+
+    asked: Request
+    share: float
+    largest: bool
+    beta: float
+
+    def planned(self, value: Tables, records: int | None) -> Plan:
+        """The plan for so many records."""
+        return value.plan(replace(self.asked, records=records))
+
+    def error(self, made: Plan) -> float:
+        """The error of a plan, in records."""
+        if not self.largest:
+            assert made.rmse is not None  # of one unit, as `sf.records_for` sees to
+            return made.rmse
+        return max(float(m.max()) for m in made.entry_margins(1 - self.beta, simultaneous=True))
+
+    def least(self, holds: Callable[[int], bool], near: float) -> int:
+        """The least n of which a property holds that large ones have, but for that share of it; by halving."""
+        low, high = 0, 1
+        while not holds(high):
+            low, high = high, (8 if near else 2) * high
+            if high > _MOST:
+                raise PlanError(f"no number of records up to {_MOST:,} reaches this error under this budget")
+        while high - low > max(1, int(near * high)):
+            middle = math.isqrt(low * high) if 2 * low < high and low else (low + high) // 2
+            low, high = (low, middle) if holds(middle) else (middle, high)
+        return high
+
 
 _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3  # above a proved bound: what further designs could gain is less than anyone sees
@@ -304,7 +441,7 @@ def measured_by(problem: Problem, strategy: object, reconstruction: Any) -> Plan
     if strategy is None:
         raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
     if isinstance(strategy, str):
-        return price_design(classic.named(problem, strategy, reconstruction), problem)
+        return price_design(named(problem, strategy, reconstruction), problem)
     return price_design(given.design(problem, strategy, reconstruction), problem)
 
 
@@ -335,7 +472,7 @@ def _compared(problem: Problem, considered: tuple[str, ...], found: Tried, progr
             plans += more.plans
             lines += more.refused
     seen = {p.strategy.summary for p in plans}
-    for made in classic.compared(problem):
+    for made in compared(problem):
         if isinstance(made, Candidate):
             lines.append(made)
         elif made.strategy.summary not in seen:

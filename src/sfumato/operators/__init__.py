@@ -2,15 +2,10 @@
 
 from sfumato.operators.base import LinearOperator
 from sfumato.operators.basic import Identity, Residual, Total
-from sfumato.operators.combination import Combination
-from sfumato.operators.compose import Compose, Kronecker, Scaled, Stack, Sum
+from sfumato.operators.compose import Compose, Grouping, Kronecker, Padded, Scaled, Stack, Sum
 from sfumato.operators.explicit import Dense, Sparse
-from sfumato.operators.family import Family
-from sfumato.operators.grouping import Grouping, Padded
-from sfumato.operators.marginal import Block, OnMarginal
-from sfumato.operators.ordered import AllRange, Prefix, Window
-from sfumato.operators.toeplitz import Toeplitz
-from sfumato.operators.tree import Tree
+from sfumato.operators.marginal import Block, Combination, Family, OnMarginal
+from sfumato.operators.structured import AllRange, Prefix, Toeplitz, Tree, Window
 
 __all__ = [
     "AllRange",

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import DenseMap, Map, SparseMap
-from sfumato.maps.linear import DENSE_LIMIT, INT64, FloatArray, Linear, Numbers
+from sfumato.maps.base import DENSE_LIMIT, INT64, FloatArray, Linear, Numbers
 
-__all__ = ["DENSE_LIMIT", "INT64", "FloatArray", "LinearOperator", "Numbers", "check_dense", "numbers", "real_array"]
+__all__ = [
+    "DENSE_LIMIT",
+    "INT64",
+    "FloatArray",
+    "LinearOperator",
+    "Numbers",
+    "check_dense",
+    "numbers",
+    "real_array",
+    "single_thread",
+]
+
 
 # A matrix with fewer than one entry in so many is kept as sparse rows.
 _SPARSE = 8
@@ -169,3 +181,16 @@ class LinearOperator(Linear):
         """Largest L1 (power 1) or L2 (power 2) norm of a column."""
         largest = max(self.column_sums(power), default=0)
         return float(largest) ** (1.0 / power)
+
+
+@contextmanager
+def single_thread() -> Generator[None]:
+    """Run BLAS on one thread inside the block, whatever the environment says.
+
+    Several threads make eigendecompositions and Cholesky factors of a few thousand rows slower (ten times and
+    more on small or shared machines), never much faster; matrix products inside the block lose their threads too.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  (read only by those who factor a matrix)
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

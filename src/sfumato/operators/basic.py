@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
 from sfumato.maps import AlikeMap, Map, TotalMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
 from sfumato.maps import DenseMap, Map, SparseMap
-from sfumato.maps.linear import absolute_sums, integer_products, times
+from sfumato.maps.base import absolute_sums, integer_products, times
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense, numbers, real_array
 
 __all__ = ["Dense", "Sparse"]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.ground.codec import storable
-from sfumato.maps import BlockMap, Map, MergedMap
-from sfumato.maps.linear import Linear
+from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, MergedMap
+from sfumato.maps.base import Linear
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.operators.basic import Identity, check_length
-from sfumato.operators.compose import Kronecker
+from sfumato.operators.compose import Kronecker, Scaled
+from sfumato.operators.explicit import Dense
 
-__all__ = ["Block", "OnMarginal"]
+__all__ = ["Block", "Combination", "Family", "OnMarginal"]
 
 
 @storable
@@ -114,3 +116,58 @@ class OnMarginal(LinearOperator):
     def lowered(self) -> Map:
         inner = self.operator.lowered()
         return MergedMap(inner, self._spread(np.arange(inner.shape[1])[:, None])[:, 0])
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Family(FamilyMap):
+    """For every row of `sets` the Kronecker product of its attributes' operators, times that set's multiple."""
+
+    factors: tuple[LinearOperator, ...]
+    KIND: ClassVar[type[Linear]] = LinearOperator
+
+    def multiple(self, i: int) -> int:
+        """What block i is multiplied by."""
+        return 1 if self.multiples is None else int(self.multiples[i])
+
+    @property
+    def max_abs(self) -> int:
+        """An upper bound on the largest absolute entry of any block, tight to a few roundings."""
+        tops = np.array([float(f.max_abs) for f in self.factors])[self.sets].prod(axis=1)
+        largest = float((tops if self.multiples is None else tops * self.multiples).max())
+        return math.ceil(largest * (1 + 2.0**-40)) if largest > 2.0**50 else math.ceil(largest)
+
+    def set_names(self, i: int) -> tuple[str, ...]:
+        """The attributes of block i."""
+        return tuple(self.names[a] for a in self.sets[i].tolist())
+
+    def block(self, i: int) -> Block:
+        """Block i by itself."""
+        chosen = self.sets[i].tolist()
+        groups = tuple((self.names[a],) for a in chosen)
+        factors = tuple(self.factors[a] for a in chosen)
+        if self.multiples is None:
+            return Block(groups, factors)
+        return Block(((), *groups), (Scaled(Identity(1), self.multiple(i)), *factors))
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block by itself."""
+        return (self.block(i) for i in range(len(self)))
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Combination(CombinationMap):
+    """C Q: `matrix` C (l, r) of whole numbers after all rows of some blocks of operators stacked, Q (r, cells)."""
+
+    blocks: tuple[Block, ...]
+    KIND: ClassVar[type[BlockMap]] = Block
+
+    def __post_init__(self) -> None:
+        held = Dense(self.matrix)
+        if not held.integral:
+            raise WorkloadError("the coefficients of a combination are whole numbers")
+        object.__setattr__(self, "matrix", held.matrix)
+        CombinationMap.__post_init__(self)
+        if not all(f.integral for f in self.factors):
+            raise WorkloadError("the blocks of a combination are of whole numbers")

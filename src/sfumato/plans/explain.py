@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.domain.spans import spans
-from sfumato.ground.frames import safe_text
-from sfumato.plans.planned import price_text, protected
-from sfumato.plans.serving import serves
+from sfumato._util.frames import safe_text
+from sfumato.domain.impossible import spans
+from sfumato.plans.planned import price_text, protected, serves
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.designs.design import Candidate
+from sfumato._util.codec import storable
 from sfumato.errors import PlanError
-from sfumato.ground.codec import storable
 from sfumato.plans.planned import WorkloadPlan, event_text, price_text, protected
-from sfumato.privacy.accountant import Account, Event, price
+from sfumato.privacy.accounting import Account, Event, price
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.statements import events_export
+from sfumato.privacy.ledger.words import events_export
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.design import Candidate
 from sfumato.workloads import Workload
 
 __all__ = ["AccuracyBound", "IterativePlan", "Look"]

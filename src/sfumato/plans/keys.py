@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sfumato._util.codec import storable
+from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
-from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
 from sfumato.plans.planned import Planned, price_text, protected
-from sfumato.privacy.accountant import ApproxEvent, Event
+from sfumato.privacy.accounting import ApproxEvent, Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import Stability, costs_at_most
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.ground.rows import distinct
+from sfumato._util.codec import distinct
 
 __all__ = ["pack"]
 

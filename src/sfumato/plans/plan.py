@@ -10,29 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.designs.calibrate import calibrate, left
-from sfumato.designs.design import Candidate, Design, Problem, read_objective
-from sfumato.designs.known import KnownGroups
-from sfumato.designs.strategy import Strategy
+from sfumato._util.codec import later, storable
+from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.estimate.widths import Forecast
-from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
-from sfumato.ground.later import later
 from sfumato.operators.base import FloatArray
 from sfumato.plans import plots
-from sfumato.plans.covariances import Question, covariance, table_covariances
 from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
 from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.planned import WorkloadPlan
-from sfumato.plans.predictions import Alone, Entry, answer_item, by_order, by_table, compared, worst_bias
-from sfumato.privacy.accountant import Event, GaussianEvent
+from sfumato.plans.predictions import (
+    Alone,
+    Entry,
+    Question,
+    answer_item,
+    by_order,
+    by_table,
+    compared,
+    covariance,
+    table_covariances,
+    worst_bias,
+)
+from sfumato.postprocess.width import Forecast
+from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
-from sfumato.privacy.pricing import fits, power_of
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.sensitivity import Sensitivity, fits, power_of
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.calibration import calibrate, left
+from sfumato.strategies.design import Candidate, Design, Problem, read_objective
+from sfumato.strategies.strategy import KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]

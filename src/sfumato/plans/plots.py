@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.ground.frames import Frame, package
+from sfumato._util.frames import Frame, package
 
 __all__ = ["cells", "curves", "errors", "shares"]
 

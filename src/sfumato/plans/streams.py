@@ -11,27 +11,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sfumato.designs.allowed import knowing
-from sfumato.designs.continual.errors import TimeErrors, errors_of
-from sfumato.designs.continual.periods import Periods
-from sfumato.designs.continual.questions import question as question_of
-from sfumato.designs.design import Candidate
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.strategy import Strategy
+from sfumato._util.codec import storable
+from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
-from sfumato.estimate.projection import largest_tables
-from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, price_text, protected
-from sfumato.privacy.accountant import Event, GaussianEvent
+from sfumato.postprocess.projection import largest_tables
+from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.continual import StreamTerms
-from sfumato.privacy.filters import WindowFilter
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.stream_price import StreamTerms, WindowFilter
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.design import Candidate
+from sfumato.strategies.impossible_cells import knowing
+from sfumato.strategies.periods import Periods
+from sfumato.strategies.periods import question as question_of
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.strategy import Strategy
+from sfumato.strategies.time_errors import TimeErrors, errors_of
 from sfumato.workloads import Workload
 
 __all__ = ["StreamPlan", "since"]

@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sfumato._util.files import sync_folder
 from sfumato.errors import LedgerCorrupted, LedgerError
-from sfumato.ground.scratch import sync_folder
 
 __all__ = ["FileStore", "Wording", "holds"]
 

@@ -28,16 +28,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.ground.codec import storable
-from sfumato.privacy.accountant import ApproxEvent, Event, PureEvent
-from sfumato.privacy.certified import exp_bounds
+from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent
+from sfumato.privacy.amounts import exp_bounds
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
-from sfumato.privacy.pricing import fits, power_of
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.sensitivity import Sensitivity, fits, power_of
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyMap
-from sfumato.sketches.field import PRIME, Words
+from sfumato.sketches.maps import PRIME, Words
 
 __all__ = [
     "MAX_THRESHOLD",

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
-from sfumato.privacy.certified import ball, ceiling, floor
-from sfumato.privacy.sampling import BitSource, SystemBits
+from sfumato.privacy.amounts import ball, ceiling, floor
+from sfumato.privacy.noise import BitSource, SystemBits
 
 __all__ = ["MAX_LABELS", "check_epsilon", "draw_questions", "lie_digits", "randomized_response"]
 

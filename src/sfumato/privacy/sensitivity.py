@@ -23,17 +23,18 @@ from typing import Literal
 
 import numpy as np
 
+from sfumato._util.codec import storable
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.ground.codec import storable
 from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, MergedMap
-from sfumato.maps.linear import DENSE_LIMIT, INT64, Numbers
-from sfumato.privacy.columns import distinct_columns, of_columns
-from sfumato.privacy.products import Products, least_symmetric
-from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Sum, products
-from sfumato.privacy.terms import Inside, Sizes, Terms, joint_gram, on_axes
+from sfumato.maps.base import DENSE_LIMIT, INT64, Numbers
+from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Products, Sum, least_symmetric, products
+from sfumato.privacy.terms import Inside, Sizes, Terms, distinct_columns, joint_gram, of_columns, on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "priced"]
+__all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "fits", "power_of", "priced"]
+
 
 Blocks = BlockMap | FamilyMap | CombinationMap
 Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
@@ -415,3 +416,20 @@ def _absolute_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Number
         ends = np.stack([a, b]).reshape(*(2 if i == axis else 1 for i in range(len(shape))), 1, -1)
         second = (second[..., None] * ends).reshape(*shape, -1)
     return np.asarray((count * np.abs(first - second)).sum(axis=-1), dtype=object)
+
+
+def power_of(noise: NoiseLaw) -> int:
+    """Which sensitivity prices a law: 1 (L1) for Laplace, 2 (squared L2) for Gaussian noise."""
+    return 1 if isinstance(noise, DiscreteLaplace) else 2
+
+
+def fits(found: Sensitivity, noise: NoiseLaw, price: Event) -> bool:
+    """Whether measuring at this sensitivity with this noise costs at most `price`; exact rationals decide."""
+    # by the exact classes: one that derives from them may draw or state something else
+    if type(noise) is RoundedGaussian and type(price) is GaussianEvent:
+        return found.power == 2 and found.value <= price.mu_squared * noise.sigma**2
+    if type(noise) is DiscreteGaussian and type(price) is ZcdpEvent:
+        return found.power == 2 and found.value <= 2 * price.rho * noise.sigma**2
+    if type(noise) is DiscreteLaplace and type(price) is PureEvent:
+        return found.power == 1 and found.value <= price.epsilon * noise.scale
+    return False

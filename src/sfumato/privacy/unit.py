@@ -8,9 +8,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.codec import fingerprint, later, storable
 from sfumato.errors import PlanError
-from sfumato.ground.codec import fingerprint, storable
-from sfumato.ground.later import later
 
 __all__ = ["Neighbours", "PrivacyUnit", "Within"]
 

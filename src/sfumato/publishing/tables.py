@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand
 from sfumato.releases import Release
 from sfumato.releases.tables import reach
+from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import table_block, table_names
 

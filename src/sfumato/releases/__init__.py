@@ -1,12 +1,11 @@
 """What comes out: answers, standard errors, provenance."""
 
 from sfumato.releases.answers import Answer
-from sfumato.releases.combining import combine, difference
 from sfumato.releases.comparing import Comparison
-from sfumato.releases.core import Release
 from sfumato.releases.files import load_release, save_release
 from sfumato.releases.modelled import ModelRelease
-from sfumato.releases.provenance import Provenance
+from sfumato.releases.release import Release, combine, difference
+from sfumato.releases.released import Provenance
 from sfumato.releases.synthetic import Synthetic
 from sfumato.releases.tables import Batch, Intervals, Table
 

@@ -26,7 +26,7 @@ from sfumato.plans.intervals import of_any_sum
 from sfumato.plans.planned import rows_text
 
 if TYPE_CHECKING:
-    from sfumato.releases.core import Release
+    from sfumato.releases.release import Release
 
 __all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller", "too_few"]
 

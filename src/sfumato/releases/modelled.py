@@ -10,23 +10,20 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 
+from sfumato._util.codec import later, storable
+from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.estimate.possible import Possible
-from sfumato.estimate.projection import Projection
-from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
-from sfumato.ground.later import later
 from sfumato.measurements import Measurement, Selection
 from sfumato.operators import Block, Family
 from sfumato.operators.base import FloatArray
 from sfumato.plans.iterative import IterativePlan
+from sfumato.postprocess.possible import Possible
+from sfumato.postprocess.projection import Projection
 from sfumato.releases.answers import Answer
-from sfumato.releases.files import Contents
-from sfumato.releases.provenance import Provenance
-from sfumato.releases.released import WorkloadRelease
+from sfumato.releases.files import Contents, cell_columns
+from sfumato.releases.released import Provenance, WorkloadRelease
 from sfumato.releases.synthetic import Synthetic, drawn
 from sfumato.releases.tables import Table, answered, reach, rows_of
-from sfumato.releases.writing import cell_columns
 from sfumato.workloads import Workload
 from sfumato.workloads.levels import table_block
 

@@ -2,35 +2,110 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
+import math
+import os
+import platform
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato.errors import NotAnswerable
-from sfumato.ground.codec import fingerprint
-from sfumato.ground.documents import write_document
-from sfumato.ground.frames import Frame, safe_text
-from sfumato.ground.telling import Told
+from sfumato._util.codec import fingerprint, later, storable
+from sfumato._util.display import Told
+from sfumato._util.documents import write_document
+from sfumato._util.frames import Frame, safe_text
+from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.covariances import check_domain
+from sfumato.plans.explain import error_text
 from sfumato.plans.planned import protected
-from sfumato.releases.files import Contents, save_release
-from sfumato.releases.provenance import Provenance
-from sfumato.releases.writing import safe_labels
-from sfumato.workloads import RECORDS, Workload, predicates
+from sfumato.plans.predictions import check_domain
+from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent, ZcdpEvent
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.releases.files import Contents, safe_labels, save_release
+from sfumato.releases.linear import reach
+from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import table_names
 
 if TYPE_CHECKING:
-    from sfumato.releases.core import Release
+    from sfumato.postprocess.projection import Projection
+    from sfumato.releases.release import Release
 
-__all__ = ["Released", "WorkloadRelease"]
+__all__ = [
+    "Provenance",
+    "Released",
+    "Versions",
+    "WorkloadRelease",
+    "one_shot",
+    "opened",
+    "processing",
+    "provenance",
+    "reading",
+    "receipt_of",
+    "release_headline",
+    "versions",
+]
+
+
+Versions = tuple[tuple[str, str], ...]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a release stands: its name, its ledger entry, what made it, and the public name of its table, if given."""
+
+    name: str
+    ledger_id: str
+    sequence: int
+    anchor: str
+    one_shot: bool
+    created: str
+    versions: Versions
+    snapshot: str | None = None
+    table: str | None = later(None)
+
+    @property
+    def where(self) -> str:
+        """The ledger entry in words."""
+        if self.one_shot:
+            return "one-shot account (no ledger): nothing remembers this spend"
+        return f"ledger {self.ledger_id}, entry {self.sequence}, anchor {self.anchor}"
+
+
+def versions() -> Versions:
+    """What makes releases here."""
+    packages = ("sfumato", "numpy", "scipy", "duckdb")
+    return (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
+
+
+def receipt_of(account: Ledger, entry: Entry, anchor: str) -> Receipt:
+    """The receipt of an entry that was debited earlier."""
+    return Receipt(entry.sequence, anchor, account.ledger_id, entry.name, entry.price, account.currency)
+
+
+def provenance(
+    receipt: Receipt,
+    account: Ledger,
+    made_by: Versions,
+    *,
+    created: str | None = None,
+    snapshot: str | None = None,
+    table: str | None = None,
+) -> Provenance:
+    """The provenance of what a receipt paid for; made now, unless it says when."""
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds") if created is None else created
+    ours = (receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, not account.durable)
+    return Provenance(*ours, when, made_by, snapshot, table)
+
 
 _READ = 20  # answers of a part that are printed with it: what a frame prints without leaving any out
 
@@ -209,3 +284,87 @@ class WorkloadRelease(Released):
 
     def brief(self) -> str:
         return f"{self.provenance.name!r}: {len(self.workload):,} answers"
+
+
+def opened(ledger: object) -> Ledger | None:
+    """The ledger that is meant; None for an explicit one-shot account. Raises InvalidInput for anything else."""
+    if ledger is None or isinstance(ledger, Ledger):
+        return ledger
+    if isinstance(ledger, (str, os.PathLike)):
+        return Ledger(ledger)
+    raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
+
+
+def one_shot(price: Event, budget: Budget) -> Ledger:
+    """An account in memory whose total a price just fits, in the price's own currency."""
+    match price:
+        case ApproxEvent():
+            return Ledger.in_memory(budget, "epsilon")
+        case PureEvent(epsilon=epsilon):
+            return Ledger.in_memory(Budget.pure(epsilon))
+        case ZcdpEvent(rho=rho):
+            return Ledger.in_memory(Budget.zcdp(rho))
+        case _:
+            return Ledger.in_memory(budget)
+
+
+def release_headline(release: Release) -> str:
+    """How many answers, how far off."""
+    p, plan = release.provenance, release.plan
+    error = error_text(plan) if plan.forecast is None else f"{plan.forecast.raw:,.4g} {plan.main_unit}"
+    before = "" if release.projection is None else ", before projection"
+    of = " of counted rows" if plan.unit.person is not None else ""
+    return f"Release {p.name!r}: {len(release.workload):,} answers{of}, rmse {error}{before}"
+
+
+def reading(release: Release) -> str:
+    """How to read its answers, in one sentence."""
+    if release.projection is not None:
+        return f"answers are projected: {release.projection.describe()}"
+    records, total = release.plan.bias_records, release.measurement.total
+    if records is None:
+        of = ", of the rows that are counted" if release.plan.unit.person is not None else ""
+        return f"answers are unbiased{of}: small counts may come out negative{_of_sums(release)}"
+    more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
+    return f"answers are biased; intervals hold for tables of at most {records:,} records{more}"
+
+
+def _of_sums(release: Release) -> str:
+    """What the intervals of sums of middles hold, and which have none."""
+    asked = [i for i in release.workload.items if isinstance(i, QueryBlock) and i.unit != RECORDS]
+    found = [(i, r) for i in asked if (r := reach(release, i)) is not None]
+    if not found:
+        return ""
+    blank = sorted({safe_text(i.unit) for i, r in found if None in r})
+    text = "; a sum counts the middles of cells, and its interval holds the sum of the values themselves"
+    if not blank:
+        return text
+    return f"{text}; of {', '.join(blank)} no interval is known: ask besides for its table, which bounds the sum"
+
+
+def processing(release: Release) -> dict[str, Any]:
+    """What was done with the measured values, in words, and what a projection did, as plain JSON values."""
+    unbiased = release.plan.bias_records is None
+    how = "least squares" if unbiased else "linear"
+    if release.projection is None:
+        return {"post_processing": f"{how}; answers are {'unbiased and ' if unbiased else ''}not rounded or clipped"}
+    done = (
+        f"{how}, then projected {release.projection.describe()}; errors stated are those of the unprojected "
+        "answers, which stand beside the projected ones; intervals hold for these"
+    )
+    return {"post_processing": done, "projection": _projected(release.projection)}
+
+
+def _projected(found: Projection) -> dict[str, Any]:
+    """What a projection did and what is proved of it."""
+    return {
+        "body": found.body,
+        "norm": found.norm,
+        "moved": found.moved,
+        "gap": found.gap if math.isfinite(found.gap) else None,
+        "certified": found.certified,
+        "realisable": found.realisable,
+        "rounded": found.rounded,
+        "iterations": found.iterations,
+        "rungs": [{"name": r.name, "queries": r.queries, "moved": r.moved, "gap": r.gap} for r in found.rungs],
+    } | ({"left_out": list(found.left_out)} if found.left_out else {})

@@ -6,15 +6,39 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.frames import Frame, Framed
 from sfumato.errors import PlanError
-from sfumato.ground.frames import Frame, Framed
+from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
 from sfumato.plans import plots
-from sfumato.workloads import Workload
+from sfumato.postprocess.denoising import AdaptedTables
+from sfumato.strategies.strategy import row_shape
+from sfumato.workloads import RECORDS, Workload
+from sfumato.workloads.levels import table_names
 
-__all__ = ["Batch", "Intervals", "Table", "answered", "heading", "reach", "rows_of"]
+if TYPE_CHECKING:
+    from sfumato.releases.release import Release
+
+__all__ = [
+    "Batch",
+    "Intervals",
+    "Shift",
+    "Table",
+    "answered",
+    "before_and_after",
+    "ends",
+    "heading",
+    "possible",
+    "reach",
+    "rows_of",
+    "shifts",
+]
+
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
@@ -113,3 +137,127 @@ class Table(Framed):
 
     def _repr_html_(self) -> str:
         return self.frame().to_html()
+
+
+def ends(release: Release, block: Block, widths: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(answers, low, high), each (rows,), from half-widths of the unbiased answers at a pointwise confidence."""
+    values = release.answer_block(block)
+    if release.projection is None:
+        return values, values - widths, values + widths
+    least, most = _possible(release, block, level)
+    if not np.isfinite(widths).all():
+        return values, np.full(len(values), least), np.maximum(most, values)
+    raw = release.raw.answer_block(block)
+    low, high = np.clip(raw - widths, least, most), np.clip(raw + widths, least, most)
+    return values, np.minimum(low, values), np.maximum(high, values)
+
+
+def possible(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
+    """(k,) the least and the largest answers that a table could have."""
+    blocks = [q.block for i in release.workload.items for q in i.blocks()]
+    found = [_possible(release, b, level) for b in blocks]
+    rows = [b.rows for b in blocks]
+    low = np.repeat([least for least, _ in found], rows)
+    return low, np.concatenate([np.broadcast_to(most, n) for (_, most), n in zip(found, rows, strict=True)])
+
+
+def _possible(release: Release, block: Block, level: float) -> tuple[float, FloatArray]:
+    """The least answer, and the largest: beyond what was measured, as many as in the finest smaller table with noise.
+
+    That table is chosen by its size, so before data, and its upper ends hold with the confidence asked.
+    """
+    least, most = reach(block.operator, release.measurement.total)
+    held = None if release.projection is None else release.projection.possible
+    if least < 0 or not isinstance(held, AdaptedTables) or np.isfinite(release.variances(block)).all():
+        return least, np.array(most)
+    shape = row_shape(block)
+    every = range(len(shape))
+    sets = [c for size in range(len(shape)) for c in itertools.combinations(every, size)]
+    for kept in sorted(sets, key=lambda c: (-math.prod(shape[i] for i in c), c)):
+        smaller = Block(tuple(block.groups[i] for i in kept), tuple(block.factors[i] for i in kept))
+        if np.isfinite(release.variances(smaller)).all():
+            break
+    else:
+        return least, np.array(most)
+    across = tuple(shape[i] if i in kept else 1 for i in every)
+    width = np.broadcast_to(release.margins(smaller, level), row_shape(smaller)).reshape(-1)
+    top = width + release.raw.answer_block(smaller)
+    top = top * math.prod(block.factors[i].max_abs for i in every if i not in kept)
+    return least, np.minimum(np.broadcast_to(np.maximum(top, 0.0).reshape(across), shape).reshape(-1), most)
+
+
+_CONFIDENCE = 0.95  # the usual one, so that shifts are told in the intervals that were printed
+_MANY = 0.01  # of answers: a fifth of what chance alone lets leave the intervals of the truth
+_MOST = 50_000_000  # answers: four arrays of 400 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Queries of one kind: tables of an order, or a part that asks something else.
+
+    moved: root mean squared change, in standard errors of the unprojected answers (0 where they have none).
+    outside: how many answers left their unprojected 95 % intervals.
+    """
+
+    name: str
+    queries: int
+    moved: float
+    outside: int
+
+    @property
+    def many(self) -> bool:
+        """Whether one answer in a hundred left its interval."""
+        return self.outside >= _MANY * self.queries and self.outside > 0
+
+    def describe(self) -> str:
+        """In words."""
+        left = "none left" if not self.outside else f"{self.outside:,} of {self.queries:,} left"
+        whose = "the interval" if self.queries == 1 else "their intervals"
+        return f"moved by {self.moved:.2f} standard errors; {left} {whose} from before"
+
+
+def shifts(release: Release) -> list[Shift]:
+    """For a projected release: the total, tables by their number of attributes, then every other part."""
+    widths = release.plan.half_widths(_CONFIDENCE, release.part)
+    errors = release.plan.standard_errors(release.part)
+    away = np.abs(release.answers - release.raw.answers)
+    # a little room for rounding, where an answer was known beforehand
+    left = away > widths + 1e-9 * np.maximum(np.abs(release.raw.answers), 1.0)
+    steps = np.divide(away, errors, out=np.zeros_like(away), where=(errors > 0) & np.isfinite(errors))
+    return [_shift(name, rows, steps, left) for name, rows in _kinds(release).items()]
+
+
+def before_and_after(release: Release) -> list[str]:
+    """The same as lines of text, with a warning where many answers left their intervals."""
+    if len(release.workload) > _MOST:
+        return []
+    found = shifts(release)
+    width = max(len(s.name) for s in found)
+    lines = [f"    {s.name:{width}}  {s.describe()}" for s in found]
+    if any(s.many for s in found):
+        lines.append("  careful: one answer in a hundred or more left its unprojected interval; read those beside them")
+    return lines
+
+
+def _shift(name: str, rows: NDArray[np.intp], steps: FloatArray, left: NDArray[np.bool_]) -> Shift:
+    return Shift(name, len(rows), math.sqrt(float(np.mean(steps[rows] ** 2))), int(left[rows].sum()))
+
+
+def _kinds(release: Release) -> dict[str, NDArray[np.intp]]:
+    domain = release.plan.workload.domain
+    tables: dict[int, list[NDArray[np.intp]]] = {}
+    others: dict[str, list[NDArray[np.intp]]] = {}
+    start = 0
+    for q in release.workload.blocks:
+        rows = np.arange(start, start + q.rows)
+        start += q.rows
+        if q.is_marginal or (q.unit == RECORDS and table_names(domain, q.block) is not None):
+            tables.setdefault(len(q.attributes), []).append(rows)
+        else:
+            others.setdefault(q.part, []).append(rows)
+    named = {_order(k): np.concatenate(v) for k, v in sorted(tables.items())}
+    return named | {f"{k!r}": np.concatenate(v) for k, v in others.items()}
+
+
+def _order(count: int) -> str:
+    return {0: "the total", 1: "tables of one attribute"}.get(count, f"tables of {count} attributes")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato._util.bundles import check_text
+from sfumato._util.codec import storable
 from sfumato.cells import whole_text
 from sfumato.errors import DomainError, WorkloadError
-from sfumato.ground.codec import storable
-from sfumato.ground.names import check_text
-from sfumato.sketches.field import PRIME, Words, hash_texts
+from sfumato.sketches.maps import PRIME, Words, hash_texts
 
 __all__ = ["MAX_TEXT", "UNIVERSE", "KeyQueries", "Keys"]
 

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from sfumato.errors import InvalidInput
+from sfumato.interactive.plan import SessionPlan
 from sfumato.plans.plan import Plan
+from sfumato.present.sections import protects
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
-from sfumato.report.sections import protects
-from sfumato.sessions.plans import SessionPlan
-from sfumato.studio import drafts, foresight, paying, reading, talking
-from sfumato.studio.desk import Desk
-from sfumato.studio.saying import state
+from sfumato.studio import conversations as talking
+from sfumato.studio import drafts, paying, reading
+from sfumato.studio import what_if as foresight
+from sfumato.studio.page_state import state
+from sfumato.studio.workspace import Desk
 
 __all__ = ["CALLS", "Asked", "Json", "release_of"]
 

@@ -16,20 +16,20 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from sfumato._util.frames import safe_text
+from sfumato.curator.streams.stored import is_stream
 from sfumato.errors import InvalidInput, LedgerError, LedgerMismatch, NameTaken, NotWritten, SfumatoError
-from sfumato.ground.frames import safe_text
+from sfumato.interactive.plan import SessionPlan
+from sfumato.interactive.session import QuerySession
+from sfumato.interactive.streams import resume_stored
+from sfumato.planner.opening import open_plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
-from sfumato.recipes.opening import open_plan
 from sfumato.releasing import release
-from sfumato.sessions.core import QuerySession
-from sfumato.sessions.plans import SessionPlan
-from sfumato.sessions.streams import resume_stored
-from sfumato.studio import talking
-from sfumato.studio.desk import AnyPlan, Desk, checked_name
-from sfumato.wall.streams.stored import is_stream
+from sfumato.studio import conversations as talking
+from sfumato.studio.workspace import AnyPlan, Desk, checked_name
 
 __all__ = ["Payments", "account", "open_ledger", "proposal"]
 

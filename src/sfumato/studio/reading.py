@@ -5,30 +5,131 @@ Everything is Python's own answer, rounded to what its error allows; nothing is 
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
-from dataclasses import asdict, replace
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xlsxwriter
 
+from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
-from sfumato.ground.frames import Frame, safe_text
-from sfumato.plans.serving import is_answered
+from sfumato.plans.intervals import check_confidence
+from sfumato.plans.planned import is_answered
+from sfumato.present import charts
+from sfumato.present import charts as scatter
+from sfumato.present.answers import distribution, singles, small_table
+from sfumato.present.projected import before_and_after
+from sfumato.present.sections import protects, reading, short
+from sfumato.present.words import families, rounded, show
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.cautions import caution_lines
-from sfumato.releases.streamed import StreamRelease
-from sfumato.report import charts, scatter
-from sfumato.report.answers import distribution, singles, small_table
-from sfumato.report.facts import families
-from sfumato.report.projected import before_and_after
-from sfumato.report.sections import protects, reading, short
-from sfumato.report.words import rounded, show
-from sfumato.studio.calculator import OPERATIONS, calculate, ranks
-from sfumato.studio.desk import Told
-from sfumato.workloads.levels import table_block
+from sfumato.releases.answers import Answer, Linear
+from sfumato.releases.streams import StreamRelease
+from sfumato.releases.warnings import caution_lines
+from sfumato.studio.workspace import Told
+from sfumato.terminal import csv_text
+from sfumato.workloads import predicates, total
+from sfumato.workloads.levels import table_block, table_names
 
-__all__ = ["asked", "calculated", "maps", "measured", "overview", "placed", "projected", "ranked", "statistic"]
+__all__ = [
+    "FILES",
+    "OPERATIONS",
+    "STREAM",
+    "Ranked",
+    "Result",
+    "asked",
+    "calculate",
+    "calculated",
+    "held",
+    "maps",
+    "measured",
+    "overview",
+    "placed",
+    "projected",
+    "ranked",
+    "ranks",
+    "statistic",
+    "stored_file",
+    "stream_file",
+    "table_csv",
+    "workbook",
+]
+
+
+OPERATIONS = {
+    "share": "A as a share of B",
+    "ratio": "A divided by B",
+    "difference": "A minus B",
+    "growth": "growth from B to A",
+    "sum": "A plus B",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A number with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A cell with its answer, and the places it can have from the largest on; all hold together."""
+
+    cell: str
+    value: float
+    first: int
+    last: int
+
+
+def calculate(operation: str, one: tuple[Release, str], other: tuple[Release, str], confidence: float = 0.95) -> Result:
+    """An operation on two answers: each a release and a condition, "" for all records.
+
+    Raises InvalidInput, or NotAnswerable for what was not measured and where B cannot be told from 0.
+    """
+    if operation not in OPERATIONS:
+        raise InvalidInput(f"there are {', '.join(OPERATIONS)}")
+    level = check_confidence(confidence)
+    a, b = _answer(*one, level), _answer(*other, level)
+    if operation in ("difference", "sum"):
+        found = a - b if operation == "difference" else a + b
+        return Result(found.value, found.low, found.high)
+    found = a / b
+    numbers = (found.value, found.low, found.high)
+    if operation == "growth":
+        return Result(*(x - 1.0 for x in numbers))
+    if operation == "share":  # a share of some records is no more than all of them, whatever the noise says
+        return Result(*(min(1.0, max(0.0, x)) for x in numbers))
+    return Result(*numbers)
+
+
+def _answer(release: Release, condition: str, level: float) -> Answer:
+    """The unprojected answer to a condition, or the number of records."""
+    domain = release.plan.workload.domain
+    question = predicates(domain, [condition]) if condition.strip() else total(domain)
+    return Answer.of(Linear(((1.0, release.raw, question.blocks[0].block),)), level)
+
+
+def ranks(release: Release, attribute: str, confidence: float = 0.95) -> list[Ranked]:
+    """The places of an attribute's cells by their counts, the largest first; all places hold together.
+
+    From intervals that hold together: a cell is surely before another where its interval lies above the other's.
+    """
+    table = release.raw.table(attribute, confidence=confidence, simultaneous=True)
+    values, low, high = (np.asarray(x, dtype=np.float64).reshape(-1) for x in (table.values, table.low, table.high))
+    above = (low[None, :] > high[:, None]).sum(axis=1)
+    below = (high[None, :] < low[:, None]).sum(axis=1)
+    order: Sequence[int] = np.argsort(-values, kind="stable").tolist()
+    cells = table.labels[0]
+    return [Ranked(cells[i], float(values[i]), int(above[i]) + 1, len(values) - int(below[i])) for i in order]
+
 
 _ROWS = 400  # of a table on a page; the downloads have all
 _DRAWN = 400  # bars of one attribute, and 72 of a pair: what an eye takes in
@@ -309,3 +410,109 @@ def projected(release: Release) -> Json:
             {"label": s.label, "before": rounded(s.before, s.error), "after": rounded(s.value, s.error)} for s in single
         ],
     }
+
+
+STREAM = "stream.release"
+"""What a page calls the public file of a stream."""
+
+FILES = {
+    "answers.parquet": "application/vnd.apache.parquet",
+    "release.json": "application/json",
+    "report.html": "text/html; charset=utf-8",
+    "measurements.npz": "application/octet-stream",
+}
+"""Files of a release's folder that pages hand out."""
+_MOST_ROWS = 200_000  # of a workbook: spreadsheets open that in seconds; the Parquet file has all
+_MOST_SHEETS = 60  # tabs that still can be found
+
+
+def stored_file(folder: Path, name: str) -> Path:
+    """One of the files above. Raises InvalidInput for every other, and where it was not written."""
+    place = folder / name
+    if name not in FILES or place.is_symlink() or not place.is_file():
+        raise InvalidInput("the release holds no such file: large ones hold their measurements alone")
+    return place
+
+
+def held(place: Path) -> list[str]:
+    """Which of the files above are there; of a stream what may be published of it."""
+    if not place.is_dir():
+        return ["tables.xlsx", STREAM]
+    return ["tables.xlsx", *(name for name in FILES if (place / name).is_file())]
+
+
+def stream_file(found: object) -> bytes:
+    """All that is public of a stream, as a file to be handed on. Raises InvalidInput for what is none."""
+    if not isinstance(found, StreamRelease):
+        raise InvalidInput("this is no stream")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "stream"
+        found.save(place)
+        return place.read_bytes()
+
+
+def table_csv(release: Release, names: tuple[str, ...]) -> str:
+    """A marginal table with every digit."""
+    return csv_text(release.table(*names).frame())
+
+
+def workbook(release: Release) -> bytes:
+    """What was asked as an Excel workbook: words, single answers, one sheet for each table until it is large."""
+    out = io.BytesIO()
+    with xlsxwriter.Workbook(out, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
+        words = book.add_worksheet("read me")
+        words.set_column(0, 0, 110)
+        wrapped = book.add_format({"text_wrap": True, "valign": "top"})
+        texts = [safe_text(release.provenance.name), *protects(release.plan, released=True), *reading(release.plan)]
+        for i, text in enumerate(texts):
+            words.write_string(i, 0, text, wrapped)
+        found, _ = singles(release)
+        names = ("part", "label", "value", "low", "high", "error")
+        _sheet(book, "single answers", Frame({n: [getattr(s, n) for s in found] for n in names}))
+        used: set[str] = {"read me", "single answers"}
+        for title, frame in _tables(release):
+            _sheet(book, _tab(title, used), frame)
+    return out.getvalue()
+
+
+def _tables(release: Release) -> Iterator[tuple[str, Frame]]:
+    """Tables that were asked, the small ones first, until a workbook is full."""
+    domain, left = release.plan.workload.domain, _MOST_ROWS
+    asked: dict[tuple[str, ...], int] = {}
+    for item in release.workload.items:
+        for query in item.blocks():
+            names = table_names(domain, query.block)
+            if names:
+                asked[names] = query.rows
+    for names, rows in sorted(asked.items(), key=lambda t: (len(t[0]), t[1]))[: _MOST_SHEETS - 2]:
+        if rows > left:
+            return
+        left -= rows
+        try:
+            yield " x ".join(names), release.table(*names).frame()
+        except NotAnswerable:
+            continue
+
+
+def _sheet(book: xlsxwriter.Workbook, title: str, frame: Frame) -> None:
+    sheet = book.add_worksheet(title)
+    bold = book.add_format({"bold": True})
+    for j, (name, column) in enumerate(frame.columns.items()):
+        sheet.write_string(0, j, safe_text(name), bold)
+        for i, value in enumerate(column, 1):
+            if isinstance(value, str):
+                sheet.write_string(i, j, safe_text(value))
+            elif value is not None:
+                sheet.write_number(i, j, value)
+    sheet.freeze_panes(1, 0)
+
+
+def _tab(title: str, used: set[str]) -> str:
+    """A tab's name as Excel takes them: at most 31 characters, some forbidden, each once whatever the case."""
+    clean = "".join("-" if c in "[]:*?/\\'" else c for c in safe_text(title)).strip() or "table"
+    name, number = clean[:31], 1
+    while name.casefold() in used:
+        number += 1
+        name = f"{clean[: 31 - len(str(number)) - 1]} {number}"
+    used.add(name.casefold())
+    return name

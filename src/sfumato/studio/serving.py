@@ -16,12 +16,11 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sfumato.curator.rows.samples import OtherEncoding, column_names
 from sfumato.errors import InvalidInput
-from sfumato.studio.app import make_app
-from sfumato.studio.desk import Desk, Places
+from sfumato.studio.app import Keys, make_app
 from sfumato.studio.drafts import change, store
-from sfumato.studio.guard import Keys
-from sfumato.wall.rows.headers import OtherEncoding, column_names
+from sfumato.studio.workspace import Desk, Places
 
 __all__ = ["listening", "prepared", "serve"]
 

@@ -1,8 +1,11 @@
 """Workloads: the linear queries that are asked, and the functions that build them."""
 
 from sfumato.workloads.builders import (
+    conjunctions,
+    disjunctions,
     hierarchy,
     identity,
+    parities,
     predicates,
     prefix,
     queries,
@@ -13,7 +16,6 @@ from sfumato.workloads.builders import (
     windows,
 )
 from sfumato.workloads.core import RECORDS, QueryBlock, QueryFamily, Workload
-from sfumato.workloads.subsets import conjunctions, disjunctions, parities
 from sfumato.workloads.tables import marginals
 
 __all__ = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -12,21 +15,36 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.domain import Domain
+from sfumato._util.bundles import check_text
+from sfumato._util.checks import show_count
+from sfumato._util.codec import encode
+from sfumato.domain import Booleans, Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, WorkloadError
-from sfumato.ground.checks import show_count
-from sfumato.ground.codec import encode
-from sfumato.ground.names import check_text
-from sfumato.operators import AllRange, Block, Dense, LinearOperator, Padded, Prefix, Sparse, Window
+from sfumato.operators import (
+    AllRange,
+    Block,
+    Dense,
+    Kronecker,
+    LinearOperator,
+    Padded,
+    Prefix,
+    Scaled,
+    Sparse,
+    Sum,
+    Window,
+)
 from sfumato.operators.base import numbers, real_array
 from sfumato.workloads.core import QueryBlock, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, over, table_block
 
 __all__ = [
     "as_operator",
+    "conjunctions",
+    "disjunctions",
     "hierarchy",
     "identity",
+    "parities",
     "predicates",
     "prefix",
     "queries",
@@ -287,3 +305,70 @@ def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named
     return Workload(
         parts[0].domain, tuple(replace(i, weight=i.weight * factors.get(i.part, Fraction(1))) for i in items)
     )
+
+
+_MAX_PRODUCT = 30  # 2^30 queries, as Kronecker products
+_MAX_JOINT = 14  # 2^28 entries: these are no product of factors, so their errors are computed row by row
+
+
+def disjunctions(d: int) -> Workload:
+    """For every set of d binary attributes x1, ..., xd, the number of records with at least one of them true.
+
+    2^d queries over 2^d cells. Bit by bit, x1 first, the number of a query says which attributes are in its set; so
+    query 0 is the empty set, whose answer is 0. Raises WorkloadError unless d is a whole number from 1 to 14.
+
+    >>> sf.disjunctions(2).labels()
+    ['nothing', 'x2', 'x1', 'x1 or x2']
+    """
+    domain = _domain(d, _MAX_JOINT)
+    every = Kronecker((Dense(np.ones((2, 2), dtype=np.int64)),) * d)
+    none = Kronecker((Dense(np.array([[1, 1], [1, 0]])),) * d)
+    sets = itertools.product((False, True), repeat=d)
+    labels = tuple(" or ".join(itertools.compress(domain.names, chosen)) or "nothing" for chosen in sets)
+    matrix: LinearOperator = Sum((every, Scaled(none, -1)))
+    block = Block((domain.names,), (matrix,))
+    return Workload(domain, (QueryBlock("disjunctions", block, labels=(labels,)),))
+
+
+def conjunctions(d: int) -> Workload:
+    """For every set of d binary attributes x1, ..., xd, the number of records with all of them true.
+
+    2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
+    one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+
+    >>> sf.conjunctions(2).labels()
+    ['total', 'x2', 'x1', 'x1, x2']
+    >>> sf.conjunctions(20).shape
+    (1048576, 1048576)
+    """
+    return _product(d, "conjunctions", np.array([[1, 1], [0, 1]]))
+
+
+def parities(d: int) -> Workload:
+    """For every set S of d binary attributes, the sum over the records of -1 to the power of how many in S are true.
+
+    2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
+    one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+
+    >>> sf.parities(2).operator.dense()
+    array([[ 1,  1,  1,  1],
+           [ 1, -1,  1, -1],
+           [ 1,  1, -1, -1],
+           [ 1, -1, -1,  1]])
+    """
+    return _product(d, "parities", np.array([[1, 1], [1, -1]]))
+
+
+def _product(d: int, part: str, factor: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Workload:
+    domain = _domain(d, _MAX_PRODUCT)
+    single = (
+        Workload(domain, (QueryBlock(part, Block(((name,),), (Dense(factor),)), labels=(("", name),)),))
+        for name in domain.names
+    )
+    return functools.reduce(operator.mul, single)
+
+
+def _domain(d: int, most: int) -> Domain:
+    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= most:
+        raise WorkloadError(f"d is the number of binary attributes, a whole number from 1 to {most}, not {d!r}")
+    return Domain({f"x{i + 1}": Booleans() for i in range(d)})

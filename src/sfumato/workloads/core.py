@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato._util import frames as markup
+from sfumato._util.bundles import check_text, shorten
+from sfumato._util.checks import show_count
+from sfumato._util.codec import storable
+from sfumato._util.frames import Frame
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
-from sfumato.ground import markup
-from sfumato.ground.checks import show_count
-from sfumato.ground.codec import storable
-from sfumato.ground.frames import Frame
-from sfumato.ground.names import check_text, shorten
 from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
 from sfumato.operators.base import Numbers, real_array
 from sfumato.workloads.levels import row_labels

@@ -12,10 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sfumato._util.checks import nearest, read_number, read_text, same_table
 from sfumato.errors import InvalidInput, SpecError
-from sfumato.ground.checks import read_number, read_text
-from sfumato.ground.nearest import nearest
-from sfumato.ground.sources import same_table
 
 __all__ = ["Section", "check_public", "find_fault", "parse_toml", "read_toml"]
 

@@ -12,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
+from sfumato._util.bundles import check_text
+from sfumato._util.checks import Number, check_distinct, read_text
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SpecError
-from sfumato.ground.checks import Number, check_distinct, read_text
-from sfumato.ground.names import check_text
 from sfumato.workloads.reading import Section, check_public, find_fault
 
 __all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.checks import show_count
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
-from sfumato.ground.checks import show_count
 from sfumato.operators import Family, Identity, LinearOperator
 from sfumato.workloads.builders import as_operator, identity, prefix, queries, ranges, stack, windows
 from sfumato.workloads.core import QueryFamily, Workload, exact_weight, weight_items

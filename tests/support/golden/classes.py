@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sfumato
-from sfumato.ground.codec import storable
+from sfumato._util.codec import storable
 
 __all__ = ["FILE", "HOW", "stored_classes", "strange"]
 

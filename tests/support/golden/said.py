@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.local.plans import LocalPlan
+from sfumato.interactive import SessionPlan
+from sfumato.local.plan import LocalPlan
 from sfumato.operators import Block, Combination, Family
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.streams import StreamPlan
-from sfumato.sessions import SessionPlan
 from support.insecure_bits import InsecureTestBits
 
 __all__ = ["Unknown", "maps", "noise", "say", "tell"]

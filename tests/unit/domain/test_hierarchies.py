@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.documents import read_document, write_document
 from sfumato.domain import OTHER, Categories, Domain, Hierarchy
 from sfumato.errors import DomainError, InvalidInput
-from sfumato.ground.codec import decode, encode, fingerprint
-from sfumato.ground.documents import read_document, write_document
 
 LEVELS = ["state", "county"]
 ROWS = [("06", "06001"), ("06", "06003"), ("36", "36001"), ("06", "06005")]

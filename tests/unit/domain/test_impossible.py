@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.cells import Grid, Moves
 from sfumato.domain.impossible import Tied
 from sfumato.errors import DomainError, SpecError
-from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.workloads.schema import spec_text
 from support.impossible import ATTRIBUTES, drawn
 

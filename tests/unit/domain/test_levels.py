@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.domain import Attribute, Bins, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError
-from sfumato.ground.codec import decode, encode, fingerprint
 
 POLICIES: dict[str, Any] = {"outside": "other", "missing": "other"}
 PLACE = Hierarchy({"06": ["1", "2"], "36": ["3"]}, ["state", "county"], **POLICIES)

@@ -10,10 +10,17 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.elliptope import elliptope
-from sfumato.estimate.elliptope.certificate import Problem, feasible
-from sfumato.estimate.elliptope.pairs import coordinates, nearest_tetrahedra, pair_tables, spread, support
-from sfumato.estimate.elliptope.scaling import product_scale
+from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.correlation_pairs import (
+    CorrelationProblem,
+    coordinates,
+    feasible,
+    nearest_tetrahedra,
+    pair_tables,
+    product_scale,
+    spread,
+    support,
+)
 
 Floats = NDArray[np.float64]
 
@@ -102,7 +109,7 @@ def test_the_proof_holds_at_any_possible_matrix_with_any_normals() -> None:
     for trial in range(60):
         kind, local = WEIGHTS[trial % 5], bool(trial % 2)
         matrix, weight, projection = known(kind, local, 6, rng)
-        problem = Problem(matrix, weight, product_scale(weight)[0], 1e-3, None)
+        problem = CorrelationProblem(matrix, weight, product_scale(weight)[0], 1e-3, None)
         half = rng.standard_normal((6, 6)) * rng.uniform(0, 1)
         share = 10.0 ** rng.uniform(-4, 0)
         at = feasible((1 - share) * projection + share * half @ half.T, local)
@@ -119,7 +126,9 @@ def test_the_gap_is_no_less_than_what_any_record_has_beyond_the_matrix() -> None
         cells = np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=size - 1)], dtype=float)
         for _ in range(20):
             noise = rng.standard_normal((size, size))
-            problem = Problem(noise + noise.T, np.ones((size, size)) - np.eye(size), np.ones(size), 1e-3, None)
+            problem = CorrelationProblem(
+                noise + noise.T, np.ones((size, size)) - np.eye(size), np.ones(size), 1e-3, None
+            )
             at = feasible(noise @ noise.T / size, local=True)
             slope = problem.given - at
             beyond = 0.5 * np.einsum("vi,ij,vj->v", cells, slope, cells).max() - 0.5 * np.sum(slope * at)

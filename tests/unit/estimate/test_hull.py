@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.active import minimise_quadratic
-from sfumato.estimate.hull import hull, whitener
-from sfumato.estimate.simplex import onto_simplex
 from sfumato.operators import Dense, Identity, Kronecker, Prefix
+from sfumato.postprocess.cones import hull, minimise_quadratic, onto_simplex, whitener
 
 
 def nonnegative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:

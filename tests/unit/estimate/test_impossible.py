@@ -9,11 +9,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.estimate.multiplicative import Hypothesis
-from sfumato.estimate.oracles import Elimination, Search, Skipping, find_oracle
-from sfumato.estimate.projection import joint_operator
-from sfumato.estimate.records import Factor
-from sfumato.estimate.simplex import onto_simplex
+from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.oracles import Elimination, Search, Skipping, find_oracle
+from sfumato.postprocess.projection import joint_operator
+from sfumato.postprocess.records import Factor
+from sfumato.postprocess.weights import Hypothesis
 from support.impossible import drawn, impossible_mass
 
 BODIES: list[dict[str, Any]] = [

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.estimate import integers
-from sfumato.estimate.bodies import project
-from sfumato.estimate.integers import answers_of, to_integers, whole_counts
-from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, TableCounts
-from sfumato.estimate.projection import Projection
-from sfumato.estimate.rounding import round_records, round_to_total
+from sfumato.postprocess import integers
+from sfumato.postprocess.bodies import project
+from sfumato.postprocess.integers import answers_of, to_integers, whole_counts
+from sfumato.postprocess.possible import CellCounts, PairMoments, RecordCounts, TableCounts
+from sfumato.postprocess.projection import Projection
+from sfumato.postprocess.rounding import round_records, round_to_total
 
 MIXED = sf.Domain({"a": sf.Integers(0, 4), "b": sf.Categories(list("xyz")), "c": sf.Booleans(), "d": sf.Integers(0, 2)})
 BINARY = sf.Domain({f"x{i}": sf.Booleans() for i in range(5)})

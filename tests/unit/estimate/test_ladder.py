@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sfumato.estimate.ladder import cone
-from sfumato.estimate.ladder.climb import climb
-from sfumato.estimate.ladder.cone import joint_cells
-from sfumato.estimate.ladder.low import held_tables, total_of
-from sfumato.estimate.ladder.raking import Sums, rake
-from sfumato.estimate.ladder.tables import agreeing_tables
-from sfumato.estimate.ladder.told import Asked, Axes, Told
-from sfumato.estimate.simplex import onto_simplex
 from sfumato.operators.base import FloatArray
+from sfumato.postprocess import hierarchical_tables as cone
+from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.hierarchical import climb
+from sfumato.postprocess.hierarchical_rungs import Asked, Axes, Sums, Told, held_tables, rake, total_of
+from sfumato.postprocess.hierarchical_tables import agreeing_tables, joint_cells
 
 
 def margin(cells: FloatArray, axes: Axes) -> FloatArray:
@@ -92,7 +89,7 @@ def test_the_cone_is_the_nearest_within_its_gap(seed: int, monkeypatch: pytest.M
     assert done.moved**2 == pytest.approx(objective(done.cells, told), rel=1e-9)
     away = objective(done.cells, told) - float(best.fun)
     assert away <= 1e-3 * done.moved**2 + 1e-6
-    monkeypatch.setattr(cone, "_CHECK", 1)
+    monkeypatch.setattr(cone, "_CHECK_CONE", 1)
     rough = joint_cells(sizes, finer, held, [], tolerance=0.9)
     left = sum(
         float(np.sum(residual(margin(rough.cells - best.x.reshape(sizes), s)) ** 2)) / told.spread[s] for s in finer
@@ -117,7 +114,7 @@ def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pyte
     for i in range(3):
         held[i,] = 0.9 * held[i,] + 0.1 * float(held[()]) / sizes[i]
     finer = {s: (t, told.spread[s]) for s, t in told.tables.items() if len(s) == 2}
-    monkeypatch.setattr(cone, "_MOST", 2000)
+    monkeypatch.setattr(cone, "_MOST_CONE", 2000)
     nearest = joint_cells(sizes, finer, held, [], possible=possible, tolerance=1e-4)
     assert possible is None or not nearest.cells[~possible].any()
     problem = cone._Problem(sizes, finer, held, [])

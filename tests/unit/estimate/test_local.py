@@ -17,7 +17,7 @@ from scipy.linalg import cholesky, null_space
 from scipy.optimize import nnls
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.local import LocalSolution, ResidualNoise, local
+from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, local
 
 Floats = NDArray[np.float64]
 Axes = tuple[int, ...]

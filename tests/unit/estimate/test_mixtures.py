@@ -13,15 +13,20 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.mixtures import Adapted, adapt, adapted, fitting
-from sfumato.estimate.mixtures.entropy import most_even
-from sfumato.estimate.mixtures.fitting import Objective, fit_mixture
-from sfumato.estimate.mixtures.forest import Forest, fit_forest
-from sfumato.estimate.mixtures.residue import kept_shares
-from sfumato.estimate.mixtures.stacked import Components, Noisy, read_noisy
-from sfumato.estimate.mixtures.thinning import halves
-from sfumato.estimate.mixtures.triples import borne_out, read_triples
+from sfumato.postprocess import denoising as adapted
+from sfumato.postprocess import mixtures as fitting
+from sfumato.postprocess.consistency import ResidualNoise
+from sfumato.postprocess.denoising import Adapted, adapt
+from sfumato.postprocess.mixtures import (
+    Forest,
+    Objective,
+    borne_out,
+    fit_forest,
+    fit_mixture,
+    kept_shares,
+    read_triples,
+)
+from sfumato.postprocess.noisy_pairs import Components, Noisy, halves, most_even, read_noisy
 
 Floats = NDArray[np.float64]
 SIZES = (2, 3, 4, 1)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
-from sfumato.estimate.multiplicative import Hypothesis
 from sfumato.operators import Dense, Kronecker, OnMarginal, Total
+from sfumato.postprocess.weights import Hypothesis
 
 SIZES = (3, 4, 2)
 AXES = [(), (0,), (2,), (1, 0), (0, 1, 2), (2, 0), (1, 2, 0)]

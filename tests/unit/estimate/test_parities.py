@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable
-from sfumato.estimate.elliptope import (
-    elliptope,
-    parity_answers,
-    parity_matrix,
-)
+from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.parities import parity_answers, parity_matrix
 
 Floats = NDArray[np.float64]
 

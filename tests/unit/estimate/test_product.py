@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.mixtures import adapt
-from sfumato.estimate.mixtures.product import disbelief, fit_product
-from sfumato.estimate.mixtures.stacked import Components, Noisy, read_noisy
+from sfumato.postprocess.consistency import ResidualNoise
+from sfumato.postprocess.denoising import adapt
+from sfumato.postprocess.mixtures import disbelief, fit_product
+from sfumato.postprocess.noisy_pairs import Components, Noisy, read_noisy
 
 Floats = NDArray[np.float64]
 SIZES = (3, 4, 5, 4)

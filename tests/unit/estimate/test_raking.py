@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.estimate.ladder.raking import Sums, rake
 from sfumato.operators.base import FloatArray
+from sfumato.postprocess.hierarchical_rungs import Sums, rake
 
 
 def margin(cells: FloatArray, *axes: int) -> FloatArray:

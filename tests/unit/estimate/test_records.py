@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable
-from sfumato.estimate.bodies import project
-from sfumato.estimate.oracles import Elimination, Enumeration, Search, find_oracle, starting_records
-from sfumato.estimate.possible import CellCounts, PairMoments, RecordCounts, TableCounts
-from sfumato.estimate.records import Factor, fit_records
 from sfumato.operators import Identity, Prefix
+from sfumato.postprocess.bodies import project
+from sfumato.postprocess.oracles import Elimination, Enumeration, Search, find_oracle, starting_records
+from sfumato.postprocess.possible import CellCounts, PairMoments, RecordCounts, TableCounts
+from sfumato.postprocess.records import Factor, fit_records
 
 cases = st.integers(0, 10**9).map(np.random.default_rng)
 

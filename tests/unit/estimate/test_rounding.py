@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import sfumato as sf
-from sfumato.estimate.projection import joint_operator
-from sfumato.estimate.rounding import controlled, round_records, round_to_total
+from sfumato.postprocess.projection import joint_operator
+from sfumato.postprocess.rounding import controlled, round_records, round_to_total
 
 fractions = st.lists(st.floats(0, 30, allow_subnormal=False), min_size=1, max_size=12).map(np.array)
 

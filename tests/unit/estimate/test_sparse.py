@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.estimate.sparse import SparseHypothesis
+from sfumato.postprocess.weights import SparseHypothesis
 
 
 def words(keys: Any) -> Any:

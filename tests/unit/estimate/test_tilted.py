@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 
-import sfumato.estimate.tilted as module
-from sfumato.estimate.tilted import ENOUGH, Noisy, tilted
+import sfumato.postprocess.exponential_family as module
 from sfumato.operators import Dense, Identity, Prefix
+from sfumato.postprocess.exponential_family import ENOUGH, Noisy, tilted
 
 SIZES = (2, 3, 2)
 PRIORS = (1e-6, 0.003, 0.1, 3.0)

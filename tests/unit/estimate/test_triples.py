@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.estimate.local import ResidualNoise
-from sfumato.estimate.mixtures import adapt, adapted
-from sfumato.estimate.mixtures.entropy import most_even
-from sfumato.estimate.mixtures.fitting import Mixture
-from sfumato.estimate.mixtures.triples import borne_out
+from sfumato.postprocess import denoising as adapted
+from sfumato.postprocess.consistency import ResidualNoise
+from sfumato.postprocess.denoising import adapt
+from sfumato.postprocess.mixtures import Mixture, borne_out
+from sfumato.postprocess.noisy_pairs import most_even
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]

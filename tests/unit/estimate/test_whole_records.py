@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.estimate import moving
-from sfumato.estimate.moving import whole_records
-from sfumato.estimate.spanning import spanning_records
+from sfumato.postprocess import rounding as moving
+from sfumato.postprocess.records import spanning_records
+from sfumato.postprocess.rounding import whole_records
 
 Sets = list[tuple[int, ...]]
 

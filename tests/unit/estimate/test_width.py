@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.estimate.elliptope.linear import most_correlated
-from sfumato.estimate.elliptope.pairs import coordinates, pair_tables
+from sfumato.postprocess.correlation_pairs import coordinates, pair_tables
+from sfumato.postprocess.parities import most_correlated
 
 BITS = sf.Domain({f"x{i}": sf.Booleans() for i in range(4)})
 MIXED = sf.Domain({"a": 3, "b": 2, "c": 4})

@@ -10,13 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.estimate.local import ResidualNoise, local
-from sfumato.estimate.mixtures import adapt
-from sfumato.estimate.mixtures.agreeing import tied_tables
-from sfumato.estimate.mixtures.conditioned import Emptying, conditioned
-from sfumato.estimate.mixtures.stacked import Components, Noisy, read_noisy
-from sfumato.estimate.mixtures.thinning import halves
-from sfumato.estimate.zeros import Zeros
+from sfumato.postprocess.consistency import ResidualNoise, Zeros, local
+from sfumato.postprocess.denoising import adapt
+from sfumato.postprocess.noisy_pairs import Components, Emptying, Noisy, conditioned, halves, read_noisy, tied_tables
 from support.impossible import drawn
 
 SEEDS = range(12)
@@ -143,7 +139,7 @@ def test_what_is_measured_is_conditioned_as_least_squares(seed: int) -> None:
 
 
 def test_too_many_zeros_are_made_where_tables_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.estimate.mixtures.conditioned._MOST", 0)
+    monkeypatch.setattr("sfumato.postprocess.noisy_pairs._MOST", 0)
     domain, zeros = known(0)
     noisy, noise, pairs = measured(counts(domain, 0, 500), 8.0, 0)
     assert conditioned(noisy, zeros).emptying is None

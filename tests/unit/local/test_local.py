@@ -10,12 +10,21 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.local.bound import centred_optimum
-from sfumato.local.design import design, distinct, largest, projected, simplex_code, weigh
-from sfumato.local.planning import ball_constant, effort
-from sfumato.local.plans import LocalPlan
-from sfumato.local.questions import Questions, contrasts, features, inverse
-from sfumato.local.records import cell_of
+from sfumato.local.collecting import cell_of
+from sfumato.local.plan import LocalPlan, ball_constant, effort
+from sfumato.local.questions import (
+    Questions,
+    centred_optimum,
+    contrasts,
+    design,
+    distinct,
+    features,
+    inverse,
+    largest,
+    projected,
+    simplex_code,
+    weigh,
+)
 from support import reading
 
 DOMAIN = sf.Domain(

@@ -14,12 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.marginals.pairs import PairResiduals
-from sfumato.designs.marginals.residuals import Residuals
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
+from sfumato.present import write_report
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases.pooling import strategy_noise
-from sfumato.report import write_report
+from sfumato.releases.comparing import strategy_noise
+from sfumato.strategies.residuals import PairResiduals, Residuals
 from support.words import plan_with
 
 BUDGET = sf.zcdp("0.02")

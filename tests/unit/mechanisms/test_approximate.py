@@ -13,10 +13,10 @@ from scipy.stats import norm
 import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
+from sfumato.planner.inverse import plan_for
 from sfumato.plans.intervals import margins, simultaneous
+from sfumato.present import write_report
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
-from sfumato.recipes.inverse import plan_for
-from sfumato.report import write_report
 from support.words import plan_with
 
 BUDGET = sf.approx(1, "1e-6")

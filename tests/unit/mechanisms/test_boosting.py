@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.estimate.possible import CellCounts, Medians
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms.research import boosted as boosting
+from sfumato.mechanisms.research import boosting
 from sfumato.plans.iterative import IterativePlan
-from sfumato.privacy.accountant import price
+from sfumato.postprocess.possible import CellCounts, Medians
+from sfumato.privacy.accounting import price
 from sfumato.privacy.amounts import Currency
 from support.words import plan_with
 
@@ -81,8 +81,8 @@ def test_what_is_missed_is_drawn_more_often(monkeypatch: pytest.MonkeyPatch) -> 
 def test_attributes_that_were_not_drawn_are_taken_to_be_uniform() -> None:
     first = sf.identity(DOMAIN, "b").blocks[0].block
     measured = Measurement((first,), (np.array([10, 20, 30]),), sf.plan(WORK, sf.gdp(1), neighbours="add-remove").noise)
-    from sfumato.mechanisms.asked import Asked
-    from sfumato.privacy.accountant import GaussianEvent
+    from sfumato.mechanisms.iterative import Asked
+    from sfumato.privacy.accounting import GaussianEvent
 
     plan = planned(sf.zcdp(1))
     asked = Asked(WORK, plan.unit, GaussianEvent(Fraction(1)))

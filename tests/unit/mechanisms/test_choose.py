@@ -12,13 +12,12 @@ from sfumato import load
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import BudgetError, NotInRowSpace, PlanError
 from sfumato.mechanisms import serving
-from sfumato.mechanisms.additive import Gaussian, Laplace
 from sfumato.mechanisms.automatic import Auto
-from sfumato.mechanisms.trees import Tree
+from sfumato.mechanisms.textbook import Gaussian, Laplace, TreeMechanism
+from sfumato.planner.factorize import factorization
+from sfumato.planner.inverse import budget_for
+from sfumato.planner.planning import plan
 from sfumato.privacy.budget import Budget
-from sfumato.recipes.factorize import factorization
-from sfumato.recipes.inverse import budget_for
-from sfumato.recipes.planning import plan
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, sums, total, windows
 from support.words import plan_with
 
@@ -357,7 +356,10 @@ def test_a_plan_says_where_pure_epsilon_errs_less_alone_and_what_it_costs(n: int
     assert note in found.explain()
     assert asked[0].rmse == asked[1].rmse <= told < found.rmse
     assert told == pytest.approx(
-        min(plan(work, budget, neighbours="add-remove", mechanism=m).rmse for m in (Laplace(), Tree(noise="laplace"))),
+        min(
+            plan(work, budget, neighbours="add-remove", mechanism=m).rmse
+            for m in (Laplace(), TreeMechanism(noise="laplace"))
+        ),
         rel=1e-4,
     )
 

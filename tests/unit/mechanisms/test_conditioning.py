@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.allowed import Allowed
 from sfumato.operators import Block, Dense, Identity, Prefix
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.impossible_cells import Allowed
 
 SIZES = {"a": 4, "b": 3, "u": 3, "v": 2, "w": 4, "one": 1}
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.continual.periods import Periods
 from sfumato.errors import PlanError
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.strategies.periods import Periods
 
 DOMAIN = sf.Domain({"age": sf.Integers(0, 7, outside="clamp", missing="other"), "sex": 2})
 WORK = sf.marginals(DOMAIN, upto=2)

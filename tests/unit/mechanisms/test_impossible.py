@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.allowed import Allowed
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.strategy import marginalise
 from sfumato.errors import PlanError
-from sfumato.estimate.projection import joint_operator
+from sfumato.postprocess.projection import joint_operator
+from sfumato.strategies.impossible_cells import Allowed
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.strategy import marginalise
 from support.impossible import drawn
 
 PEOPLE = {
@@ -155,7 +155,7 @@ def test_what_is_predicted_is_observed() -> None:
 
 def test_too_many_zeros_are_left_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Impossible answers are 0 still; others as without them."""
-    monkeypatch.setattr("sfumato.designs.allowed._MOST_ZEROS", 0)
+    monkeypatch.setattr("sfumato.strategies.impossible_cells._MOST_ZEROS", 0)
     knows, free = (
         sf.plan(sf.marginals(people(texts), order=2), sf.gdp(1), neighbours="add-remove") for texts in (None, [])
     )
@@ -171,7 +171,7 @@ def test_only_the_attributes_of_predicates_where_all_are_too_many(monkeypatch: p
     work = sf.marginals(domain, order=3)
     full = sf.plan(work, sf.gdp(1), neighbours="add-remove").standard_errors()
     # along "pay" too: 12,410 covariances
-    monkeypatch.setattr("sfumato.designs.allowed._MOST_ENTRIES", 12_000)
+    monkeypatch.setattr("sfumato.strategies.impossible_cells._MOST_ENTRIES", 12_000)
     plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
     assert isinstance(plan.strategy, Allowed)
     assert {a for b in plan.strategy.zeros for a in b.attributes} == set(PEOPLE)

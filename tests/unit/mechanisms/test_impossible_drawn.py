@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.strategy import marginalise
 from sfumato.errors import PlanError, SfumatoError
+from sfumato.strategies.strategy import marginalise
 
 Rng = np.random.Generator
 MECHANISMS = ("auto", "auto", "laplace", "gaussian", "marginals", "tree", "factorization")

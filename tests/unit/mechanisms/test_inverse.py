@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.recipes.inverse import plan_for
+from sfumato.planner.inverse import plan_for
 
 DOMAIN = sf.Domain({"a": 4, "b": 3, "c": 6})
 PAIRS = sf.marginals(DOMAIN, order=2)

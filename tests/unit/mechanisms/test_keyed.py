@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError
 from sfumato.plans.keys import KeyPlan
-from sfumato.privacy.accountant import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
+from sfumato.privacy.accounting import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.sketches import Buckets
 from support.words import plan_with

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.ground.codec import decode, encode
+from sfumato._util.codec import decode, encode
 from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms import made
+from sfumato.planner.planning import compared
 from sfumato.plans.iterative import IterativePlan
-from sfumato.recipes.planning import compared
 from sfumato.releases import ModelRelease
 from support.words import plan_with
 

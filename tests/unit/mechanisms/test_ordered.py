@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.ordered import hierarchical
 from sfumato.errors import PlanError
 from sfumato.mechanisms import automatic
+from sfumato.strategies import trees as hierarchical
 
 N = 9_000
 BUDGET = sf.approx(1, "1e-6")

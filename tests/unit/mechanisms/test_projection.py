@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.estimate import widths
+from sfumato.mechanisms import carry_out as run
 from sfumato.mechanisms import projected as projection
-from sfumato.mechanisms import run
 from sfumato.operators import Block
-from sfumato.recipes.planning import compared
+from sfumato.planner.planning import compared
+from sfumato.postprocess import width as widths
 from sfumato.workloads.levels import table_block
 
 BUDGET = sf.approx(1, "1e-6")
@@ -111,8 +111,8 @@ def test_width_bounds_hold_for_the_worst_tables(known: bool) -> None:
     """On every corner and on mixtures, for the simplex and the cone. Mutant: the cone's lever left out."""
     rng = np.random.default_rng(3)
     matrix = np.vstack([np.ones(6), rng.integers(0, 2, size=(5, 6))]).astype(float)
-    from sfumato.estimate.hull import hull
     from sfumato.operators import Dense
+    from sfumato.postprocess.cones import hull
 
     operator, sigma, n = Dense(matrix), 4.0, 5
 

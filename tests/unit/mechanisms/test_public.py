@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.strategy import marginalise
 from sfumato.errors import DomainError, PlanError
+from sfumato.strategies.strategy import marginalise
 
 DOMAIN = sf.Domain({"a": 3, "b": 4, "c": 2})
 X = np.random.default_rng(5).integers(0, 40, DOMAIN.shape)

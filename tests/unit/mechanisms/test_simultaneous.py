@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.recipes.inverse import plan_for
-from sfumato.recipes.simulate import _draw
+from sfumato.planner.inverse import plan_for
+from sfumato.planner.simulate import _draw
 
 AGES = sf.Domain({"age": sf.Integers(0, 15), "sex": sf.Booleans()})
 WORK = sf.stack(tables=sf.marginals(AGES, order=1), cdf=sf.prefix(AGES, "age", by=["sex"]))

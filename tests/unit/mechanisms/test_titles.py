@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs import matrix
-from sfumato.designs.dense import replace_one as swap
-from sfumato.designs.dense.dual import titled
-from sfumato.designs.dense.swap import swap_optimum
-from sfumato.designs.unions import planning as unions
-from sfumato.designs.unions.reduced import solve_union
+from sfumato.strategies import dense_planning as matrix
+from sfumato.strategies import dense_swap as swap
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.dense_dual import titled
+from sfumato.strategies.dense_swap import swap_optimum
+from sfumato.strategies.union import solve_union
 from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": 12, "b": 4, "c": 4})
@@ -68,5 +68,7 @@ def test_where_the_total_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unions_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert title(UNION).startswith("the optimal strategy in ")
     monkeypatch.setattr(unions, "solve_union", hurried(solve_union, tolerance=0.5))
-    monkeypatch.setattr("sfumato.designs.merged.planning._MAX_BLOCKS", 0)  # all queries together would be the optimum
+    monkeypatch.setattr(
+        "sfumato.strategies.merged_planning._MAX_BLOCKS", 0
+    )  # all queries together would be the optimum
     assert title(UNION).startswith("a strategy within ")

@@ -13,14 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.designs.marginals.residuals import Residuals
-from sfumato.designs.strategy import marginalise
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.estimate.local import ResidualNoise
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
-from sfumato.privacy.accountant import GaussianEvent
-from sfumato.releases.pooling import noisy_table, residual_noise, strategy_noise
+from sfumato.postprocess.consistency import ResidualNoise
+from sfumato.privacy.accounting import GaussianEvent
+from sfumato.releases.comparing import noisy_table, residual_noise, strategy_noise
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.strategy import marginalise
 
 Counts = NDArray[np.int64]
 SIZES = {"a": 4, "b": 3, "c": 3, "d": 2}

@@ -13,13 +13,13 @@ import pytest
 import sfumato as sf
 from sfumato import specs
 from sfumato.errors import PlanError
+from sfumato.interactive.plan import SessionPlan
 from sfumato.mechanisms import MECHANISMS, made, named, serving
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
 from sfumato.mechanisms.registry import ASKED_FOR
-from sfumato.mechanisms.sketched import read_keys
+from sfumato.mechanisms.sketches import read_keys
 from sfumato.mechanisms.tables import Designed
-from sfumato.recipes.planning import request
-from sfumato.sessions.plans import SessionPlan
+from sfumato.planner.planning import request
 from support.toy import Plain, every_other, read_every_other
 from support.words import plan_with
 

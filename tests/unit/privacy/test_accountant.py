@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
+from sfumato._util import codec
 from sfumato.errors import BudgetError, BudgetExceeded
-from sfumato.ground import codec
-from sfumato.privacy import accountant
-from sfumato.privacy.accountant import (
+from sfumato.privacy import accounting as accountant
+from sfumato.privacy.accounting import (
     Account,
     BoundedRangeEvent,
     Event,
@@ -34,7 +34,7 @@ from sfumato.privacy.accountant import (
 )
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.statements import compose, epsilon_left, events_export
+from sfumato.privacy.ledger.words import compose, epsilon_left, events_export
 
 EVENTS: list[Callable[[object], Event]] = [GaussianEvent, PureEvent, ZcdpEvent, BoundedRangeEvent]  # type: ignore[list-item]
 amounts = st.fractions(min_value=0, max_value=50, max_denominator=10**9)

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
+from sfumato._util import codec
 from sfumato.errors import BudgetError
-from sfumato.ground import codec
-from sfumato.privacy import conversions, pure, rounding
+from sfumato.privacy import accounting as pure
+from sfumato.privacy import budget as conversions
+from sfumato.privacy import rounding
 from sfumato.privacy.amounts import Currency, exact, readable
 from sfumato.privacy.budget import Budget
 

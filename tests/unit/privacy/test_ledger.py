@@ -16,16 +16,9 @@ from typing import Any
 
 import pytest
 
-from sfumato.errors import (
-    BudgetError,
-    BudgetExceeded,
-    InvalidInput,
-    LedgerCorrupted,
-    LedgerError,
-    NameTaken,
-)
+from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerCorrupted, LedgerError, NameTaken
 from sfumato.privacy import chain, debits, files
-from sfumato.privacy.accountant import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
+from sfumato.privacy.accounting import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger

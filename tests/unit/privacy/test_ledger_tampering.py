@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
-from sfumato.privacy.accountant import PureEvent
+from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.chain import SCHEMA
 from sfumato.privacy.ledger import Ledger

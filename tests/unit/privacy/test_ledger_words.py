@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accountant import (
-    ApproxEvent,
-    BoundedRangeEvent,
-    Event,
-    GaussianEvent,
-    PureEvent,
-    ZcdpEvent,
-    price,
-)
+from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

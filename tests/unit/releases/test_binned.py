@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.report.page import render
+from sfumato.present.page import render
 
 EDGES = [0, 1_000, 2_000, 5_000, 10_000, 100_000]
 SIZES = (4_000, 400)

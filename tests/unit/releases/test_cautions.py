@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.releases.cautions import other_shares, percent
-from sfumato.report.page import render
+from sfumato.present.page import render
+from sfumato.releases.warnings import other_shares, percent
 
 DOMAIN = sf.Domain(
     {

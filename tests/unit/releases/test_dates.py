@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain.mock import mock_columns
 from sfumato.errors import PlanError
-from sfumato.report.answers import distributions
-from sfumato.report.charts import distribution_chart
-from sfumato.wall.rows.sources import open_source
+from sfumato.present.answers import distributions
+from sfumato.present.charts import distribution_chart
 from support.reading import write_csv
 
 MONTHS = sf.Dates("2024-01-01", "2024-12-31", by="month", format="%d.%m.%Y", outside="other", missing="other")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.designs.strategy import marginalise
 from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import Provenance
+from sfumato.strategies.strategy import marginalise
 
 DOMAIN = sf.Domain({"a": 6, "b": 4, "c": 3})
 TABLES = sf.marginals(DOMAIN, upto=2).named("tables")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato._util import files as spool
+from sfumato._util.codec import fingerprint
+from sfumato._util.documents import read_document, write_document
+from sfumato.curator import Curator
+from sfumato.curator.rows.counting import TensorCounts
 from sfumato.errors import InvalidInput, NotWritten
-from sfumato.ground import spool
-from sfumato.ground.codec import fingerprint
-from sfumato.ground.documents import read_document, write_document
-from sfumato.wall import Curator
-from sfumato.wall.rows.counting import TensorCounts
 
 DOMAIN = sf.Domain({"a": 3, "b": 4, "c": 2, "d": 3})
 WORK = sf.marginals(DOMAIN, upto=3)

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
 from sfumato.measurements import Measurement, Selection
 from sfumato.plans.iterative import IterativePlan
+from sfumato.present import write_report
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease
-from sfumato.report import write_report
-from sfumato.wall import Curator
 from support.wall import Untouchable
 from support.words import plan_with
 

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense
-from sfumato.releases.products import _products, by_products
+from sfumato.releases.linear import _products, by_products
 from sfumato.workloads import QueryBlock
 
 SIZES = {"age": 6, "sex": 2, "region": 3}
@@ -108,7 +108,7 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_too_many_products_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.releases.products._MOST", 1)
+    monkeypatch.setattr("sfumato.releases.linear._MOST", 1)
     with pytest.raises(NotAnswerable, match="ask for such, joined by 'and'"):
         released(sf.gdp(1)).ask("age >= 2 or sex == 'f'")
 

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable
-from sfumato.estimate.possible import CellCounts, PairMoments, Possible, RecordCounts, TableCounts
+from sfumato.postprocess.possible import CellCounts, PairMoments, Possible, RecordCounts, TableCounts
 
 BITS = sf.Domain({f"b{i}": sf.Booleans() for i in range(4)})
 COUNTS = np.random.default_rng(4).multinomial(60, np.random.default_rng(5).dirichlet(np.ones(16) * 0.2))

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.operators.base import FloatArray
-from sfumato.releases.shifts import Shift, before_and_after, shifts
+from sfumato.releases.tables import Shift, before_and_after, shifts
 
 HOUR = sf.Integers(0, 23, levels={"part": [0, 6, 12, 24]}, outside="clamp", missing="drop")
 DOMAIN = sf.Domain({"hour": HOUR, "place": 5, "sex": 2})

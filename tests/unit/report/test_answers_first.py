@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 import sfumato as sf
-from sfumato.report import render
-from sfumato.report.answers import distributions
-from sfumato.report.typical import typical
+from sfumato.present import render
+from sfumato.present.answers import distributions
+from sfumato.present.words import typical
 
 
 def released(groups: int = 3) -> sf.Release:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.report import render
-from sfumato.report.answers import singles, small_tables
-from sfumato.report.projected import before_and_after
-from sfumato.report.scatter import moved_chart
-from sfumato.report.words import rounded, show
+from sfumato.present import render
+from sfumato.present.answers import singles, small_tables
+from sfumato.present.charts import moved_chart
+from sfumato.present.projected import before_and_after
+from sfumato.present.words import rounded, show
 from unit.report.test_report import HOSTILE, Page
 
 SPACE = sf.Domain({"age": sf.Integers(0, 19), "place": sf.Categories(list("xyz")), "sex": sf.Booleans()})

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.domain.reading import cell_texts, is_year, range_text
-from sfumato.report.answers import distributions, small_tables
-from sfumato.report.charts import distribution_chart, table_chart
-from sfumato.report.page import render
-from sfumato.report.typical import typical
+from sfumato.domain.core import cell_texts, is_year, range_text
+from sfumato.present.answers import distributions, small_tables
+from sfumato.present.charts import distribution_chart, table_chart
+from sfumato.present.page import render
+from sfumato.present.words import typical
 
 SPACE = sf.Domain(
     {

@@ -16,20 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.curator import Histogram
 from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.run import carry_out
+from sfumato.mechanisms.carry_out import carry_out
+from sfumato.planner.planning import plan as make_plan
 from sfumato.plans.plan import Plan
+from sfumato.present import render, write_report
+from sfumato.present.answers import distributions, singles, small_tables
+from sfumato.present.charts import family_chart
+from sfumato.present.words import families, plan_facts, rounded, share, show
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.recipes.planning import plan as make_plan
 from sfumato.releases import Release
-from sfumato.report import render, write_report
-from sfumato.report.answers import distributions, singles, small_tables
-from sfumato.report.charts import family_chart
-from sfumato.report.facts import families, plan_facts
-from sfumato.report.words import rounded, share, show
-from sfumato.wall import Histogram
 from sfumato.workloads import Workload, identity, marginals, predicates, prefix, queries, stack, sums
 
 HOSTILE = (
@@ -412,7 +411,7 @@ def test_persons_with_several_rows() -> None:
 
 
 def test_the_bundle_is_what_its_readme_says() -> None:
-    folder = resources.files("sfumato.report") / "vendor"
+    folder = resources.files("sfumato.present") / "vendor"
     bundle = (folder / "vega-bundle.js").read_text(encoding="utf-8")
     readme = (folder / "README.md").read_text(encoding="utf-8")
     licences = (folder / "LICENSES.txt").read_text(encoding="utf-8")

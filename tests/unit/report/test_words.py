@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.privacy.accountant import ApproxEvent, BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.statements import attack_success, percent_up, secret
+from sfumato.present.words import rounded, scientific, show
+from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.ledger.words import attack_success, percent_up, secret
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.report.words import rounded, scientific, show
 
 
 def test_attack_success_of_gaussian_noise_is_its_total_variation() -> None:

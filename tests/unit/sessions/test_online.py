@@ -12,8 +12,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import LedgerError, WorkloadError
-from sfumato.sessions import opening, session_status
-from sfumato.sessions.online import OnlineSession
+from sfumato.interactive import opening, session_status
+from sfumato.interactive.opening import OnlineSession
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, SURE, TABLE, conversing, opened, stored
 from support.words import plan_with
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.ground.bundles import pack, unpack
-from sfumato.sessions import session_status
-from sfumato.sessions.plans import SessionPlan
+from sfumato._util.bundles import pack, unpack
+from sfumato.interactive import session_status
+from sfumato.interactive.plan import SessionPlan
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, TABLE, opened
 from support.words import open_with
 

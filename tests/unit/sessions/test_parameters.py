@@ -10,13 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.designs.spending import price_of
-from sfumato.privacy.accountant import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.interactive.parameters import (
+    Shape,
+    bounds_of,
+    energy,
+    farthest,
+    largest_sum,
+    least_alpha,
+    practical,
+    promised,
+    terms_of,
+)
+from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.amounts import Currency
+from sfumato.privacy.conversation_price import mu_squared_of_pures
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from sfumato.privacy.together import mu_squared_of_pures
-from sfumato.sessions.parameters import Shape, bounds_of, least_alpha, practical, promised, terms_of
-from sfumato.sessions.tails import energy, farthest, largest_sum
+from sfumato.strategies.calibration import price_of
 
 BUDGETS = {"pure": sf.pure(1), "approx": sf.approx(1, "1e-6"), "zcdp": sf.zcdp("0.5"), "gdp": sf.gdp("0.7")}
 SHAPE = Shape(cells=256, questions=500, records=20_000, beta=0.05, buys=False)

@@ -11,9 +11,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, InvalidInput, LedgerError, NotAnswerable, PlanError
+from sfumato.interactive.streams import Stream
 from sfumato.plans.streams import StreamPlan
-from sfumato.releases.streamed import Running, StreamRelease
-from sfumato.sessions.streams import Stream
+from sfumato.releases.streams import Running, StreamRelease
 
 DOMAIN = sf.Domain({"age": sf.Integers(0, 3, outside="clamp", missing="other"), "sex": 2})
 WORK = sf.marginals(DOMAIN, upto=2)

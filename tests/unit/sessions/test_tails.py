@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from sfumato.plans.quantiles import cdf
+from sfumato.interactive.parameters import energy, farthest, largest_sum
+from sfumato.plans.intervals import cdf
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.sessions.tails import energy, farthest, largest_sum
 
 
 def _law(scale: float, reach: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode
 from sfumato.errors import DomainError, PlanError, WorkloadError
-from sfumato.ground.codec import decode, encode
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs, predict
-from sfumato.sketches.field import PRIME, draw_coefficients, hash_texts, multiply, polynomial
+from sfumato.sketches.maps import PRIME, draw_coefficients, hash_texts, multiply, polynomial
 
 EDGES = [0, 1, 2, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**60 - 1, 2**60, PRIME - 2**31, PRIME - 2, PRIME - 1]
 elements = st.one_of(st.sampled_from(EDGES), st.integers(0, PRIME - 1))

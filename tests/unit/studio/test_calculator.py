@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.studio.calculator import OPERATIONS, calculate, ranks
+from sfumato.studio.reading import OPERATIONS, calculate, ranks
 
 SPACE = sf.Domain({"age": sf.Integers(0, 9), "sex": sf.Categories(["f", "m"]), "town": sf.Categories(list("abc"))})
 WORK = sf.stack(tables=sf.marginals(SPACE, upto=2), curve=sf.prefix(SPACE, "age", by=["sex"]))

@@ -8,8 +8,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.specs import read_spec
-from sfumato.studio import foresight
-from sfumato.studio.foresight import budget_for_margin, figures, scaled
+from sfumato.studio import what_if as foresight
+from sfumato.studio.what_if import budget_for_margin, figures, scaled
 from sfumato.workloads import Workload
 from support.studio import SPEC, folder, studio
 

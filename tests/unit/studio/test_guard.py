@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.studio.guard import MAX_BODY
+from sfumato.studio.app import MAX_BODY
 from sfumato.studio.serving import listening
 from support.studio import Studio, folder, studio
 
@@ -104,7 +104,7 @@ def test_the_address_works_once(tmp_path: Path) -> None:
 def test_the_starting_file_goes_once_it_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a file with the token that stays. It is readable by this account alone, and opened by the browser."""
     from sfumato.studio import serving
-    from sfumato.studio.guard import Keys
+    from sfumato.studio.app import Keys
 
     led: list[str] = []
     monkeypatch.setattr(serving.tempfile, "tempdir", str(tmp_path))
@@ -144,7 +144,7 @@ def test_connections_without_a_request_are_closed(page: Studio, monkeypatch: pyt
 
 def test_a_body_that_does_not_end_is_refused(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a request that waits for its body without end."""
-    from sfumato.studio import guard
+    from sfumato.studio import app as guard
 
     monkeypatch.setattr(guard, "_PATIENCE", 0.2)
     assert page.post("plan", b"{", content_length="100").status == 408
@@ -152,7 +152,7 @@ def test_a_body_that_does_not_end_is_refused(page: Studio, monkeypatch: pytest.M
 
 def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a list of errors that are expected, so that any other ends in a 500 without words."""
-    from sfumato.studio.desk import Desk
+    from sfumato.studio.workspace import Desk
 
     for error in (
         RuntimeError("a row"),
@@ -176,7 +176,7 @@ def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPat
 def test_secrets_are_new_and_long(tmp_path: Path) -> None:
     """Mutant: a token that could be guessed."""
     del tmp_path
-    from sfumato.studio.guard import Keys
+    from sfumato.studio.app import Keys
 
     made = [Keys(1) for _ in range(50)]
     assert len({k.token for k in made} | {k.key for k in made}) == 100

@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.releasing import plan_or_spec
 from sfumato.studio import paying
-from sfumato.studio.desk import Desk, Places
+from sfumato.studio.workspace import Desk, Places
 from support.studio import ROWS, SPEC, Studio, folder, studio
 
 ROOT = Path(__file__).parents[3]

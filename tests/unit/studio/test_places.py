@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.report.words import rounded
+from sfumato.present.words import rounded
 from support.studio import SPEC, folder, studio
 
 CODES = "state,county\n" + "".join(f"s{i // 3},c{i}\n" for i in range(6))

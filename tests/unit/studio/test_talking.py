@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.curator.conversations.stored import read_transcript
+from sfumato.interactive import session_status
+from sfumato.interactive.opening import OnlineSession, kept
 from sfumato.mechanisms.registry import made
-from sfumato.recipes.opening import plan_and_open
-from sfumato.sessions import session_status
-from sfumato.sessions.online import OnlineSession
-from sfumato.sessions.opening import kept
+from sfumato.planner.opening import plan_and_open
 from sfumato.specs import read_spec
-from sfumato.studio import paying, talking
-from sfumato.wall.talk.stored import read_transcript
+from sfumato.studio import conversations as talking
+from sfumato.studio import paying
 from support.studio import SPEC, Studio, folder, studio
 
 ROOT = Path(__file__).parents[3]
@@ -240,7 +240,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from sfumato.wall.talk.filed import FileTranscript
+from sfumato.curator.conversations.transcript import FileTranscript
 FileTranscript.pay = lambda *_: os._exit(9)
 from support.studio import studio
 with studio(Path(sys.argv[1])) as page:
@@ -268,7 +268,7 @@ def test_killed_in_mid_payment(tmp_path: Path) -> None:
 
 def test_killed_before_the_ledger_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paid and kept: the same payment goes on with it, and questions are answered; nothing is paid twice."""
-    from sfumato.sessions import requests
+    from sfumato.interactive import session as requests
 
     place = folder(tmp_path, SESSION)
     with monkeypatch.context() as killed, studio(place) as page:

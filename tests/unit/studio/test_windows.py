@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import NameTaken
-from sfumato.studio import desk as desks
-from sfumato.studio import saying
+from sfumato.studio import page_state as saying
+from sfumato.studio import workspace as desks
 from sfumato.studio.drafts import store, version_of
-from sfumato.studio.saying import state
+from sfumato.studio.page_state import state
 from support.studio import SPEC, folder, studio
 
 CHANGE = [{"place": ["schema", "sex", "values"], "value": ["one", "two", "three"]}]

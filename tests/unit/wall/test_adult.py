@@ -6,8 +6,8 @@ from importlib.resources import files
 
 import numpy as np
 
+from sfumato.curator.rows.sources import open_source
 from sfumato.specs import read_spec
-from sfumato.wall.rows.sources import open_source
 
 SPEC = read_spec(str(files("sfumato") / "data" / "adult.toml"))
 COUNTS = open_source(SPEC.source, SPEC.domain)

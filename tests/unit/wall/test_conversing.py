@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.curator.conversations import Conversation, converse, resume
+from sfumato.curator.conversations.stored import read_transcript
+from sfumato.curator.rows import counting
 from sfumato.privacy import files
-from sfumato.privacy.accountant import ZcdpEvent
-from sfumato.privacy.conversing import Step, Terms
+from sfumato.privacy.accounting import ZcdpEvent
+from sfumato.privacy.conversation_price import Step, Terms
 from sfumato.privacy.selection import Candidates, Epochs
-from sfumato.wall.rows import counting
-from sfumato.wall.talk import Conversation, converse, resume
-from sfumato.wall.talk.stored import read_transcript
 from support.conversations import COST, HASH, TERMS, N, curator, high, lines, low, opened, question
 from support.wall import DOMAIN
 

@@ -20,13 +20,16 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy import entries, files
-from sfumato.privacy.accountant import ZcdpEvent
-from sfumato.privacy.conversing import SparseVector, Terms
+from sfumato.curator.conversations import converse, resume
+from sfumato.curator.conversations import curator as conversing
+from sfumato.curator.conversations import transcript as filed
+from sfumato.curator.conversations.stored import read_transcript
+from sfumato.privacy import debits as entries
+from sfumato.privacy import files
+from sfumato.privacy.accounting import ZcdpEvent
+from sfumato.privacy.conversation_price import SparseVector, Terms
 from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall.talk import converse, conversing, filed, resume
-from sfumato.wall.talk.stored import read_transcript
 from support.conversations import COST, HASH, TERMS, UNIT, N, curator, high, lines, low, opened, question
 from support.edited import edited, put
 from support.wall import COUNTS, DOMAIN, TABLE, Touched, Untouchable

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sfumato.curator.rows import counting
+from sfumato.curator.rows import counting as summing
+from sfumato.curator.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts, check_countable, clusters
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
 from sfumato.plans.packing import pack
-from sfumato.wall.rows import counting, summing
-from sfumato.wall.rows.clusters import clusters
-from sfumato.wall.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts, check_countable
-from sfumato.wall.rows.sources import open_source
 
 Families = list[NDArray[np.int32]]
 IntArray = NDArray[np.int64]
@@ -329,7 +329,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     )
     sets = [s for k in range(4) for s in itertools.combinations(domain.names, k)]
     memory = open_source(table, domain)
-    monkeypatch.setattr("sfumato.wall.rows.sources.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("sfumato.curator.rows.sources.MEMORY_LIMIT", 0)
     monkeypatch.setattr(counting, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)

@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato._util.codec import distinct
+from sfumato.curator.rows.counting import Cluster, ColumnCounts, alone, clusters, sum_down
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.ground.rows import distinct
-from sfumato.mechanisms import run
+from sfumato.mechanisms import carry_out as run
 from sfumato.plans import packing
 from sfumato.plans.packing import pack
-from sfumato.wall.rows.clusters import Cluster, alone, clusters
-from sfumato.wall.rows.counting import ColumnCounts
-from sfumato.wall.rows.summing import sum_down
 
 Families = list[NDArray[np.int32]]
 

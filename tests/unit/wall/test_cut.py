@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.designs.pricing.sensitivity import certificate
+from sfumato.curator import Curator
+from sfumato.curator.rows.sources import open_source
 from sfumato.errors import PlanError
-from sfumato.wall import Curator
-from sfumato.wall.rows.sources import open_source
+from sfumato.strategies.certificates import certificate
 from support.insecure_bits import InsecureTestBits
 
 DOMAIN = sf.Domain(

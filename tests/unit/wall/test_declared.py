@@ -18,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.text import capitals, composed, plain
 from sfumato.cells import Grid
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput
-from sfumato.ground.codec import decode, encode, fingerprint
-from sfumato.ground.texts import capitals, composed, plain
-from sfumato.local.records import cell_of as local_cell
-from sfumato.wall.rows.sources import open_source
+from sfumato.local.collecting import cell_of as local_cell
 from support.reading import cell, day, joint, write_csv
 
 OTHER: dict[str, Any] = {"outside": "other", "missing": "other"}

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sfumato.curator.rows.encoding import identifier, literal, record_bytes
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SourceError
-from sfumato.wall.rows.encoding import identifier, literal, record_bytes
-from sfumato.wall.rows.sources import open_source
 from support.reading import cell, joint, write_csv
 
 OTHER = {"outside": "other", "missing": "other"}

@@ -23,11 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.curator.rows import other_files as spreadsheet
+from sfumato.curator.rows import written as kinds
+from sfumato.curator.rows.samples import column_names
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
-from sfumato.wall.rows import kinds, spreadsheet
-from sfumato.wall.rows.headers import column_names
-from sfumato.wall.rows.sources import open_source
 
 openpyxl = pytest.importorskip("openpyxl")
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sfumato.curator.rows import readers
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import SfumatoError, SourceError
-from sfumato.wall.rows import readers
-from sfumato.wall.rows.sources import open_source
 from support.reading import write_csv
 
 OTHER = {"outside": "other", "missing": "other"}
@@ -207,7 +207,7 @@ def test_more_than_the_limit_is_taken_for_a_bomb(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(readers, "MAX_ROWS", 100_000)
         assert "holds more than" in str(refusal_of(tmp_path / "t.parquet"))
-        patch.setattr("sfumato.wall.rows.sources.MAX_ROWS", 100_000)
+        patch.setattr("sfumato.curator.rows.sources.MAX_ROWS", 100_000)
         assert "more than 100,000 rows" in str(refusal_of(table))
     monkeypatch.setattr(readers, "MAX_BYTES", 5000)
     assert "holds more than" in str(refusal_of(text))
@@ -298,7 +298,7 @@ def test_nothing_is_printed_or_left_behind(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_bytes(b"x,y\n1,a,b\n2,b\n")
     script = f"""
 import sys
-from sfumato.wall.rows import sources
+from sfumato.curator.rows import sources
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import SourceError
 domain = Domain({{"x": Integers(0, 9, outside="other", missing="other")}})
@@ -329,7 +329,7 @@ def test_frames_need_no_pyarrow() -> None:
 import sys
 sys.modules["pyarrow"] = None
 import duckdb, pandas, polars
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Categories, Domain, Integers
 both = dict(outside="other", missing="other")
 domain = Domain({"x": Integers(0, 1, **both), "y": Categories(["a"], **both)})
@@ -341,7 +341,6 @@ for source in (pandas.DataFrame(rows), polars.DataFrame(rows), duckdb.sql("SELEC
 
 
 def test_importing_the_curator_does_not_import_a_database() -> None:
-    script = (
-        "import sys, sfumato.wall.rows.sources; assert not {'duckdb', 'pandas', 'polars', 'pyarrow'} & set(sys.modules)"
-    )
+    heavy = "{'duckdb', 'pandas', 'polars', 'pyarrow'}"
+    script = f"import sys, sfumato.curator.rows.sources; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 import sfumato as sf
-from sfumato.local.records import cell_of
-from sfumato.wall.engines import kernel
-from sfumato.wall.engines.kernel import RECEIPT, Encoding
-from sfumato.wall.rows import sources
-from sfumato.wall.rows.counting import ColumnCounts, TableCounts
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.engines import kernel
+from sfumato.curator.engines.kernel import RECEIPT, Encoding
+from sfumato.curator.rows import sources
+from sfumato.curator.rows.counting import ColumnCounts, TableCounts
+from sfumato.curator.rows.sources import open_source
+from sfumato.local.collecting import cell_of
 from support.impossible import drawn
 
 NAMES = ("a", "b", "c", "h")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator.keys.counts import open_keys
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall.keys.counts import open_keys
 
 NUMBERS = sf.Keys("id")
 TEXTS = sf.Keys("id", "text")

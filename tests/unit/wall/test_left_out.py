@@ -14,14 +14,14 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import Grid
+from sfumato.curator import Curator
+from sfumato.curator.rows.counting import alone
+from sfumato.curator.streams import stream
+from sfumato.curator.streams.state import open_people
 from sfumato.errors import PlanError
-from sfumato.privacy.continual import Published
+from sfumato.privacy.stream_price import Published
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.releases.streamed import History
-from sfumato.wall import Curator
-from sfumato.wall.rows.clusters import alone
-from sfumato.wall.streams import stream
-from sfumato.wall.streams.people import open_people
+from sfumato.releases.streams import History
 from support.insecure_bits import InsecureTestBits
 
 REST: dict[str, Any] = {"outside": "other", "missing": "other"}

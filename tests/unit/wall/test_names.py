@@ -23,17 +23,17 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import Grid, whole_text
+from sfumato.curator import Curator
+from sfumato.curator.keys.counts import KeyCounts, open_keys
+from sfumato.curator.rows.counting import alone
+from sfumato.curator.rows.sources import open_source
+from sfumato.curator.streams import curator as streaming
+from sfumato.curator.streams import resume_stream, stream
+from sfumato.curator.streams.state import StreamOpening, open_people
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import InvalidInput
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
-from sfumato.wall import Curator
-from sfumato.wall.keys.counts import KeyCounts, open_keys
-from sfumato.wall.rows.clusters import alone
-from sfumato.wall.rows.sources import open_source
-from sfumato.wall.streams import resume_stream, stream, streaming
-from sfumato.wall.streams.people import open_people
-from sfumato.wall.streams.store import StreamOpening
 from support.postgres import Server
 from support.spark import Running
 from support.streams import PERIODS, exact, price, terms

@@ -12,15 +12,16 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator import by_part as parts
+from sfumato.curator.by_part import PartedCurator, curator_for
+from sfumato.curator.engines.partitions import Check, Engine, PartCounts
+from sfumato.curator.rows import counting, sources
 from sfumato.errors import NotWritten, PlanError, SourceError
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Residual, Scaled, Total
-from sfumato.privacy.accountant import GaussianEvent
+from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.wall import Curator, parts
-from sfumato.wall.engines.parts import Check, Engine, PartCounts
-from sfumato.wall.parts import PartedCurator, curator_for
-from sfumato.wall.rows import counting, sources
 from support.wall import Untouchable
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)

@@ -12,12 +12,13 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import Grid
+from sfumato.curator import Curator
+from sfumato.curator.rows.counting import alone
+from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.streams import state as people
+from sfumato.curator.streams.state import open_people
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.rows.clusters import alone
-from sfumato.wall.streams import PublicStream, people, resume_stream, stream
-from sfumato.wall.streams.people import open_people
 from support.streams import PERIODS, exact, price, terms
 
 DOMAIN = sf.Domain(
@@ -177,7 +178,7 @@ def test_a_period_that_is_there_or_fails_leaves_people_as_they_were(tmp_path: Pa
         made.append(table(folder, rows), "p0")
         made.append(table(folder, rows), "p0")
         with monkeypatch.context() as patch:
-            patch.setattr("sfumato.wall.streams.streaming.measure", None)
+            patch.setattr("sfumato.curator.streams.curator.measure", None)
             with pytest.raises(NotWritten):
                 made.append(table(folder, rows), "p1")
         made.append(table(folder, rows), "p1")

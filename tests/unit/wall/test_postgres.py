@@ -13,15 +13,15 @@ import duckdb
 import numpy as np
 import pytest
 
+from sfumato.curator.engines.postgres import Postgres, Snapshot
+from sfumato.curator.keys.counts import open_keys
+from sfumato.curator.rows.counting import TableCounts
+from sfumato.curator.rows.samples import column_names
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
-from sfumato.wall.engines.postgres import Postgres, Snapshot
-from sfumato.wall.keys.counts import open_keys
-from sfumato.wall.rows.counting import TableCounts
-from sfumato.wall.rows.headers import column_names
-from sfumato.wall.rows.sources import open_source
 from support.hostile import CODES, DAYS, DECIMALS, FLOATS, LONG, MOMENTS, ODD_NAMES, SINGLES, TEXTS, UUIDS, WHOLES
 from support.postgres import Server
 
@@ -288,7 +288,7 @@ def test_many_rows_and_persons_are_those_of_a_file(furnished: Server, tmp_path: 
 
 
 def test_records_beyond_their_room_stay_in_the_database(furnished: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.wall.engines.streams._RECORDS", 100)
+    monkeypatch.setattr("sfumato.curator.engines.streams._RECORDS", 100)
     counts = open_source(furnished.address("plain"), X)
     assert isinstance(counts, TableCounts)
     assert counts.count([("x",)])[("x",)].tolist() == [20] * 10 + [0]
@@ -425,7 +425,7 @@ def test_a_row_lost_or_doubled_on_its_way_is_refused(
 ) -> None:
     """Mutant: what comes is counted as it comes; rows twice double the sensitivity."""
     own = Snapshot._asked
-    monkeypatch.setattr("sfumato.wall.engines.postgres._BATCH", 256)
+    monkeypatch.setattr("sfumato.curator.engines.postgres._BATCH", 256)
 
     class Wrong:
         def __init__(self, reader: Any) -> None:
@@ -538,8 +538,8 @@ def test_an_interrupt_ends_the_connection(furnished: Server) -> None:
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from sfumato.domain import Domain, Integers
-from sfumato.wall.engines.postgres import Snapshot
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.engines.postgres import Snapshot
+from sfumato.curator.rows.sources import open_source
 Snapshot._count = lambda self: 10**9
 own = Snapshot._asked
 class Said:
@@ -657,8 +657,8 @@ def test_an_engine_is_loaded_when_it_is_asked_for(tmp_path: Path) -> None:
     script = f"""
 import sys
 from sfumato.domain import Domain, Integers
-from sfumato.wall.rows.sources import open_source
+from sfumato.curator.rows.sources import open_source
 open_source({str(tmp_path / "t.csv")!r}, Domain({{"x": Integers(0, 9, outside="other", missing="other")}}))
-print([m for m in sys.modules if m.startswith(("adbc", "pyarrow", "sfumato.wall.engines.postgres"))])
+print([m for m in sys.modules if m.startswith(("adbc", "pyarrow", "sfumato.curator.engines.postgres"))])
 """
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Integers
-from sfumato.wall.rows.sources import open_source
 
 OTHER = {"outside": "other", "missing": "other"}
 

@@ -20,19 +20,19 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.conversations import converse
+from sfumato.curator.keys import KeyCurator
+from sfumato.curator.keys.store import KeyStore
+from sfumato.curator.keys.stored import is_histogram
+from sfumato.curator.selecting import select
+from sfumato.interactive import session_status
 from sfumato.operators import Block, Dense
-from sfumato.privacy.accountant import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.accounting import BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.chain import Turn
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.selection import Candidates
-from sfumato.sessions import session_status
 from sfumato.sketches.maps import Listed
-from sfumato.wall import Curator
-from sfumato.wall.keys import KeyCurator
-from sfumato.wall.keys.store import KeyStore
-from sfumato.wall.keys.stored import is_histogram
-from sfumato.wall.selecting import select
-from sfumato.wall.talk import converse
 from support.conversations import COST, HASH, TERMS, UNIT, high, opened, question
 from support.wall import DOMAIN, Untouchable
 

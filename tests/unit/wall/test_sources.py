@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sfumato.curator import Histogram
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, SourceError
-from sfumato.wall import Histogram
-from sfumato.wall.rows.sources import open_source
 from support.reading import joint, write_csv
 
 OTHER = {"outside": "other", "missing": "other"}

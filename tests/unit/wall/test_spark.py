@@ -17,20 +17,20 @@ import duckdb
 import numpy as np
 import pytest
 
+from sfumato.curator.engines import kernel
+from sfumato.curator.engines import spark as engine
+from sfumato.curator.engines import spark as native
+from sfumato.curator.engines.kernel import RECEIPT, Encoding, Part
+from sfumato.curator.engines.partitions import checked
+from sfumato.curator.engines.spark import Spark
+from sfumato.curator.keys.counts import open_keys
+from sfumato.curator.rows.encoding import Column
+from sfumato.curator.rows.samples import column_names, place_sample
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, MissingExtra, SourceError
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
-from sfumato.wall.engines import kernel, native
-from sfumato.wall.engines import spark as engine
-from sfumato.wall.engines.kernel import RECEIPT, Encoding, Part
-from sfumato.wall.engines.parts import checked
-from sfumato.wall.engines.spark import Spark
-from sfumato.wall.keys.counts import open_keys
-from sfumato.wall.rows.encoding import Column
-from sfumato.wall.rows.headers import column_names
-from sfumato.wall.rows.samples import place_sample
-from sfumato.wall.rows.sources import open_source
 from support.hostile import CODES, DAYS, DECIMALS, FLOATS, MOMENTS, ODD_NAMES, SINGLES, TEXTS, WHOLES
 from support.postgres import Server, missing
 from support.spark import Running

@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.streams import state as states
+from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.errors import LedgerCorrupted, LedgerError
+from sfumato.interactive.streams import read_status
 from sfumato.privacy import files
-from sfumato.sessions.streams import read_status
-from sfumato.wall import Curator
-from sfumato.wall.streams import PublicStream, resume_stream, states, stream
-from sfumato.wall.streams.stored import is_stream, read_stream
 from support.edited import edited, put
 from support.streams import PERIODS, UNIT, exact, price, terms
 

@@ -15,6 +15,13 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.curator.streams import PublicStream, measuring, resume_stream, stream
+from sfumato.curator.streams import curator as streaming
+from sfumato.curator.streams import state as states
+from sfumato.curator.streams.measuring import measure
+from sfumato.curator.streams.state import FORMAT, advance, period_line
+from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.errors import (
     BudgetError,
     BudgetExceeded,
@@ -28,16 +35,11 @@ from sfumato.errors import (
     SourceError,
 )
 from sfumato.operators import Family, Residual
-from sfumato.privacy.accountant import GaussianEvent, ZcdpEvent
-from sfumato.privacy.continual import StreamTerms
+from sfumato.privacy.accounting import GaussianEvent, ZcdpEvent
+from sfumato.privacy.chain import FileChain
 from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.stream_price import StreamTerms
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.wall import Curator
-from sfumato.wall.streams import PublicStream, measuring, resume_stream, states, stream, streaming
-from sfumato.wall.streams.measuring import measure
-from sfumato.wall.streams.store import FORMAT, advance, period_line
-from sfumato.wall.streams.stored import is_stream, read_stream
-from sfumato.wall.streams.streaming import FileChain
 from support.insecure_bits import InsecureTestBits
 from support.streams import PERIODS, UNIT, exact, filtered, price, terms
 
@@ -189,7 +191,7 @@ def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
 
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
         with monkeypatch.context() as patch:
-            patch.setattr("sfumato.wall.streams.streaming.measure", broken)
+            patch.setattr("sfumato.curator.streams.curator.measure", broken)
             with pytest.raises(NotWritten):
                 made.append(sf.Histogram(TABLES[t]), f"p{t}")
         assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
@@ -204,7 +206,7 @@ def test_a_period_that_fails_is_not_there_and_can_be_appended_again(ledger: Path
     wanted = list(exact(of, TABLES[:PERIODS]))
     for t in range(3):
         for target, name, error, raised in (
-            ("sfumato.wall.streams.streaming.measure", None, ValueError("17 records"), NotWritten),
+            ("sfumato.curator.streams.curator.measure", None, ValueError("17 records"), NotWritten),
             (states.FileStates, "write", LedgerError("no room"), LedgerError),
         ):
             with monkeypatch.context() as patch:

@@ -22,14 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato._util import codec
+from sfumato.curator.rows import text_files as textfile
+from sfumato.curator.rows.samples import column_names, table_at
+from sfumato.curator.rows.sources import open_source
+from sfumato.curator.rows.written import Source, source_of
 from sfumato.domain import Bins, Categories, Domain, Integers
 from sfumato.errors import InvalidInput, SourceError
-from sfumato.ground import codec
-from sfumato.wall.rows import textfile
-from sfumato.wall.rows.declared import table_at
-from sfumato.wall.rows.headers import column_names
-from sfumato.wall.rows.sources import open_source
-from sfumato.wall.rows.written import Source, source_of
 from support.postgres import Server
 from support.spark import Running
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato._util.codec import decode, encode, fingerprint
 from sfumato.domain import Domain, Integers
 from sfumato.errors import InvalidInput, WorkloadError
-from sfumato.ground.codec import decode, encode, fingerprint
 from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
 from sfumato.workloads import (
     QueryBlock,

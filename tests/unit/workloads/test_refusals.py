@@ -12,18 +12,7 @@ import scipy.sparse as sp
 
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import InvalidInput, WorkloadError
-from sfumato.workloads import (
-    Workload,
-    identity,
-    marginals,
-    predicates,
-    prefix,
-    queries,
-    stack,
-    sums,
-    total,
-    windows,
-)
+from sfumato.workloads import Workload, identity, marginals, predicates, prefix, queries, stack, sums, total, windows
 
 BARE = Domain(
     {

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato._util.checks import nearest
 from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, SpecError
-from sfumato.workloads.reading import nearest, read_toml
+from sfumato.workloads.reading import read_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_template, spec_text
 
 

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.designs import matrix
-from sfumato.designs.approximate.biased import Biased
-from sfumato.designs.approximate.optimum import Balanced, balanced_optimum
-from sfumato.designs.design import Design, Problem
-from sfumato.designs.factors import quantise
-from sfumato.designs.product import Product
+from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.ground.progress import Progress
 from sfumato.mechanisms.tables import Designed
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours
+from sfumato.strategies import dense_planning as matrix
+from sfumato.strategies.approximate import Balanced, Biased, balanced_optimum
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.factors import quantise
+from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.accuracy import Need
+    from sfumato.mechanisms.tables import Need
 
 __all__ = ["MAX_APPROXIMATE", "Approximate", "designs"]
+
 
 MAX_APPROXIMATE = 512  # cells: its optimum is dense, and its steps grow with their third power
 _MAX_ENTRIES = 2**22  # coefficients, of which the optimum holds several copies: 32 MB each

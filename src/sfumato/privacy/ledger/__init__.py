@@ -3,8 +3,9 @@
 What the wall uses of it is `privacy.debits`, and `privacy.entries` is the meaning of its lines.
 """
 
-from sfumato.privacy.debits import Receipt
-from sfumato.privacy.entries import Entry
+from __future__ import annotations
+
+from sfumato.privacy.debits import Entry, Receipt
 from sfumato.privacy.ledger.ledger import Ledger, Priced, Quote, Verification
 
 __all__ = ["Entry", "Ledger", "Priced", "Quote", "Receipt", "Verification"]

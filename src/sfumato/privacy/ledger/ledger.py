@@ -16,21 +16,32 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
+from sfumato._util import frames as markup
+from sfumato._util.frames import Frame
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-from sfumato.ground import markup
-from sfumato.ground.frames import Frame
-from sfumato.privacy.accountant import Event, delta_of, event_to_text, price
+from sfumato.privacy.accounting import Event, delta_of, event_to_text, price
 from sfumato.privacy.amounts import Currency, Number, readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
-from sfumato.privacy.debits import Debits, Receipt, check_hash, checked_table
-from sfumato.privacy.entries import Entry, State, advance, line_of, next_of, now
+from sfumato.privacy.debits import (
+    Debits,
+    Entry,
+    Receipt,
+    State,
+    advance,
+    check_hash,
+    checked_table,
+    line_of,
+    next_of,
+    now,
+)
 from sfumato.privacy.files import Wording
 from sfumato.privacy.ledger import words
-from sfumato.privacy.statements import epsilon_left, events_export
+from sfumato.privacy.ledger.words import epsilon_left, events_export
 from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["FORMAT", "Ledger", "Priced", "Quote", "Verification"]
+
 
 FORMAT = Format(
     words=Wording(

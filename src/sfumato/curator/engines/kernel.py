@@ -1,0 +1,402 @@
+"""What is done to the rows of one partition where they lie: encoded once, counted in every pass, whatever the engine.
+
+A record is kept as whole numbers ("words") of at most 63 bits, the cell of every attribute in some bits of one of them.
+Fields that the engine has placed itself arrive in the words; all others arrive as they are, and DuckDB places them by
+the rules of files, in the code of files. Each function takes batches of arrow and gives rows of `Part`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.cells import Grid
+from sfumato.curator.rows.counting import Cluster, sum_down, tally
+from sfumato.curator.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
+from sfumato.curator.rows.readers import SETTINGS, Session, own_texts
+
+__all__ = [
+    "RECEIPT",
+    "SLICE",
+    "Encoding",
+    "Packed",
+    "Part",
+    "Words",
+    "count",
+    "encode",
+    "gather",
+    "spread",
+    "total",
+    "versions",
+]
+
+
+Words = NDArray[np.int64]
+"""(words of a record, records)."""
+
+_BITS = 63  # of a word: its sign stays free
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Where in its words a record has its cells."""
+
+    grid: Grid
+
+    def places(self) -> list[tuple[int, int, int]]:
+        """(word, shift, bits) of every attribute; the number after its last cell stands for a dropped record."""
+        found: list[tuple[int, int, int]] = []
+        word = end = 0
+        for rule in self.grid.rules:
+            bits = max(1, (rule.size - 1 + rule.drops).bit_length())
+            if end + bits > _BITS:
+                word, end = word + 1, 0
+            found.append((word, end, bits))
+            end += bits
+        return found
+
+    @property
+    def words(self) -> int:
+        """How many whole numbers a record is."""
+        return self.places()[-1][0] + 1
+
+    def cells(self, words: Words, i: int) -> NDArray[Any]:
+        """The cells of one attribute."""
+        word, shift, bits = self.places()[i]
+        kind = np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32
+        return (words[word] >> shift & 2**bits - 1).astype(kind)
+
+    def moved(self, words: Words) -> Words:
+        """The records moved to where they count, each by itself."""
+        before = {i: self.cells(words, i) for m in self.grid.moves for i in m.axes}
+        words = words.copy() if before else words
+        for i, cells in self.grid.moved(before).items():
+            word, shift, bits = self.places()[i]
+            words[word] = words[word] & ~((2**bits - 1) << shift) | cells.astype(np.int64) << shift
+        return words
+
+    def kept(self, words: Words) -> NDArray[np.bool_]:
+        """Which records are not dropped."""
+        keep = np.ones(words.shape[1], dtype=bool)
+        for i, rule in enumerate(self.grid.rules):
+            if rule.drops:
+                keep &= self.cells(words, i) != rule.size
+        return keep
+
+
+# Of a chunk: its cells stay in a core's caches while several blocks are counted, and it is a message of 2 MB.
+_ROWS = 2**18
+# What a partition may hold in memory beside its chunk; more is spilt. One thread: an engine has a task for each core.
+_DATABASE = SETTINGS | {"memory_limit": "192MiB", "threads": "1"}
+SLICE = 2**20
+"""Cells that travel together when partial counts are added up: 8 MB."""
+RECEIPT = -1
+"""The chunk of a row that holds no records: it says what arrived."""
+
+
+class Part(NamedTuple):
+    """One row of what a partition gives.
+
+    status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
+    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute.
+    data: words, or whatever travels.
+    """
+
+    part: int
+    chunk: int
+    rows: int = 0
+    seen: int = 0
+    note: bytes = b""
+    data: bytes = b""
+    status: int = 0
+
+
+def versions() -> tuple[str, ...]:
+    """What must be the same where rows are counted and where the result is believed."""
+    named = (f"{m} {metadata.version(m)}" for m in ("sfumato", "numpy", "duckdb"))
+    return (f"python {platform.python_version()}", *named)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding(Packed):
+    """How the rows of a partition become words: public, made of what is declared and of the types of columns.
+
+    raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
+    person: the DuckDB type of the column `r` that names persons, of whose rows `most` are kept.
+    notation: decimal mark and separator of thousands in texts.
+    """
+
+    raw: dict[int, str] = field(default_factory=dict[int, str])
+    person: str | None = None
+    most: int = 1
+    buckets: int = 1
+    notation: tuple[str, str] = (".", "")
+
+    def statements(self) -> tuple[list[Statement], str]:
+        """(what to run first, SQL) of words that are whole, and the name of the person, from the table `source`."""
+        first: list[Statement] = []
+        raw = [f"w{k}" for k in range(self.words)]
+        fields, words = list(raw), [[w] for w in raw]
+        columns = own_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
+        for i, (word, shift, _) in enumerate(self.places()):
+            if i in self.raw:
+                rule = self.grid.rules[i]
+                column = columns[f"r{i}"]
+                check_type(f"r{i}", rule, column)
+                first += prepared(rule, i)
+                raw.append(f"{column.sql} AS f{i}")
+                fields.append(f"{field_of(rule, column, f'f{i}')} AS v{i}")
+                cell = f"coalesce({cell_of(rule, i, column.decimal)}, {rule.size})"
+                words[word].append(f"CAST({cell} AS BIGINT) * {2**shift}")
+        kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
+        if self.person is not None:
+            who = own_texts({"r": Column("r", self.person, *self.notation)})["r"]
+            raw.append(f"{who.sql} AS f")
+            fields.append(f"{who.name('f')} AS person")
+            kept.append("person")
+        inner = f"SELECT {', '.join(fields)} FROM (SELECT {', '.join(raw)} FROM source)"
+        return first, f"SELECT {', '.join(kept)} FROM ({inner})"
+
+
+def encode(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+    """Chunks of encoded records, at least one; where persons are named, a table for each bucket of persons."""
+    if how.person is not None:
+        yield from _truncated(batches, how, part)
+        return
+    for chunk, (words, _, seen) in enumerate(_encoded(batches, how)):
+        yield _chunk(how, words, part, chunk, seen)
+
+
+def _encoded(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any, int]]:
+    """(words, names of persons, rows that came) of one chunk after the other, the last of them maybe empty."""
+    session = Session(settings=_DATABASE) if how.raw or how.person is not None else None
+    first, query = how.statements()
+    try:
+        if session is not None:
+            for statement in first:
+                session.connection.execute(*statement)
+        for table in _chunks(batches):
+            seen = table.num_rows
+            asked = table if session is None or not seen else _asked(session, query, table, how)
+            yield (*_placed(asked, seen, how), seen)
+    finally:
+        if session is not None:
+            session.close()
+
+
+def _asked(session: Session, query: str, table: Any, how: Encoding) -> Any:
+    """What DuckDB makes of the fields of some rows, which have to be of the types that were announced."""
+    session.connection.register("source", table)
+    expected = [how.raw[i] for i in sorted(how.raw)] + ([] if how.person is None else [how.person])
+    if [c.type for name, c in session.columns("source").items() if name.startswith("r")] != expected:
+        raise TypeError
+    return _arrow(session, query)
+
+
+def _placed(table: Any, rows: int, how: Encoding) -> tuple[Words, Any]:
+    """(words, names of persons) of the rows that are not dropped."""
+    if not rows:
+        return np.zeros((how.words, 0), dtype=np.int64), None
+    words = np.stack([table.column(f"w{k}").to_numpy() for k in range(how.words)])
+    if words.dtype != np.int64 or words.shape[1] != rows:  # nulls make floats
+        raise TypeError
+    keep = how.kept(words)
+    names = None
+    if how.person is not None:
+        keep &= ~np.asarray(table.column("person").is_null())
+        names = table.column("person").filter(keep)
+    return words if keep.all() else words[:, keep], names
+
+
+def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
+    """Tables of about `_ROWS` rows, at least one."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    held: list[Any] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    yield pa.Table.from_batches(held) if held else pa.table({})
+
+
+def _arrow(session: Session, query: str) -> Any:
+    """What a query gives, as a table of arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.table(session.connection.sql(query))
+
+
+def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> Part:
+    words = how.moved(words)  # after persons' rows were chosen, as in a file
+    data = np.ascontiguousarray(words, dtype="<i8").tobytes()
+    rows = words.shape[1]
+    tops = [int(how.cells(words, i).max(initial=0)) for i in range(len(how.grid.rules))]
+    note = hashlib.sha256(data).digest() + np.array([cut, *tops], dtype="<i8").tobytes()
+    return Part(part, chunk, rows, seen, note, data)
+
+
+# -- persons ----------------------------------------------------------------------------------------------
+
+
+def _truncated(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+    """Of each person of this partition each different row, and how often it is there: a table for every bucket."""
+    with _People(how) as people:
+        seen = 0
+        for words, names, rows in _encoded(batches, how):
+            seen += rows
+            if names is not None:
+                people.add({f"w{k}": w for k, w in enumerate(words)} | {"person": names})
+        found = people.told().sort_by("bucket")
+    ends = np.searchsorted(np.asarray(found.column("bucket")), np.arange(how.buckets + 1))
+    for bucket in range(how.buckets):
+        some = found.slice(ends[bucket], ends[bucket + 1] - ends[bucket])
+        yield Part(part, bucket, some.num_rows, seen if bucket == 0 else 0, data=_written(some))
+
+
+def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+    """From the buckets that came to a partition: what is kept of each person, and a receipt for every table."""
+    receipts: list[Part] = []
+    with _People(how) as people:
+        for sent in _parts(batches):
+            table = _read(sent.data)
+            receipts.append(Part(sent.part, RECEIPT, table.num_rows, sent.seen, b"%d %d" % (sent.chunk, part)))
+            if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
+                raise ValueError
+            people.add(table.drop_columns(["bucket"]))
+        found = people.kept()
+        if people.most(found) > how.most:
+            raise ValueError
+    words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
+    cut = np.asarray(found.column("cut"))
+    for chunk, start in enumerate(range(0, max(1, words.shape[1]), _ROWS)):
+        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0, int(cut[start : start + _ROWS].sum()))
+    yield from receipts
+
+
+class _People:
+    """Encoded records with the names of their persons, of whom each keeps a few: chosen as in a file."""
+
+    def __init__(self, how: Encoding) -> None:
+        self._how, self._session = how, Session(settings=_DATABASE)
+        self._words = ", ".join(f"w{k}" for k in range(how.words))
+        columns = ", ".join(f"w{k} BIGINT" for k in range(how.words))
+        self._session.connection.execute(f"CREATE TEMP TABLE people ({columns}, person VARCHAR, n BIGINT DEFAULT 1)")
+        self._rows = f"SELECT {self._words}, person, CAST(sum(n) AS BIGINT) AS n FROM people GROUP BY ALL"
+
+    def __enter__(self) -> _People:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def add(self, columns: Any) -> None:
+        """Records to choose from, each of them once or `n` times."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        self._session.connection.register("came", pa.table(columns))
+        self._session.connection.execute("INSERT INTO people BY NAME SELECT * FROM came")
+
+    def told(self) -> Any:
+        """All that is to be chosen from. What is kept hangs on how often a row is there, in all partitions."""
+        return _arrow(self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})")
+
+    def kept(self) -> Any:
+        """What is kept of each person: words, name, and a mark on one row of who had more."""
+        places = self._how.places()
+        cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
+        names = ", ".join(f"a{i}" for i in range(len(places)))
+        chosen = truncation(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
+        return _arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
+
+    def most(self, found: Any) -> int:
+        """Rows of the person who has most of them."""
+        self._session.connection.register("found", found)
+        query = "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM found GROUP BY person)"
+        return int(self._session.rows(query)[0][0])
+
+
+def _written(table: Any) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _read(data: bytes) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _parts(batches: Iterable[Any]) -> Iterator[Part]:
+    """The rows of batches. Raises ValueError where a partition before had nothing to give."""
+    for batch in batches:
+        for i in range(batch.num_rows):
+            found = Part(*(batch.column(name)[i].as_py() for name in Part._fields))
+            if found.status:
+                raise ValueError
+            yield found
+
+
+# -- counting ---------------------------------------------------------------------------------------------
+
+
+def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> Iterator[Part]:
+    """Tables of the sets that the blocks of `parts` answer, in slices, and of every chunk what was counted of it."""
+    seen: list[bytes] = []
+
+    def read(needed: NDArray[np.int64]) -> Iterator[dict[int, NDArray[Any]]]:
+        for sent in _parts(batches):
+            if sent.chunk == RECEIPT:
+                continue
+            seen.append(np.array([sent.part, sent.chunk], dtype="<i4").tobytes() + hashlib.sha256(sent.data).digest())
+            words = np.frombuffer(sent.data, dtype="<i8").reshape(how.words, -1)
+            if words.size:
+                yield {i: how.cells(words, i) for i in needed.tolist()}
+
+    tables = tally(parts, read)
+    found: list[NDArray[np.int64]] = []
+    for part, table in zip(parts, tables, strict=True):
+        answers = dict(sum_down(part, table))
+        found += [answers[column].reshape(-1) for column in range(len(part.answers))]
+    flat = np.concatenate(found)
+    for k, start in enumerate(range(0, len(flat), SLICE)):
+        yield Part(0, k, data=flat[start : start + SLICE].astype("<i8").tobytes())
+    yield Part(0, RECEIPT, data=b"".join(seen))
+
+
+def total(batches: Iterable[Any]) -> Iterator[Part]:
+    """Slices of the same number added up; receipts as they came."""
+    sums: dict[int, NDArray[np.int64]] = {}
+    for sent in _parts(batches):
+        if sent.chunk == RECEIPT:
+            yield sent
+            continue
+        counts = np.frombuffer(sent.data, dtype="<i8")
+        sums[sent.chunk] = sums.get(sent.chunk, 0) + counts
+    for k, counts in sums.items():
+        yield Part(0, k, data=counts.astype("<i8").tobytes())
+
+
+def spread(rows: Iterable[Part]) -> Iterator[Any]:
+    """Rows as batches of arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = {int: pa.int64(), bytes: pa.binary()}
+    schema = pa.schema([(name, kinds[bytes if name in ("note", "data") else int]) for name in Part._fields])
+    for row in rows:
+        yield pa.RecordBatch.from_pylist([row._asdict()], schema=schema)

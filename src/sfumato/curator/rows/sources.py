@@ -1,0 +1,160 @@
+"""What a source is: counts already tabulated, or a table that is read once and encoded before a budget is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato._util import elsewhere
+from sfumato.cells import Grid
+from sfumato.curator.rows.counting import ColumnCounts, Counts, Packing, TableCounts, TensorCounts, alone
+from sfumato.curator.rows.encoding import check_declared, encode, record_bytes
+from sfumato.curator.rows.readers import MAX_ROWS, Opened, attempt, open_table
+from sfumato.errors import InvalidInput, SourceError
+
+__all__ = ["Histogram", "collect", "open_source"]
+
+
+# Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
+MEMORY_LIMIT = 2 * 2**30
+_MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Histogram:
+    """Counts already tabulated over a domain: one per cell, of shape (domain.size,) or `domain.shape`.
+
+    Non-negative whole numbers of records, copied. Raises InvalidInput for fractional, negative, missing
+    or non-numeric entries and for totals from 2^53; no message and no repr shows a count.
+
+    >>> sf.Histogram([[3, 4], [0, 2]])
+    Histogram(4 cells)
+    >>> sf.Histogram([1.5, 2.0])
+    Traceback (most recent call last):
+        ...
+    sfumato.errors.InvalidInput: a histogram counts records: no entry may be negative, fractional or missing
+    """
+
+    counts: NDArray[np.int64]
+
+    def __init__(self, counts: ArrayLike) -> None:
+        object.__setattr__(self, "counts", _whole(counts))
+
+    def __repr__(self) -> str:
+        return f"Histogram({self.counts.size:,} cells)"
+
+
+def _whole(counts: ArrayLike) -> NDArray[np.int64]:
+    if isinstance(counts, np.ma.MaskedArray):
+        raise InvalidInput("a histogram has a count for every cell; a masked array may lack some: fill it first")
+    try:
+        given = np.asarray(counts)
+    except ValueError:  # ragged
+        given = np.asarray(None)
+    if given.dtype.kind not in "iuf" or given.ndim == 0 or given.size == 0:
+        raise InvalidInput("a histogram is an array of whole numbers, one per cell; convert other objects first")
+    if (given < 0).any() or (given != np.floor(given)).any():
+        raise InvalidInput("a histogram counts records: no entry may be negative, fractional or missing")
+    if given.sum(dtype=np.float64) >= _MAX_RECORDS:
+        raise InvalidInput("a histogram may count fewer than 2^53 records")
+    copied = given.astype(np.int64)
+    copied.flags.writeable = False
+    return copied
+
+
+def open_source(
+    source: object, domain: object, *, person: str | None = None, rows_per_person: int = 1, packing: Packing = alone
+) -> Counts:
+    """Read a source once, encode its records over the grid of a domain, and keep them for counting.
+
+    `person` names the column that tells whose record it is: of each person at most `rows_per_person`
+    rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted.
+    Columns that neither the domain nor `person` names are ignored. `packing` proposes which tables are counted.
+
+    Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
+    or removing one person's rows changes the counts of every set by at most `rows_per_person` in L1, and the number of
+    persons who were cut by at most 1.
+
+    Raises InvalidInput before anything is read: for what is no source, for an attribute without
+    `outside` or `missing` (DomainError), and for a histogram of another shape. Raises SourceError for a
+    table that cannot be loaded; the message holds names of columns and files, never a value.
+    """
+    if isinstance(rows_per_person, bool) or not isinstance(rows_per_person, int) or rows_per_person < 1:
+        raise InvalidInput(f"rows_per_person must be a whole number of at least 1, not {rows_per_person!r}")
+    if person is not None and (not isinstance(person, str) or not person):
+        raise InvalidInput(f"person must be the name of a column, not {person!r}")
+    grid = Grid.of(domain)
+    if isinstance(source, Histogram):
+        return _from_histogram(source, grid, person)
+    check_declared(grid)
+    engine = elsewhere.engine(source)
+    if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
+        return counts  # of rows that stay where they are
+    needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
+    opened = open_table(source, needed)
+    try:
+        connection = opened.session.connection
+        statements = encode(grid, opened.columns, opened.sql, person, rows_per_person)
+        message = (
+            f"{opened.label} could not be read for its columns {', '.join(needed)}: "
+            "it is damaged or was cut short, or memory or disk ran out"
+        )
+        attempt(message, lambda: [connection.execute(*statement) for statement in statements])
+        return collect(opened, grid, packing, persons=person is not None)
+    except BaseException:
+        opened.session.close()
+        raise
+
+
+def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts:
+    if person is not None:
+        raise InvalidInput(
+            f"a histogram has no column {person!r}: tabulate at most rows_per_person records of each person "
+            "and leave person out"
+        )
+    shape = grid.shape
+    if source.counts.shape not in (shape, (grid.size,)):
+        raise InvalidInput(
+            f"the histogram has shape {source.counts.shape}, the domain {shape} with {grid.size:,} cells: "
+            "give one count per cell, flat in C order or in that shape"
+        )
+    # what lies in a cell goes to another as its records would
+    return TensorCounts(grid, int(source.counts.sum()), grid.mended(source.counts.reshape(shape)))
+
+
+def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
+    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
+
+    `persons`: whether it says of whom more rows were there than are kept.
+    """
+    session, shape = opened.session, grid.shape
+    names = [f"a{i}" for i in range(len(shape))]
+    checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
+    many = "count(*) FILTER (cut)" if persons else "0"
+    (rows, cut, *found), *_ = session.rows(f"SELECT count(*), {many}, {checks} FROM encoded")
+    if rows > MAX_ROWS:
+        raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
+    fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
+    if not fits:
+        raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
+    if rows * record_bytes(shape) > min(MEMORY_LIMIT, opened.records):
+        (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
+        if beyond != rows:
+            raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
+
+        def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
+            chosen = {i: names[i] for i in grid.moving(axes)}
+            query = f"SELECT {', '.join(chosen.values())} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
+            fetched = session.connection.execute(query).fetchnumpy()
+            found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
+            return [found[i] for i in axes]
+
+        return TableCounts(grid, rows, read, packing=packing, cut=cut)
+    fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
+    session.close()
+    columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
+    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing, cut=cut)

@@ -1,1 +1,0 @@
-"""Strategies that trade bias for noise."""

@@ -1,1 +1,0 @@
-"""Certified optima of dense workloads."""

@@ -1,1 +1,0 @@
-"""Marginal tables by residuals: one measurement per set of attributes."""

@@ -1,0 +1,256 @@
+"""Streams: tables appended period after period, answered over time."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+from sfumato._util.frames import Frame
+from sfumato.curator import Curator
+from sfumato.curator.streams import ROOM, PublicStream, resume_stream, stream
+from sfumato.curator.streams.stored import StoredStream, read_stream
+from sfumato.errors import InvalidInput, PlanError
+from sfumato.interactive.session import Session, settled, tell
+from sfumato.plans.packing import pack
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.files import holds
+from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.releases.released import Provenance, Versions, one_shot, provenance, versions
+from sfumato.releases.streams import History, Running, StreamRelease
+
+__all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
+
+
+_MOST_PEOPLE = 10**9  # 32 GB a file: a disk
+
+
+class Stream(Session):
+    """Tables that go on, under one budget that was debited at the opening. Made by `sf.open` of a plan with periods.
+
+    Guarantee: everything it ever publishes satisfies together the plan's budget for the plan's privacy unit, where
+    nobody is counted in more periods than the plan says, nor in nearer ones; also where the table of a period depends
+    on what was published before.
+    """
+
+    __slots__ = ("_history", "_plan", "_provenance", "_public")
+
+    def __init__(self, plan: StreamPlan, public: PublicStream, made: Provenance) -> None:
+        if public.terms.filter.periods != plan.periods.count:
+            raise PlanError("this stream was opened on other terms than its plan states")
+        self._plan, self._public, self._provenance = plan, public, made
+        self._history = History(plan)
+
+    @property
+    def plan(self) -> StreamPlan:
+        return self._plan
+
+    @property
+    def anchor(self) -> str | None:
+        return self._public.anchor
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """The labels of all periods so far, in order."""
+        return tuple(p.label for p in self._public.published)
+
+    def append(self, source: Any, period: str) -> Running:
+        """Publish the next period under a label of its own, and return its answers.
+
+        `source` is a table as for `sf.release`. A label that was published before gives what was published then: the
+        source is not looked at. Records that come late count in the period that they come in.
+
+        Raises SourceError for a table that cannot be loaded, BudgetError after the last period, LedgerError where the
+        store cannot be written, NotWritten where measuring failed; nothing was published then.
+        """
+        self.publish(source, period)
+        return self.between(period, period)
+
+    def publish(self, source: Any, period: str) -> None:
+        """`append` without its answers: for a process that feeds the stream and asks nothing."""
+        self._public.append(source, period)
+
+    @property
+    def totals(self) -> Running:
+        """The sum of all periods so far."""
+        return self.release().totals
+
+    @property
+    def increments(self) -> Running:
+        """The last period."""
+        return self.release().increments
+
+    def between(self, first: str, last: str) -> Running:
+        """The sum of the periods from one to another, by their labels; one period, where both are the same."""
+        return self.release().between(first, last)
+
+    def last(self, count: int) -> Running:
+        """The sum of the last periods."""
+        return self.release().last(count)
+
+    def decayed(self, rate: str | float) -> Running:
+        """All periods so far, each `rate` times less than the one after it, as `StreamRelease.decayed`."""
+        return self.release().decayed(rate)
+
+    def over_time(self, predicate: str | None = None, **options: Any) -> Frame:
+        """One query after every period, of totals or of the period itself, as `StreamRelease.over_time` has it."""
+        return self.release().over_time(predicate, **options)
+
+    def plot(self, question: str = "total", **options: Any) -> Any:
+        """An Altair chart of one query after every period, as `StreamRelease.plot` draws it."""
+        return self.release().plot(question, **options)
+
+    def ask(self, *question: Any, **options: Any) -> Any:
+        """A further question about the totals so far, as `Release.ask` answers it."""
+        return self.totals.ask(*question, **options)
+
+    def release(self) -> StreamRelease:
+        """All that is public of it, to be saved and loaded."""
+        published = self._public.published
+        self._history.follow(published)
+        found = StreamRelease(self._plan, published, self._provenance)
+        object.__setattr__(found, "history", self._history)  # what was decoded stays decoded
+        return found
+
+    def status(self) -> dict[str, Any]:
+        return _status(self._plan, self.periods)
+
+    def headline(self) -> str:
+        return self.release().headline()
+
+    def brief(self) -> str:
+        return self.release().brief()
+
+
+def open_stream(
+    plan: StreamPlan,
+    account: Ledger | None,
+    name: str,
+    store: Path | None,
+    table: str | None,
+    anchor: str | None,
+    people: int | None = None,
+) -> Stream:
+    """Debit the whole price of a stream and begin it, or go on with the one that is kept.
+
+    Raises InvalidInput for a store that keeps another, PlanError for a plan that does not hold together, and as the
+    doors of the wall.
+    """
+    plan.check()
+    if people is not None and (store is None or not plan.terms.enforced or not 0 < people <= _MOST_PEOPLE):
+        raise InvalidInput(
+            f"people= is for a stream with a store that enforces how often a person is counted: 1 to {_MOST_PEOPLE:,}, "
+            "the people for whom its files have room; leave it out elsewhere"
+        )
+    if store is not None and store.exists() and holds(store):
+        found = read_stream(store, anchor)
+        kept = _plan_of(found.about, store)
+        if kept.fingerprint != plan.fingerprint or found.name != name:
+            raise InvalidInput(
+                f"{store} keeps the stream {found.name!r}{'' if found.name != name else ' of another plan'}; choose "
+                f"another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
+            )
+        if account is None or account.find(name) is not None:
+            return resume_stored(store, account, anchor, people)
+    elif anchor is not None:
+        raise InvalidInput(f"anchor= is of a stream that is kept, and at {store} there is none; leave it out")
+    if not plan.honest:
+        raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
+    paying = one_shot(plan.price, plan.budget) if account is None else account
+    curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack)
+    about = {"plan": plan, "created": _now(), "versions": versions(), "table": table}
+    public, receipt = stream(
+        curator,
+        plan.terms,
+        plan.price,
+        name=name,
+        plan_hash=plan.fingerprint,
+        store=store,
+        about=about,
+        people=people or ROOM,
+    )
+    if store is not None:
+        tell(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
+    return Stream(plan, public, _provenance(public.about, receipt, paying))
+
+
+def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None, people: int | None = None) -> Stream:
+    """Go on with the stream that is kept in a store; nothing is spent. Raises as `resume_stream`."""
+    if account is None:
+        raise InvalidInput(
+            f"which ledger paid for {store}? Name it with ledger=: a store is not believed about who paid"
+        )
+    found = read_stream(store, anchor)
+    plan = _plan_of(found.about, store)
+    curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
+    public = resume_stream(curator, store, anchor=anchor, people=people)
+    settled(account, found.name, plan.fingerprint)
+    sequence, paid = public.paid
+    entry = account.find(found.name)
+    assert entry is not None  # the door found it
+    receipt = Receipt(sequence, paid, account.ledger_id, found.name, entry.price, account.currency)
+    return Stream(plan, public, _provenance(found.about, receipt, account))
+
+
+def stored_release(store: Path, anchor: str | None = None) -> StreamRelease:
+    """All that is public of the stream that is kept in a store; neither its ledger nor its state is looked at.
+
+    Raises InvalidInput, LedgerError or LedgerCorrupted for what is no stream, incomplete or changed.
+    """
+    return _released(read_stream(store, anchor), store)
+
+
+def _released(found: StoredStream, store: Path) -> StreamRelease:
+    plan = _plan_of(found.about, store)
+    if found.paid is None:
+        raise InvalidInput(f"the opening of {store} did not come to its end; open it again by the same command")
+    sequence, anchor = found.paid
+    created, made_by, table = _made(found.about)
+    ours = (found.name, found.ledger_id, sequence, anchor, False)
+    return StreamRelease(plan, found.published, Provenance(*ours, created, made_by, None, table))
+
+
+def read_status(store: Path, anchor: str | None = None) -> dict[str, Any]:
+    """How the stream that is kept in a store stands; all of it is public. Raises as `stored_release`."""
+    found = read_stream(store, anchor)
+    release = _released(found, store)
+    plan: StreamPlan = release.plan
+    return {
+        "name": found.name,
+        **_status(plan, release.periods),
+        "guarantee": str(plan.budget),
+        "ledger": found.ledger_id,
+        "anchor": found.anchor,
+    }
+
+
+def _status(plan: StreamPlan, done: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "mechanism": plan.mechanism,
+        "periods": len(done),
+        "periods_left": plan.periods.count - len(done),
+        "last": done[-1] if done else None,
+    }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _made(about: Any) -> tuple[str, Versions, str | None]:
+    """When a stream was opened, by what, on which table; the first that were kept do not say."""
+    return about.get("created", ""), tuple(about.get("versions", ())), about.get("table")
+
+
+def _provenance(about: Any, receipt: Receipt, account: Ledger) -> Provenance:
+    created, made_by, table = _made(about)
+    return provenance(receipt, account, made_by, created=created, table=table)
+
+
+def _plan_of(about: Any, store: Path) -> StreamPlan:
+    plan = about.get("plan") if isinstance(about, dict) else None
+    if not isinstance(plan, StreamPlan):
+        raise InvalidInput(
+            f"{store} is a stream that was opened without a plan; go on with it by sfumato.curator.streams"
+        )
+    return plan

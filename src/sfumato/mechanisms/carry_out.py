@@ -1,0 +1,347 @@
+"""Carry a plan of any kind out: validate, open the source, pay, look, reconstruct, store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, overload
+
+from sfumato._util.bundles import check_text
+from sfumato._util.codec import fingerprint
+from sfumato._util.display import Progress
+from sfumato._util.documents import ENDINGS, held
+from sfumato.curator import Curator
+from sfumato.curator.by_part import curator_for
+from sfumato.curator.engines.partitions import heard
+from sfumato.curator.keys import KeyCurator
+from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
+from sfumato.mechanisms.iterative import check_rounds, run_rounds
+from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.packing import pack
+from sfumato.plans.plan import Plan
+from sfumato.plans.planned import Planned
+from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.releases import ModelRelease, Provenance, Release, load_release
+from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, sweep, unfinished
+from sfumato.releases.released import one_shot, opened, provenance, receipt_of, versions
+from sfumato.releases.sketches import SketchRelease, load_sketch
+from sfumato.strategies.certificates import certificate
+
+__all__ = ["carry_out", "projected_release"]
+
+
+Place = str | os.PathLike[str]
+Made = Callable[[Provenance], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What a look is given: the source and the account that pays, the name to pay under, and where values may go."""
+
+    source: Any
+    account: Ledger
+    name: str
+    table: str | None
+    folder: Path | None
+    progress: Progress | None
+
+
+def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
+    blocks = plan.strategy.blocks
+    opened_by = curator_for(blocks)
+    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    sizes = {n: a.size for n, a in plan.workload.domain.attributes.items()}
+    measured, receipt = curator.measure(
+        blocks,
+        plan.noise,
+        plan.price,
+        name=at.name,
+        plan_hash=plan.fingerprint,
+        stated=plan.sensitivity,
+        certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
+        folder=at.folder,
+        cut=plan.cut,
+    )
+    return receipt, lambda where: Release(plan, measured, where)
+
+
+def _look_often(plan: IterativePlan, at: _Access) -> tuple[Receipt, Made]:
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
+    return receipt, lambda where: run_rounds(plan, paid, where)
+
+
+def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
+    curator = KeyCurator(at.source, plan.keys, plan.unit, at.account, table=at.table)
+    measured, receipt = curator.measure(
+        plan.map, plan.noise, plan.price, plan.stability, name=at.name, plan_hash=plan.fingerprint
+    )
+    return receipt, lambda where: SketchRelease(plan, measured, where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
+
+    `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
+    `bundle` names the file that holds all of a release, which `read` reads.
+    """
+
+    look: Callable[[Any, _Access], tuple[Receipt, Made]]
+    finish: Callable[[Any, Any, Progress | None], Any] = lambda result, _plan, _progress: result
+    check: Callable[[Any], None] = methodcaller("check")
+    what: str = "release"
+    place: str = "folder"
+    draft: Callable[..., Draft | File] = Draft
+    bundle: Callable[[Path], str] = lambda _: BUNDLE
+    read: Callable[[Path], Any] = read_bundle
+    load: Callable[[Place], Any] = load_release
+    holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
+
+
+_KINDS: dict[type[Planned], _Kind] = {
+    Plan: _Kind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    IterativePlan: _Kind(_look_often, check=check_rounds),
+    KeyPlan: _Kind(
+        _look_at_keys,
+        what="sketch",
+        place="file",
+        draft=File,
+        bundle=lambda out: out.name,
+        read=load_sketch,
+        load=load_sketch,
+        holds=lambda out: check_file(out).exists(),
+    ),
+}
+"""Every kind of plan that looks at a table, and its look."""
+
+
+@overload
+def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
+@overload
+def carry_out(plan: IterativePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
+@overload
+def carry_out(plan: KeyPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> SketchRelease: ...
+def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are those named here)
+    plan: Planned,
+    source: Any,
+    *,
+    ledger: Place | Ledger | None,
+    name: str = "release",
+    out: Place | None = None,
+    table: str | None = None,
+    snapshot: str | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Pay for a plan, look, and return the release; with `out` it is on disk before the call returns.
+
+    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
+    or sf.Histogram (sf.KeyCounts).
+    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name, plan
+    and `out` return the stored release, free; a name that was paid for otherwise raises NameTaken. `table` is the
+    public name of the table, which the ledger fixes at its first spend; LedgerMismatch for another.
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
+    (spent, but the release could not be stored).
+    """
+    kind = _KINDS.get(type(plan))
+    if kind is None:
+        raise PlanError(
+            "release needs a plan, made by sf.plan or read by sf.load; one for questions to come is opened by sf.open, "
+            "and one of the local model collects reports by plan.collect"
+        )
+    if snapshot is not None:
+        check_text(snapshot, "snapshot")
+    _check(plan, kind)
+    found = opened(ledger)
+    account = one_shot(plan.price, plan.budget) if found is None else found
+    account.admit(plan.unit, table)
+    stored = _stored(plan, kind, account, name, out)
+    if stored is not None:
+        if snapshot not in (None, stored.provenance.snapshot):
+            raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
+        return stored
+    made_by = versions()
+    with (
+        nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
+        heard(getattr(progress, "jobs", None)),
+    ):
+        folder = None if draft is None else draft.partial
+        try:
+            receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
+        except ENDINGS as ended:
+            paid = account.find(name)
+            if paid is None:
+                raise
+            raise _lost(kind, paid.sequence, "it was interrupted") from ended
+        late: BaseException | None = None
+        result: Any = None
+        try:
+            result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
+            try:
+                result = kind.finish(result, plan, progress)
+            except ENDINGS as ended:
+                if draft is None:
+                    raise
+                late = ended  # what was paid for is stored as it is: it can be projected at any time
+            with nullcontext() if draft is None else held():
+                if draft is not None:
+                    draft.keep(result)
+                account.mark_released(receipt, result.result_hash)
+        except ENDINGS as ended:
+            if out is None or not _holds(kind, out):
+                raise _lost(kind, receipt.sequence, "it was interrupted") from ended
+            late = ended
+        except Exception as error:
+            raise _lost(kind, receipt.sequence, str(error)) from error
+        if late is None:
+            return result
+        if isinstance(late, SystemExit):
+            raise late
+        raise KeyboardInterrupt(
+            f"interrupted, but the {kind.what} was paid for (entry {receipt.sequence}) and is complete in {out}; the "
+            "same command again reads it back, free"
+        ) from late
+
+
+def _lost(kind: _Kind, sequence: int, why: str) -> NotWritten:
+    return NotWritten(
+        f"the budget is spent (entry {sequence}) but the {kind.what} could not be stored: {why}. The ledger lists it "
+        "as unreleased; there is no refund once noise was drawn. Where all that came out was written beside its place "
+        "already, the same command again finishes it, free"
+    )
+
+
+def _check(plan: Planned, kind: _Kind) -> None:
+    """Try without data all that could fail without data.
+
+    Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
+    """
+    try:
+        kind.check(plan)
+        honest = plan.honest
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # what a damaged file holds fails in its own ways
+        raise PlanError(f"the plan cannot be carried out ({error}); plan again") from error
+    if not honest:
+        raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
+
+
+def projected_release(result: Release, plan: Plan, progress: Progress | None = None) -> Release:
+    """The release with its answers projected, where the plan says so."""
+    if plan.body is None:
+        return result
+    try:
+        space = None if plan.body in ("local", "mixtures") else "answers"
+        # the plain norm over the answers is that in which a width bounds the error; of many tables none is known
+        return result.project(plan.body, space=space, progress=progress)
+    except (SfumatoError, ArithmeticError, MemoryError, ValueError):
+        # what was paid for is kept as it is; it can be projected at any time
+        return result
+
+
+def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place | None) -> Any:
+    """The release already made under this name, if there is one."""
+    entry = account.find(name)
+    if entry is None:
+        return None
+    if entry.plan_hash != plan.fingerprint:
+        raise NameTaken(
+            f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "
+            f"{_otherwise(plan, kind, entry, out)}. Choose another name, or give the plan that it was made from"
+        )
+    if out is not None and not _holds(kind, out) and not entry.released:
+        _finish(plan, kind, account, entry, Path(out))
+    if out is None or not _holds(kind, out):
+        raise _taken(kind, entry, out)
+    found = kind.load(out)
+    theirs = found.provenance
+    ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
+    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
+        raise InvalidInput(
+            f"{out} holds another release than {name!r}: it is {theirs.name!r}, "
+            + ("of another ledger" if theirs.ledger_id != account.ledger_id else f"entry {theirs.sequence}")
+            + f", and {name!r} is entry {entry.sequence} of this ledger; choose another {kind.place}"
+        )
+    if not entry.released:
+        # the process that stored it ended before it could say so
+        account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
+    sweep(Path(out), kind.bundle(Path(out)))
+    return found
+
+
+def _finish(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Path) -> None:
+    """Store the release that an entry paid for at `out`, if all of it lies beside, where writing it was interrupted."""
+    with unfinished(out, kind.bundle(out)) as found:
+        for file, place in found.items():
+            try:
+                made = kind.read(file)
+            except InvalidInput:
+                continue
+            where = made.provenance
+            theirs = (where.ledger_id, where.name, where.sequence, made.plan.fingerprint)
+            if theirs != (account.ledger_id, entry.name, entry.sequence, plan.fingerprint):
+                continue
+            account.check(where.anchor)
+            try:
+                with kind.draft(out, paid=True) as draft:
+                    draft.keep(made)
+            except InvalidInput:
+                raise
+            except Exception as error:
+                raise NotWritten(
+                    f"{entry.name!r} was paid for (entry {entry.sequence}) and all of it is in {place}, but it could "
+                    f"not be stored in {out}: {error}. Make room or access, and give the same command again"
+                ) from error
+            shutil.rmtree(place, ignore_errors=True)
+            return
+
+
+def _taken(kind: _Kind, entry: Entry, out: Place | None) -> NameTaken:
+    """The refusal of a name that was paid for, and how to come by what it paid for."""
+    if entry.released or out is None:
+        return NameTaken(
+            f"{entry.name!r} was already paid for{'' if entry.released else ', though never stored'}. Its {kind.what} "
+            f"is free to read where it was stored: give out=, its {kind.place}, or sf.load. Measuring again is new "
+            "noise and a new debit: choose another name"
+        )
+    return NameTaken(
+        f"{entry.name!r} was already paid for (entry {entry.sequence}), though never stored at {out}: nothing of it "
+        "was shown, unless another process is writing it now. If it was to be stored elsewhere, give that place as "
+        f"out=, and what lies there is finished. Else it is lost, and there is no refund once noise was drawn: "
+        "measuring again is a new debit, under another name"
+    )
+
+
+def _otherwise(plan: Planned, kind: _Kind, entry: Entry, out: Place | None) -> str:
+    """In what a plan differs from the one that an entry paid for, as far as the entry and what is stored tell."""
+    theirs: Any = None
+    if out is not None and _holds(kind, out):
+        with suppress(SfumatoError):
+            theirs = kind.load(out).plan
+    if theirs is None or theirs.fingerprint != entry.plan_hash:
+        if entry.unit not in (None, plan.unit):
+            return "whose records are protected differs"
+        return "its price differs" if plan.price != entry.event else "at the same price, it measures otherwise"
+    parts = {"workload": "the questions", "budget": "the budget", "unit": "whose records are protected"}
+    parts |= {"mechanism": "the mechanism", "objective": "the objective", "noise": "the noise"}
+    found = [
+        said
+        for name, said in parts.items()
+        if fingerprint(getattr(plan, name, None)) != fingerprint(getattr(theirs, name, None))
+    ]
+    return f"{', '.join(found)} differ{'s' if len(found) == 1 else ''}" if found else "it measures otherwise"
+
+
+def _holds(kind: _Kind, out: Place) -> bool:
+    try:
+        return kind.holds(out)
+    except InvalidInput:
+        raise
+    except (OSError, TypeError, ValueError):
+        return False

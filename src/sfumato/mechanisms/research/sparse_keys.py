@@ -1,0 +1,80 @@
+"""The projection of [BR11]: signed sums of all keys, with Gaussian noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sfumato.errors import PlanError
+from sfumato.interactive.key_plans import SparsePlan, plan_sparse
+from sfumato.interactive.plan import BETA, QUESTIONS, check_options
+from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request, read_currency
+from sfumato.mechanisms.sketches import INDEPENDENCE, Sketched, Stated, check_independence, dimension_for, gaussian
+from sfumato.plans.keys import KeyPlan
+from sfumato.sketches import Keys, Signs
+
+__all__ = ["SparseMw", "SparseProject"]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SparseProject(Sketched):
+    """Any later query. dimension: signs; by default as many as balance noise and projection. independence: of the
+    hash, which changes accuracy alone, never privacy."""
+
+    dimension: int | None = None
+    independence: int = INDEPENDENCE
+
+    name: ClassVar[str] = "sparse-project"
+
+    def __post_init__(self) -> None:
+        check_independence(self.independence)
+
+    def sketch(self, stated: Stated) -> KeyPlan:
+        size = self.dimension
+        if size is None:
+            size = dimension_for(stated.budget, stated.unit, stated.records)
+        signs = Signs.draw(size, self.independence)
+        noise, event = gaussian(signs, stated.budget, stated.unit)
+        return KeyPlan(stated.keys, stated.budget, stated.unit, self.name, signs, noise, event, None, stated.records)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SparseMw(Mechanism[SparsePlan]):
+    """Questions to come of at most `size` keys; a histogram errs less.
+
+    alpha, updates, threshold, beta, questions and currency as of "pmw".
+    """
+
+    size: int | None = None
+    alpha: float | str | None = None
+    updates: int | None = None
+    threshold: int | None = None
+    beta: float = BETA
+    questions: int = QUESTIONS
+    currency: str | None = None
+
+    name: ClassVar[str] = "sparse-mw"
+    serves: ClassVar[tuple[str, ...]] = (KEYS,)
+    takes: ClassVar[tuple[str, ...]] = ("records",)
+    unknown: ClassVar[str] = "a promise for queries over keys follows from their number of keys too"
+
+    def __post_init__(self) -> None:
+        check_options(self.updates, self.threshold, self.alpha)
+        read_currency(self.currency)
+
+    def plan(self, asked: Request) -> SparsePlan:
+        if not isinstance(asked.what, Keys):
+            raise PlanError("mechanism='sparse-mw' is for questions to come; plan the sf.Keys themselves")
+        return plan_sparse(
+            asked.what,
+            asked.budget,
+            asked.unit,
+            records=asked.records,
+            size=self.size,
+            questions=self.questions,
+            beta=self.beta,
+            currency=read_currency(self.currency),
+            updates=self.updates,
+            threshold=self.threshold,
+            alpha=self.alpha,
+        )

@@ -1,0 +1,264 @@
+"""Sparse queries over universes too large to list: what their mechanisms share, and the choice among them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sfumato.errors import PlanError, WorkloadError
+from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request
+from sfumato.mechanisms.registry import serving
+from sfumato.plans.keys import KeyCandidate, KeyPlan
+from sfumato.privacy.accounting import ApproxEvent, Event
+from sfumato.privacy.amounts import Currency, Number, exact
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, key_sensitivity, tail
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.sketches import Buckets, KeyMap, KeyQueries, Keys, Listed, Signs
+from sfumato.sketches.maps import Words
+from sfumato.sketches.predict import dimension as signs_needed
+from sfumato.strategies import calibration as spending
+from sfumato.strategies.calibration import noise_of, spend_in
+
+__all__ = [
+    "INDEPENDENCE",
+    "CountSketch",
+    "Hybrid",
+    "Sketched",
+    "Stated",
+    "automatic",
+    "cheapest",
+    "check_independence",
+    "dimension_for",
+    "gaussian",
+    "least_threshold",
+    "read_keys",
+    "width_for",
+]
+
+
+_WIDTH = 2**20  # where nothing is known of the records: 8 MB, and a tenth of them share a bucket at 100,000 records
+_MOST_WIDTH = 2**24  # by itself, from the number of records: 128 MB; more is asked for by width=
+_SIGNS = 5603
+"""Signs where nothing is known of the records: the balance of noise and projection for 100,000 at (1, 1e-6)."""
+INDEPENDENCE = 4  # of hashes: what the variance of a product of two keys' signs needs
+
+Priced = tuple[NoiseLaw, Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What was asked about keys: the queries' field elements where they are known, and their usual number of keys."""
+
+    keys: Keys
+    budget: Budget
+    unit: PrivacyUnit
+    supports: tuple[Words, ...] | None
+    records: int | None
+
+    @property
+    def size(self) -> float:
+        """The mean number of keys of a query."""
+        return 1.0 if self.supports is None else sum(map(len, self.supports)) / len(self.supports)
+
+
+def read_keys(asked: Request) -> Stated:
+    """What was asked about keys. Raises PlanError."""
+    what, records = asked.what, asked.records
+    if records is not None and (type(records) is not int or not 0 < records < 2**53):
+        raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
+    keys, supports = (what.keys, what.supports) if isinstance(what, KeyQueries) else (what, None)
+    return Stated(keys, asked.budget, asked.unit, supports, records)
+
+
+class Sketched(Mechanism[Any]):
+    """A mechanism that measures a universe of keys once and answers any later query from that."""
+
+    serves: ClassVar[tuple[str, ...]] = (KEYS,)
+    takes: ClassVar[tuple[str, ...]] = ("records",)
+    unknown: ClassVar[str] = "its errors depend on how the records spread over the keys"
+
+    @abstractmethod
+    def sketch(self, stated: Stated) -> KeyPlan:
+        """What is measured, its noise and price. Raises PlanError for a budget that does not allow it."""
+
+    def plan(self, asked: Request) -> Any:
+        stated = read_keys(asked)
+        return replace(self.sketch(stated), size=stated.size)
+
+    def predicts(self, stated: Stated) -> bool:
+        """Whether the error is known: it depends on the records, but for counts of listed keys."""
+        return stated.records is not None
+
+
+def automatic(asked: Request, **options: Any) -> KeyPlan:
+    """The plan of least predicted error where queries are known, else the default; with all that was considered.
+
+    Mechanisms that would drop one of the options are not considered. Raises PlanError.
+    """
+    stated = read_keys(asked)
+    plans: dict[str, KeyPlan] = {}
+    considered: list[KeyCandidate] = []
+    classes = {cls.name: cls for cls in serving(KEYS) if issubclass(cls, Sketched)}
+    for name, cls in classes.items():
+        own = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)
+        if dropped := sorted(set(options) - own):
+            considered.append(KeyCandidate(name, None, f"would drop what was given: {', '.join(dropped)}"))
+            continue
+        value = cls(**options)
+        try:
+            plans[name] = value.sketch(stated)
+            error = plans[name].error(stated.size) if value.predicts(stated) else None
+            considered.append(KeyCandidate(name, error, "" if error is not None else "unknown without records="))
+        except (PlanError, WorkloadError) as refused:
+            considered.append(KeyCandidate(name, None, str(refused)))
+    sure = [name for name in classes if name in plans and not plans[name].map.shrinkage]
+    chosen = next((name for name in classes if name in plans), None)
+    if sure:
+        # its error holds whatever the records are; a sketch without records= adds an unknown to the same noise
+        errors = {c.mechanism: c.error for c in considered if c.error is not None}
+        chosen = min(errors, key=lambda name: (errors[name], name not in sure))
+    if chosen is None:
+        raise PlanError("; ".join(f"{c.mechanism}: {c.note}" for c in considered))
+    considered.append(_asked_one_by_one(stated))
+    return replace(plans[chosen], size=stated.size, considered=tuple(considered))
+
+
+def _asked_one_by_one(stated: Stated) -> KeyCandidate:
+    """A histogram that draws a key's noise when it is first asked for: never above a sketch, but no file to publish."""
+    # a record changes one count or two, whatever keys there are: two stand for all
+    noise, _ = cheapest(Listed(np.arange(2, dtype=np.uint64)), stated.budget, stated.unit)
+    note = "sf.open, where the custodian answers queries as they come; no file is published, no sketch errs less"
+    return KeyCandidate("histogram in a session", (stated.size * noise.variance) ** 0.5, note)
+
+
+def check_independence(given: object) -> None:
+    """Refuse what is no independence of a hash. Raises PlanError."""
+    if type(given) is not int or not 4 <= given <= 1024:
+        raise PlanError(f"independence is a whole number from 4 (which the errors stated need) up, not {given!r}")
+
+
+def width_for(records: int | None) -> int:
+    """Buckets so many that ten times the records would fit: distinct records then add a tenth to a unit variance."""
+    return _WIDTH if records is None else min(_MOST_WIDTH, max(2**10, 1 << (10 * records - 1).bit_length()))
+
+
+def dimension_for(budget: Budget, unit: PrivacyUnit, records: int | None) -> int:
+    """Signs that add as much variance for distinct records as the noise has."""
+    if records is None:
+        return _SIGNS
+    _refuse_pure(budget)
+    one = Signs.draw(1)
+    per_key = key_sensitivity(one, unit, 2).value / float(budget.mu_squared)
+    found = signs_needed(records, per_key)
+    if found > 2**22:
+        raise PlanError(f"{records:,} records would need {found:,} signs; take a count-sketch, or set dimension=")
+    return found
+
+
+def _refuse_pure(budget: Budget) -> None:
+    if budget.kind == "pure":
+        raise PlanError("sparse-project has Gaussian noise, which no pure epsilon budget allows; take a count-sketch")
+
+
+def gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Gaussian noise that spends the whole budget, its sigma rounded up."""
+    _refuse_pure(budget)
+    price = spend_in(budget, Currency.MU_SQUARED)
+    return noise_of(price, key_sensitivity(key_map, unit, 2).value), price
+
+
+def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+    """Laplace or Gaussian noise, whichever has less variance."""
+    laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
+    return spending.cheapest(budget, laplace, squared)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CountSketch(Sketched):
+    """Any later query, with pure epsilon or Gaussian noise, whichever is less.
+
+    width: buckets, a power of two; by default ten for a record. independence: of the hash, which changes accuracy
+    alone, never privacy.
+    """
+
+    width: int | None = None
+    independence: int = INDEPENDENCE
+
+    name: ClassVar[str] = "count-sketch"
+
+    def __post_init__(self) -> None:
+        check_independence(self.independence)
+
+    def sketch(self, stated: Stated) -> KeyPlan:
+        width = width_for(stated.records) if self.width is None else self.width
+        buckets = Buckets.draw(width, self.independence)
+        noise, event = cheapest(buckets, stated.budget, stated.unit)
+        own = (stated.keys, stated.budget, stated.unit, self.name)
+        return KeyPlan(*own, buckets, noise, event, None, stated.records)
+
+
+def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
+    """The smallest integer threshold at which a count of one is shown with probability at most `delta`.
+
+    From the exact tail of the discrete law, certified: no smaller integer is proved to do. Raises PlanError where it is
+    above 2^40.
+    """
+    if not 0 < delta < 1:
+        raise PlanError(f"delta must lie between 0 and 1, not {delta}")
+    low, high = -1, 1
+    while tail(noise.scale, high) > delta:
+        low, high = high, 2 * high
+        if high > MAX_THRESHOLD:
+            raise PlanError("this delta and epsilon need a threshold above 2^40; raise one of them")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle >= 0 and tail(noise.scale, middle) <= delta else (middle, high)
+    return high + 1
+
+
+# An eighth of epsilon finds the keys that are heavy enough to matter; half would double every error (decisions/0015).
+_SHARE = Fraction(1, 8)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Hybrid(Sketched):
+    """Any later query, and the heavy keys by name.
+
+    share: of epsilon, for finding heavy keys, with all of delta; width and independence as of a count-sketch. One
+    record a person.
+    """
+
+    width: int | None = None
+    independence: int = INDEPENDENCE
+    share: Number = _SHARE
+
+    name: ClassVar[str] = "hybrid"
+
+    def __post_init__(self) -> None:
+        check_independence(self.independence)
+        if not 0 < exact(self.share, "share") < 1:
+            raise PlanError(f"share is the part of epsilon that finds heavy keys, between 0 and 1, not {self.share!r}")
+
+    def sketch(self, stated: Stated) -> KeyPlan:
+        budget, unit = stated.budget, stated.unit
+        width = width_for(stated.records) if self.width is None else self.width
+        buckets = Buckets.draw(width, self.independence)
+        if budget.kind != "approx" or budget.delta is None:
+            raise PlanError(
+                "a hybrid shows heavy keys, which takes an (epsilon, delta) budget such as sf.approx(1, '1e-6'); "
+                "with any other take a count-sketch"
+            )
+        epsilon, changed = budget.parameter, key_sensitivity(buckets, unit, 1).value
+        share = exact(self.share, "share")
+        shown = DiscreteLaplace(changed / (share * epsilon))
+        stability = Stability(shown, least_threshold(shown, budget.delta))
+        stability.epsilon(unit)  # refuses persons with several records
+        noise = DiscreteLaplace(changed / ((1 - share) * epsilon))
+        price = ApproxEvent(epsilon, budget.delta)
+        return KeyPlan(stated.keys, budget, unit, self.name, buckets, noise, price, stability, stated.records)

@@ -1,0 +1,288 @@
+"""Marginal tables period after period: residuals of the tables, each filtered over time, noise of one law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.errors import BudgetError, InvalidInput, PlanError
+from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, whole
+from sfumato.mechanisms.tables import problem_of
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.accounting import Event, GaussianEvent
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.sensitivity import Certificate
+from sfumato.privacy.stream_price import MOST_COUNT, IntegerFilter, StreamTerms, WindowFilter
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies.calibration import noise_of, spend_in
+from sfumato.strategies.certificates import certificate
+from sfumato.strategies.design import Design
+from sfumato.strategies.periods import Periods
+from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.time_errors import errors_of
+from sfumato.strategies.time_shapes import banded, dense, filter_of, mean_bound, shape_for, tree, width_for
+
+__all__ = ["Continual"]
+
+
+_GRAIN = (
+    20  # bits of the largest multiple: rounding moves the split of the budget by less than 2^-12 for shares of 2^-8
+)
+_MOST_BITS = 30  # of counts in one cell and period unless `most` says so: a thousand million records
+_LEAST_BITS = 10  # where even a thousand records find no room the integers are too coarse to be of use
+_ROOM = 64  # standard deviations of noise above which no value is thought of
+_MOST_MEMORY = 2**28  # bytes of past counts: as much as a million cells of the widest buffers, two files of them
+# square of the least deviation, a quarter of a step: below it rounded noise is 0 but once in twenty draws, and soon its
+# variance is 0 in doubles, of which no plan can be made
+_LEAST_SQUARED = Fraction(1, 16)
+_FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they cost nothing
+_TABLES = (
+    100  # how many times as much tables cost as the cell that counts who is left out: errors grow by half a percent
+)
+_UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
+
+
+def _banded(given: Periods) -> WindowFilter:
+    width = width_for(given)
+    if width is None:
+        raise PlanError(
+            "strategy='banded' is for sums of the last periods, ask='last 12', and for people in several periods that "
+            "are apart; leave it out"
+        )
+    return banded(given, width)
+
+
+_LISTED: dict[str, Callable[[Periods], WindowFilter]] = {"banded": _banded, "tree": tree, "dense": dense}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Continual(Mechanism[StreamPlan]):
+    """Residuals of marginal tables in every period, filtered over time in integers, with Gaussian noise.
+
+    most: the most records of one cell and period that are counted; by default up to 2^30. strategy: over time, by
+    default the best of "buffers" (a few decaying sums a cell) and, where memory allows, "banded" (the last counts of a
+    cell, which suits "last 12" and people in several periods that are apart); "tree" as it is taught and "dense", the
+    best of all in the mean, are for up to 1,024 periods, a count each.
+    """
+
+    most: int | None = None
+    strategy: str | None = None
+
+    name: ClassVar[str] = "continual"
+    serves: ClassVar[tuple[str, ...]] = (STREAMS,)
+    takes: ClassVar[tuple[str, ...]] = ("objective", "records", "periods")
+    unknown: ClassVar[str] = "its errors are those of many periods; plan, and look at plan.errors()"
+    unscaled: ClassVar[str] = "its errors are those of many periods; plan, and look at plan.errors()"
+
+    def __post_init__(self) -> None:
+        whole("most", self.most, 1, MOST_COUNT)
+        if self.strategy is not None and self.strategy not in ("buffers", *_LISTED):
+            raise PlanError(f"strategy is 'buffers', {', '.join(map(repr, _LISTED))}, not {self.strategy!r}")
+
+    def plan(self, asked: Request) -> StreamPlan:
+        try:
+            price = spend_in(asked.budget, Currency.MU_SQUARED)
+        except BudgetError as error:
+            raise PlanError(
+                "a stream has Gaussian noise, which no pure epsilon allows: plan with sf.approx, sf.zcdp or sf.gdp, or "
+                "release every period by itself under a pure budget of its own"
+            ) from error
+        assert isinstance(price, GaussianEvent)
+        given = asked.periods
+        assert given is not None
+        if given.per_person > 1 and asked.unit.person is None:
+            raise PlanError("per_person above 1 needs person=, the column that says whose record a row is")
+        if given.promised and asked.unit.person is None:
+            raise PlanError(
+                "promised= says who sees to it that a person is in few periods; without person= there is nothing to "
+                "see to: leave it out"
+            )
+        designed = [asked.unit]
+        if asked.unit.neighbours is Neighbours.REPLACE_ONE and not asked.unit.total_is_public:
+            # one who leaves and one who comes, in periods of their own: tables for either are often the better ones
+            designed.append(PrivacyUnit(Neighbours.ADD_REMOVE, asked.unit.person, asked.unit.rows_per_person))
+        plans = [self._planned(asked, given, price, unit) for unit in designed]
+        return min(plans, key=_error) if len(plans) > 1 else plans[0]
+
+    def _planned(self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit) -> StreamPlan:
+        """With tables that are best for the neighbours of one unit, priced for those that are asked for."""
+        problem = problem_of(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
+        if not all(i.is_marginal for i in asked.what.items):
+            raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
+        (design,) = marginals.designs(problem)
+        fine = design.build(design.fine)
+        assert isinstance(fine, Residuals)
+        strategy = _scaled(fine, design)
+        sizes = problem.sizes
+        proof = certificate(strategy.blocks, sizes, asked.unit, 2)
+        enforced = asked.unit.person is not None and not given.promised
+        tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
+        names = (self.strategy,) if self.strategy is not None else tables.names()
+        tried = [(name, tables.priced(name)) for name in names]
+        found = sorted(
+            ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried), key=_first
+        )
+        terms = found[0][1]
+        bound = None
+        if design.bound is not None and asked.unit.neighbours is Neighbours.ADD_REMOVE and given.per_person == 1:
+            mu = math.sqrt(float(price.mu_squared))
+            over = math.sqrt(problem.total_weight) * mu / asked.unit.rows_per_person
+            time = mean_bound(given.questions, given.count)
+            # at what the count of those who are left out leaves of the budget
+            left = math.sqrt(terms.squared_shift(sizes, asked.unit) / terms.tables_shift(sizes, asked.unit))
+            bound = None if time is None else design.bound / over * time * left * (1 - 1e-12)
+        return StreamPlan(
+            asked.what,
+            asked.budget,
+            asked.unit,
+            self.name,
+            problem.objective,
+            strategy,
+            terms,
+            price,
+            given,
+            # what is proved of answers without zeros that are known says nothing of these
+            None if problem.objective == "max" or asked.what.domain.impossible else bound,
+            asked.records,
+            notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
+        )
+
+
+def _error(made: StreamPlan) -> float:
+    return made.objective_value
+
+
+def _first(line: tuple[float, StreamTerms, str]) -> float:
+    return line[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What is measured in every period, to be filtered by one strategy over time or another."""
+
+    strategy: Residuals
+    proof: Certificate | None
+    sizes: dict[str, int]
+    unit: PrivacyUnit
+    price: Event
+    given: Periods
+    most: int | None
+    enforced: bool
+
+    def names(self) -> list[str]:
+        """Strategies that may be the best here."""
+        width = width_for(self.given)
+        if width is None or 8 * self._cells() * (width - 1) > _MOST_MEMORY:
+            return ["buffers"]
+        return ["buffers", "banded"]
+
+    def _cells(self) -> int:
+        sizes = list(self.sizes.values())
+        return sum(math.prod(sizes[a] for a in s) for b in self.strategy.blocks for s in b.sets.tolist())
+
+    def priced(self, name: str) -> StreamTerms:
+        """Raises PlanError."""
+        if name != "buffers":
+            terms = self._terms(_LISTED[name](self.given))
+        else:
+            # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
+            shape = shape_for(self.given)
+            terms = self._terms(filter_of(shape))
+            ratio = self._rounding_ratio(terms)
+            terms = terms if ratio <= 1.0 else self._terms(filter_of(shape, ratio))
+        terms = replace(terms, enforced=self.enforced)
+        terms = replace(terms, cut=_cut(terms, self.sizes, self.unit) if self.enforced else 0)
+        terms = replace(terms, noise=_noise(terms, self.price, self.sizes, self.unit))
+        _check_values(terms, self.strategy)
+        return terms
+
+    def error(self, terms: StreamTerms) -> float:
+        """What is asked over time, beside that of others."""
+        over, asked = errors_of(terms.filter), self.given.questions
+        worst = self.given.objective == "worst"
+        variance = float(over.together(asked).max()) if worst else over.mean(asked)
+        return math.sqrt(variance * float(terms.noise.variance))
+
+    def _terms(self, used: IntegerFilter | WindowFilter) -> StreamTerms:
+        """With the largest counts that there is room for."""
+        maps = tuple(b.lowered() for b in self.strategy.blocks)
+        for bits in range(_MOST_BITS, _LEAST_BITS - 1, -1):
+            most = 2**bits if self.most is None else self.most
+            try:
+                found = StreamTerms(
+                    used, maps, _GRAIN, _UNIT, self.given.per_person, self.given.apart, most, self.proof
+                )
+                _check_values(found, self.strategy)
+                return found
+            except PlanError:
+                if self.most is not None or bits == _LEAST_BITS:
+                    raise
+        raise AssertionError
+
+    def _rounding_ratio(self, terms: StreamTerms) -> float:
+        """How much more the rounding of the cells that a person changes counts than a response of length 1."""
+        change = math.sqrt(terms.change(self.sizes, self.unit)) / 2.0**terms.grain
+        return terms.cells(self.unit) * math.sqrt(terms.columns()) / change
+
+
+def _scaled(fine: Residuals, design: Design) -> Residuals:
+    """The residuals with multiples of at most 2^20, which stand for 1."""
+    largest = max(int(np.max(m)) for m in fine.multiples if len(m))
+    found = design.build(design.fine * 2**_GRAIN / (largest + 1))  # above what was rounded to it
+    assert isinstance(found, Residuals)
+    return found
+
+
+def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
+    """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
+    used = terms.filter
+    if isinstance(used, WindowFilter):
+        filtered = float(abs(used.taps).sum(axis=1).max()) * terms.most
+    else:
+        filtered = _filtered(used) * terms.most
+    spread = max(
+        float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
+        for family in strategy.blocks
+    )
+    if filtered * spread + _ROOM * float(terms.noise.sigma) >= 2.0**63:
+        raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
+
+
+def _filtered(used: IntegerFilter) -> float:
+    """What a count of 1 for ever comes to."""
+    carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
+    return float((used.direct.max() + carried) * used.rows.max() / 2.0**used.shift)
+
+
+def _cut(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+    """The multiple of the cell that counts who is left out: what costs a hundredth of the tables, 1 at most."""
+    most = replace(terms, cut=2**terms.grain)
+    whole = most.squared_shift(sizes, unit) - terms.tables_shift(sizes, unit)
+    wanted = math.sqrt(terms.tables_shift(sizes, unit) / _TABLES / whole)
+    return min(2**terms.grain, max(1, math.floor(wanted * 2**terms.grain)))
+
+
+def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:
+    """The least noise that the price pays for, up to a 2^-10."""
+    squared = terms.squared_shift(sizes, unit)
+    if isinstance(price, GaussianEvent) and squared < _LEAST_SQUARED * price.mu_squared:
+        most = math.isqrt(math.floor(squared / _LEAST_SQUARED))
+        raise PlanError(
+            "this budget leaves a stream no noise, so it would protect nobody; give a smaller one, at most "
+            f"sf.gdp({most}), or publish the counts as they are where nobody needs protection"
+        )
+    try:
+        found = noise_of(price, squared)
+        assert isinstance(found, RoundedGaussian)
+        return RoundedGaussian(Fraction(math.ceil(found.sigma * _FINE), _FINE))
+    except InvalidInput as error:
+        raise PlanError(
+            f"the noise that this budget asks for is out of range ({error}); give a larger budget"
+        ) from error

@@ -1,0 +1,181 @@
+"""The factorization itself, for researchers: R M = F with the least error, certified."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato._util.display import Progress, watched
+from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray, single_thread
+from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.approximate import approximate_optimum
+from sfumato.strategies.dense_blocks import Queries
+from sfumato.strategies.dense_dual import pair_bound
+from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.workloads.builders import as_operator
+
+__all__ = ["Factorization", "factorization"]
+
+
+MAX_SWAP = 1_024  # cells up to which the optimum under replace-one takes some 20 CPU-s
+QUICK = 256  # cells above which it is certified to 1e-4 only
+MAX_SWAP_LARGEST = 256  # the same for the largest error
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Factorization:
+    """R M = F + offset 1ᵀ with its certificate; bounds are the rmse at noise multiplier 1, or the largest standard
+    error where that was the objective.
+
+    `strategy` M (l, m), `reconstruction` R (k, l), `offset` (k,), `row_variances` (k,) at noise equal to
+    the sensitivity of M, `bias_bound` the largest |R M - F - offset|.
+
+    >>> found = sf.factorization(np.tri(4))
+    >>> np.allclose(found.reconstruction @ found.strategy, np.tri(4)), found.gap < 1e-3
+    (True, True)
+    """
+
+    strategy: FloatArray
+    reconstruction: FloatArray
+    offset: FloatArray
+    lower_bound: float
+    upper_bound: float
+    iterations: int
+    row_variances: FloatArray
+    bias_bound: float
+
+    @property
+    def gap(self) -> float:
+        """upper / lower - 1."""
+        return self.upper_bound / self.lower_bound - 1 if self.upper_bound > 0.0 else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"<Factorization {self.reconstruction.shape} x {self.strategy.shape}: "
+            f"error {self.upper_bound:.7g}, proved at least {self.lower_bound:.7g}>"
+        )
+
+
+def factorization(
+    F: Any,
+    neighbours: str | Neighbours = "add-remove",
+    norm: str = "l2",
+    objective: str = "mean",
+    approximate: float | None = None,
+    approximate_norm: str | None = None,
+    progress: Progress | None = None,
+) -> Factorization:
+    """The factorization of F (k, m) of least mean squared error, or of least largest error, certified.
+
+    Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k) for the objective "mean" [NTZ13, ENU20] and
+    min ||R||_{2->inf} ||M||_{1->2} for "max", which is gamma_2(F) [LMSS07]. Replace-one: up to
+    1,024 cells (256 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
+    same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
+    With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
+    entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column", the default); errors exclude
+    that bias. `progress` hears the step and the gap; in a notebook, without one, a line below the cell does (of
+    `approximate`, whose search does not count its steps, there is none).
+    Raises PlanError for what is not offered and WorkloadError for what is no matrix.
+
+    >>> sf.factorization(np.tri(4))
+    <Factorization (4, 4) x (4, 4): error 1.31..., proved at least 1.31...>
+    """
+    relation = Neighbours.parse(neighbours)
+    biased = approximate is not None and (objective != "mean" or relation is not Neighbours.ADD_REMOVE)
+    if norm != "l2" or objective not in ("mean", "max") or biased:
+        raise PlanError(
+            "sf.factorization offers norm='l2', objective='mean' or 'max', and approximate= for the mean under "
+            f"add-remove; asked: norm={norm!r}, objective={objective!r}, approximate={approximate!r}, {relation.value}"
+        )
+    if approximate is None and approximate_norm is not None:
+        raise PlanError(
+            "approximate_norm= says how far R M may be from F: it belongs to approximate=, which is not given"
+        )
+    operator = as_operator(F)
+    dense = np.asarray(operator.dense(), dtype=np.float64)
+    if approximate is not None:
+        return _approximate(dense, approximate, "column" if approximate_norm is None else approximate_norm)
+    with watched("factorizing", progress) as told:
+        return _exact(dense, relation, objective, told)
+
+
+def _exact(dense: FloatArray, relation: Neighbours, objective: str, progress: Progress | None) -> Factorization:
+    """R M = F, under either relation."""
+    if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
+        return _swapped(dense, objective, progress)
+    found = optimize(matrix=dense, progress=progress) if objective == "mean" else _largest(dense, progress)
+    strategy = found.strategy
+    with single_thread():
+        reconstruction = dense @ np.linalg.pinv(strategy)
+    rows = (reconstruction**2).sum(axis=1)
+    # by the weights on the queries that make their mean the largest, or by equal ones
+    weights = found.rows if isinstance(found, Largest) else np.full(len(dense), 1 / len(dense))
+    size, lower = 1.0, found.lower_bound / (math.sqrt(len(dense)) if objective == "mean" else 1.0)
+    if relation is Neighbours.REPLACE_ONE:
+        gram = strategy.T @ strategy
+        norms = np.diagonal(gram)
+        size = math.sqrt(float((norms[:, None] + norms[None, :] - 2 * gram).max()))
+        lower = pair_bound((dense.T * weights) @ dense)
+    upper = math.sqrt(float(rows.sum() / len(rows) if objective == "mean" else rows.max())) * size
+    return Factorization(
+        strategy,
+        reconstruction,
+        np.zeros(len(dense)),
+        min(lower, upper),
+        upper,
+        found.iterations,
+        rows * size**2,
+        float(np.abs(reconstruction @ strategy - dense).max()),
+    )
+
+
+def _largest(dense: FloatArray, progress: Progress | None) -> Largest:
+    """The optimum of the largest error; where queries are many, by what they look like together."""
+    many = len(dense) > 4 * dense.shape[1]
+    found = optimize_largest_rows(Queries.of(dense), progress=progress) if many else None
+    return optimize_largest(dense, progress=progress) if found is None else found
+
+
+def _swapped(dense: FloatArray, objective: str, progress: Progress | None) -> Factorization:
+    """The optimum under replace-one; its columns sum to zero, so the offset is minus the mean of each row."""
+    tolerance = 1e-6 if dense.shape[1] <= QUICK else 1e-4
+    if objective == "mean":
+        found = swap_optimum(matrix=dense, tolerance=tolerance, progress=progress)
+    else:
+        found = swap_largest(dense, progress=progress)
+    offset = -dense.mean(axis=1)
+    shifted = dense + offset[:, None]
+    with single_thread():
+        reconstruction = shifted @ np.linalg.pinv(found.strategy)
+    root = math.sqrt(len(dense)) if objective == "mean" else 1.0
+    return Factorization(
+        found.strategy,
+        reconstruction,
+        offset,
+        found.lower_bound / root,
+        found.upper_bound / root,
+        found.iterations,
+        (reconstruction**2).sum(axis=1),
+        float(np.abs(reconstruction @ found.strategy - shifted).max()),
+    )
+
+
+def _approximate(dense: FloatArray, alpha: float, norm: str) -> Factorization:
+    found = approximate_optimum(dense, alpha, norm)
+    root = math.sqrt(len(dense))
+    return Factorization(
+        found.strategy,
+        found.reconstruction,
+        np.zeros(len(dense)),
+        found.lower_bound / root,
+        found.upper_bound / root,
+        found.iterations,
+        (found.reconstruction**2).sum(axis=1),
+        float(np.abs(found.reconstruction @ found.strategy - dense).max()),
+    )

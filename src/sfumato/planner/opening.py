@@ -1,0 +1,167 @@
+"""`sf.open`: questions one by one under a plan, and the same call again to go on with them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Required, TypedDict, Unpack, overload
+
+from sfumato.errors import InvalidInput, PlanError
+from sfumato.interactive.key_plans import HistogramPlan, SparsePlan
+from sfumato.interactive.opening import KEPT, histogram_session, kept, open_session, public_records, resume_session
+from sfumato.interactive.plan import SessionPlan
+from sfumato.interactive.session import KeySession, Opening, QuerySession, Session
+from sfumato.interactive.streams import Stream, open_stream
+from sfumato.mechanisms import carry_out as run
+from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.registry import named, planned
+from sfumato.planner.planning import request
+from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import holds
+from sfumato.privacy.ledger import Ledger
+from sfumato.releases.released import opened
+
+__all__ = ["currency_of", "open_plan", "plan_and_open"]
+
+
+Place = str | os.PathLike[str]
+
+
+class _Terms(TypedDict, total=False):
+    """What `sf.open` takes by name."""
+
+    ledger: Required[Place | Ledger | None]
+    name: str
+    store: Place | None
+    table: str | None
+    anchor: str | None
+    people: int | None
+
+
+@overload
+def open_plan(plan: SessionPlan | Plan, source: Any = None, **terms: Unpack[_Terms]) -> QuerySession: ...
+@overload
+def open_plan(plan: StreamPlan, **terms: Unpack[_Terms]) -> Stream: ...
+@overload
+def open_plan(plan: HistogramPlan | SparsePlan, source: Any = None, **terms: Unpack[_Terms]) -> KeySession: ...
+def open_plan(
+    plan: SessionPlan | Plan | HistogramPlan | SparsePlan | StreamPlan,
+    source: Any = None,
+    *,
+    ledger: Place | Ledger | None,
+    name: str = "session",
+    store: Place | None = None,
+    table: str | None = None,
+    anchor: str | None = None,
+    people: int | None = None,
+) -> Session:
+    """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
+
+    A plan with periods opens a stream: `append` takes the table of every period, so none is given here.
+
+    The plan is one for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload. A
+    plan of tables is measured now, and every question that its measurements span is free.
+
+    With `store`, a path at which nothing is, the session is kept there, and the same call again, from any process, goes
+    on with it; nothing is spent then, and the table may be left out where it is a file. The file of a conversation
+    holds secret noise and is for the custodian alone. With an `anchor` kept from earlier, a file that was put back to a
+    state before it is refused. `source` is a table as for `sf.release`. `ledger` is required; None is an explicit
+    one-shot account. `table` is the public name of the table, which the ledger fixes with the privacy unit at its first
+    spend. `people`, of a stream with a store that enforces how often a person is counted, is a number that they will
+    never reach: as many have room in its files, whose size so tells nothing (1,000,000, 32 MB, if it is left out).
+
+    Guarantee: everything the session ever gives out satisfies together the plan's budget for the plan's privacy unit.
+
+    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or NameTaken (ledger untouched), LedgerMismatch,
+    NotWritten (spent, but not stored).
+
+    >>> made = sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")
+    >>> with sf.open(made, sf.KeyCounts([3, 3, 7]), ledger=None) as asked:
+    ...     answer = asked.ask([3, 8])
+    >>> answer.how
+    'histogram'
+    """
+    account, place = opened(ledger), None if store is None else Path(store)
+    if isinstance(plan, StreamPlan):
+        if source is not None:
+            raise InvalidInput("a stream takes its tables one by one: stream.append(table, period='2026-11')")
+        return open_stream(plan, account, name, place, table, anchor, people)
+    if people is not None:
+        raise InvalidInput("people= is of a stream that enforces how often a person is counted; leave it out")
+    if type(plan) not in KEPT:
+        if not isinstance(plan, Plan):
+            raise PlanError(
+                "open needs a plan for questions to come, sf.plan of a domain or of sf.Keys, or a plan of tables; "
+                f"a {type(plan).__name__} is released by sf.release"
+            )
+        if anchor is not None:
+            raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
+        return histogram_session(run.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
+    if place is not None and holds(place):
+        return _resumed(Opening(plan, source, account, name, place, table), place, anchor)
+    if anchor is not None:
+        raise InvalidInput(f"anchor= is of a session that is kept, and at {store} there is none; leave it out")
+    if source is None:
+        raise InvalidInput("which table is asked? give it as the second argument")
+    return open_session(Opening(plan, source, account, name, place, table))
+
+
+def plan_and_open(
+    source: Any,
+    what: Any,
+    budget: Budget,
+    *,
+    mechanism: Mechanism[Any],
+    records: int | None,
+    ledger: Place | Ledger | None,
+    name: str,
+    store: Place | None,
+    table: str | None,
+    **unit: Any,
+) -> Session:
+    """A session planned and opened at once: the number of records, where it is public, may be read from the table.
+
+    `unit` is `neighbours`, `person` and `rows_per_person`. Raises as `sf.plan` and `sf.open`; what follows from public
+    input and the ledger alone is refused before the table is read.
+    """
+    account = opened(ledger)
+    asked = request(what, budget, records=records, **unit)
+    counted = records is None and mechanism.needs_records and asked.unit.total_is_public
+    if counted and store is not None and Path(store).is_file() and holds(Path(store)):
+        # what is kept there was planned for the number that was counted then
+        asked, counted = replace(asked, records=getattr(kept(store, begun=True)[1]["plan"], "records", 1)), False
+    if counted:
+        account = Ledger.in_memory(budget) if account is None else account
+        trial = planned(mechanism, replace(asked, records=1))
+        found = public_records(source, what, asked.unit, account, name, trial.price, table)
+        asked = replace(asked, records=max(found, 1))
+    plan = planned(mechanism, asked)
+    if counted:
+        return open_session(Opening(plan, source, account, name, None if store is None else Path(store), table, True))
+    return open_plan(plan, source, ledger=account, name=name, store=store, table=table)
+
+
+def currency_of(account: Ledger | None, mechanism: str) -> str | None:
+    """The option `currency` with which a mechanism is planned for a ledger, or for an account of its own."""
+    return named(mechanism).alone if account is None else account.currency.value
+
+
+def _resumed(asked: Opening, store: Path, anchor: str | None) -> Session:
+    """The session that is kept, if it is this one; one whose opening ended before the debit is paid for now."""
+    found, about = kept(store, anchor, begun=True)
+    other = ""
+    if about["plan"].fingerprint != asked.plan.fingerprint:
+        other = "a session of another plan"
+    elif found.name != asked.name:
+        other = f"the session {found.name!r}, not {asked.name!r}"
+    if other:
+        raise InvalidInput(
+            f"{store} keeps {other}; choose another path, or go on with it by sf.load({str(store)!r}, ledger=...)"
+        )
+    account, source = asked.ledger, about.get("source") if asked.source is None else asked.source
+    if account is not None and account.find(asked.name) is None and source is not None:
+        return open_session(replace(asked, source=source))
+    return resume_session(store, account, asked.source, anchor=anchor)

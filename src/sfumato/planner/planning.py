@@ -1,0 +1,268 @@
+"""`sf.plan`: everything decided before a row is read, for every kind of question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
+
+from sfumato._util.display import Progress, watched
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.interactive.plan import SessionPlan
+from sfumato.local.plan import LocalPlan
+from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
+from sfumato.mechanisms.registry import made, planned
+from sfumato.mechanisms.tables import Tables, plan_tables
+from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.unit import Neighbours
+from sfumato.sketches import KeyQueries, Keys
+from sfumato.strategies.design import DEFAULT_OBJECTIVE
+from sfumato.strategies.geography_tree import read_unit
+from sfumato.strategies.periods import Periods
+from sfumato.workloads import Workload
+
+__all__ = ["compared", "plan", "request"]
+
+
+Made = TypeVar("Made")
+
+Name = Literal[
+    "auto",
+    "laplace",
+    "gaussian",
+    "tree",
+    "factorization",
+    "marginals",
+    "projection",
+    "approximate",
+    "adaptive",
+    "mwem",
+    "boosting",
+    "hybrid",
+    "count-sketch",
+    "sparse-project",
+    "histogram",
+    "pmw",
+    "sparse-mw",
+    "local",
+    "continual",
+]
+"""What `mechanism=` calls every mechanism: those of `mechanisms.registry.MECHANISMS`."""
+Objective = Literal["tables", "cells", "max"]
+Relation = Literal["add-remove", "replace-one"] | str
+"""Also "replace-one within state", by the name of a level."""
+Trust = Literal["curator", "local"]
+
+
+class Options(TypedDict, total=False):
+    """What `plan` takes by name, beside the mechanism."""
+
+    neighbours: Required[Relation | Neighbours]
+    person: str | None
+    rows_per_person: int
+    objective: Objective
+    records: int | None
+    public: Mapping[Any, Any] | None
+    strategy: object
+    reconstruction: Any
+    progress: Progress | None
+
+
+@overload
+def plan(
+    what: Workload | Domain | Keys | KeyQueries,
+    budget: Budget,
+    *,
+    mechanism: Mechanism[Made],
+    trust: Trust = "curator",
+    **options: Unpack[Options],
+) -> Made: ...
+@overload
+def plan(  # pyright: ignore[reportOverlappingOverload]
+    what: Workload, budget: Budget, *, mechanism: Literal["mwem", "boosting"], **options: Unpack[Options]
+) -> IterativePlan: ...
+@overload
+def plan(
+    what: Workload | Domain, budget: Budget, *, mechanism: Literal["pmw"], **options: Unpack[Options]
+) -> SessionPlan: ...
+@overload
+def plan(
+    what: Workload,
+    budget: Budget,
+    *,
+    trust: Literal["local"],
+    records: int,
+    mechanism: Name = "auto",
+    neighbours: Relation | Neighbours | None = None,
+) -> LocalPlan: ...
+@overload
+def plan(
+    what: Workload, budget: Budget, *, periods: int | Periods, mechanism: Name = "auto", **options: Unpack[Options]
+) -> StreamPlan: ...
+@overload
+def plan(what: Workload, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> Plan: ...
+@overload
+def plan(what: KeyQueries, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> KeyPlan: ...
+@overload
+def plan(what: Domain | Keys, budget: Budget, *, mechanism: Name = "auto", **options: Unpack[Options]) -> Any: ...
+def plan(
+    what: Workload | Domain | Keys | KeyQueries,
+    budget: Budget,
+    *,
+    neighbours: Relation | Neighbours | None = None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: Name | Mechanism[Any] = "auto",
+    objective: Objective = DEFAULT_OBJECTIVE,
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    periods: int | Periods | None = None,
+    trust: Trust = "curator",
+    progress: Progress | None = None,
+) -> Any:
+    """Decide everything before a row is read: what to measure, with which noise, at which price and with what errors.
+
+    No data and no budget is touched. An option that would do nothing is refused.
+
+    Args:
+        what: What is asked: a workload, made by `sf.marginals`, `sf.prefix`, `sf.queries` and the like; an `sf.Domain`
+            or `sf.Keys`, for questions to come; `keys.queries([...])`, where the queries of keys are known.
+        budget: What may be spent on it: `sf.pure(1)`, `sf.approx(1, "1e-6")`, `sf.zcdp("0.5")` or `sf.gdp(1)`.
+        neighbours: Which two tables must be hard to tell apart: "add-remove", where one of them has one record more;
+            "replace-one", where one record differs; "replace-one within state", by the name of a level, where it is
+            replaced by one of the same state, so that the states' totals are public. Required, but where nobody holds
+            the table (`trust="local"`), where it is "replace-one".
+        person: The name of the column that says whose record a row is; None where every person has one row. With it,
+            the tables differ by all rows of one person.
+        rows_per_person: How many rows of each person are counted at most, a whole number from 1 on. Needs `person`,
+            if it is more than 1.
+        mechanism: How it is answered: a value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its
+            defaults. "auto" takes the least error that is known before data: of the plans for a workload; of private
+            multiplicative weights and a histogram for a domain; of sketches for keys.
+        objective: What is minimised, of a workload. "tables": the mean over parts of the mean over their tables of the
+            mean squared error of their queries, in each table's largest coefficient (1 for counts), so that nothing
+            starves for being small. "cells": the mean squared error of all queries alike. "max": the largest standard
+            error. Weights of a workload multiply squared errors.
+        records: A public number of records, which may be approximate, for mechanisms and predictions that depend on
+            it; with `trust="local"` the expected number of reports.
+        public: Tables of counts that are known from elsewhere, by their sets of attributes, such as
+            `{("sex",): [30, 20]}`. They are used as exact, and neither measured nor protected. Totals of the groups
+            of a level that the table itself has are public under neighbours="replace-one within ..." alone.
+        strategy: What is measured, where it is not to be searched: a matrix (l, m) of l queries over the m cells, or
+            "queries", "cells", "tree" (of branching 2; "tree-4" of branching 4), "square-root" or
+            "normalised-square-root". With mechanism "auto", "laplace" and "gaussian", which say the noise, and
+            "projection".
+        reconstruction: How answers are read off: a matrix (k, l) from l measured values to k answers,
+            "least-squares", or "canonical", sums of the fewest values. Needs `strategy`.
+        periods: How many periods there are, or `sf.periods(365, per_person=12, apart=30)`: the tables come period after
+            period, and totals, increments and sums of any periods are answered after each. None for one table.
+        trust: "curator", who holds the table; or "local", where nobody does: every person reports on the own record,
+            with pure epsilon, any two records as neighbours.
+        progress: Called while strategies are searched, with the number of steps done and the relative gap that is left
+            to a proved bound; None shows it in notebooks alone.
+
+    Returns:
+        A plan, which holds nothing private and can be printed and stored. Its class follows from `what` and
+        `mechanism`: `sf.Plan` for a workload in one look, others for several looks, keys, questions to come, streams
+        and reports. `sf.release` carries out plans of workloads and keys, `sf.open` those for a domain, for keys
+        without queries and for periods; a plan of reports has `respond` and `collect`.
+
+    Raises:
+        PlanError: An option that is not allowed, does not apply or would do nothing, with what is allowed.
+        BudgetError: A budget of a kind that the mechanism cannot spend, or too small for its noise.
+
+    Guarantee:
+        None by itself: nothing is released. What `sf.release` or `sf.open` gives out under the plan satisfies
+        `budget` for neighbours as stated here.
+
+    >>> work = sf.marginals(sf.Domain({"age": 4, "sex": 2}), upto=2)
+    >>> found = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+    >>> round(found.rmse, 2), round(found.objective_value / found.lower_bound, 3)
+    (1.38, 1.0)
+    """
+    value = made(mechanism)
+    with watched("planning", progress) as told:
+        asked = request(
+            what,
+            budget,
+            neighbours=neighbours,
+            person=person,
+            rows_per_person=rows_per_person,
+            objective=objective,
+            records=records,
+            public=public,
+            strategy=strategy,
+            reconstruction=reconstruction,
+            periods=periods,
+            trust=trust,
+            progress=told,
+        )
+        return planned(value, asked)
+
+
+def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[Any] = "auto", **options: Any) -> Plan:
+    """The plan that `sf.plan` makes, its candidates all plans of all mechanisms, the textbooks' among them, each once.
+
+    The choice is the same. Raises PlanError for mechanisms of several looks, whose errors are not known before data.
+    """
+    value, asked = made(mechanism), request(workload, budget, **options)
+    if asked.kind != TABLES or not isinstance(value, Tables):
+        raise PlanError(
+            f"plans of one look are compared, by errors known before data; mechanism={value.name!r} has none. Compare "
+            "under mechanism='auto'"
+        )
+    value.check(asked)
+    return plan_tables(value, asked, compare=True)
+
+
+def request(
+    what: object,
+    budget: object,
+    *,
+    neighbours: str | Neighbours | None,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    periods: int | Periods | None = None,
+    trust: str = "curator",
+    **options: Any,
+) -> Request:
+    """What was asked, checked as far as every mechanism needs it. Raises PlanError."""
+    if trust not in ("curator", "local"):
+        raise PlanError(f"trust is 'curator', who holds the table, or 'local', where nobody does, not {trust!r}")
+    kind = next((kind for cls, kind in _KINDS if isinstance(what, cls)), None)
+    if kind is None:
+        raise PlanError(
+            "plan needs a workload, made by sf.marginals, sf.prefix, sf.queries and the like; or an sf.Domain or "
+            "sf.Keys, for questions to come"
+        )
+    if not isinstance(budget, Budget):
+        raise PlanError("plan needs a budget: sf.pure(1), sf.approx(1, '1e-6'), sf.zcdp('0.5') or sf.gdp(1)")
+    if trust == "local":
+        if kind != TABLES:
+            raise PlanError("the local model plans a workload; questions to come and keys need a curator")
+        kind, neighbours = LOCAL, Neighbours.REPLACE_ONE if neighbours is None else neighbours
+    over = None if periods is None else periods if isinstance(periods, Periods) else Periods(periods)
+    if over is not None:
+        if kind != TABLES:
+            raise PlanError("periods= is of a workload of tables, held by a curator; leave it out")
+        kind = STREAMS
+    if neighbours is None:
+        raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
+    unit = read_unit(
+        neighbours, person, rows_per_person, what.domain if isinstance(what, Workload) and kind == TABLES else None
+    )
+    return Request(kind, what, budget, unit, periods=over, **options)
+
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (Workload, TABLES),
+    (Domain, QUESTIONS),
+    (Keys, KEYS),
+    (KeyQueries, KEYS),
+)

@@ -1,0 +1,296 @@
+"""The entry point: checks the problem and chooses the method that solves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato._util.display import Progress
+from sfumato.errors import InvalidInput
+from sfumato.operators.base import FloatArray, real_array, single_thread
+from sfumato.postprocess.correlation_pairs import (
+    EPS,
+    Anderson,
+    CorrelationProblem,
+    NearestCorrelation,
+    coordinates,
+    feasible,
+    nearest_tetrahedra,
+    pair_tables,
+    product_scale,
+    spread,
+)
+
+__all__ = ["elliptope", "newton", "split"]
+
+
+_MAX_ITERATIONS = 60  # Newton converges quadratically in the end; what ends here says its gap
+_MAX_CONJUGATE = 100  # an inexact step is a step of descent still; more products cost more than another step
+_MAX_HALVINGS = 30  # 2^-30 of a step: below, rounding of the height hides any descent
+_ARMIJO = 1e-4  # the usual small share of the promised descent; any below 1/2 keeps full steps near the end
+
+
+def newton(problem: CorrelationProblem) -> NearestCorrelation:
+    """The projection where weight_ij = scale_i scale_j, to the tolerance, or as near as rounding lets it come.
+
+    Scaled by the roots on both sides the problem is: the nearest positive semidefinite matrix X with diagonal b =
+    scale to C. Its dual is the unconstrained minimum of theta(y) = |(C + Diag y)_+|^2 / 2 - <b, y>, whose gradient
+    is diag (C + Diag y)_+ - b and is strongly semismooth: the steps converge quadratically.
+    """
+    root = np.sqrt(problem.scale)
+    goal, target = problem.scale, problem.given * np.multiply.outer(root, root)
+    dual = np.zeros(len(goal))
+    values, vectors = np.linalg.eigh(target)
+    best: NearestCorrelation | None = None
+    for iteration in range(1, _MAX_ITERATIONS + 1):
+        part, gradient, height = _point(values, vectors, goal, dual)
+        state = problem.proof(feasible(part / np.multiply.outer(root, root), local=False), iteration)
+        if best is None or state.gap < best.gap:
+            best = state
+        if state.certified:
+            break
+        step = _direction(values, vectors, gradient)
+        slope = float(gradient @ step)
+        length = 1.0
+        for _ in range(_MAX_HALVINGS):
+            values, vectors = np.linalg.eigh(target + np.diag(dual + length * step))
+            new = 0.5 * float(np.sum(np.maximum(values, 0) ** 2)) - float(goal @ (dual + length * step))
+            if new <= height + _ARMIJO * length * slope + 1e-14 * abs(height):
+                break
+            length *= 0.5
+        else:
+            break
+        dual = dual + length * step
+    assert best is not None
+    return best
+
+
+def _point(
+    values: FloatArray, vectors: FloatArray, goal: FloatArray, dual: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """The positive part, the gradient and the value of the dual."""
+    positive = np.maximum(values, 0)
+    kept = vectors[:, positive > 0]
+    part = (kept * positive[positive > 0]) @ kept.T
+    part = 0.5 * (part + part.T)
+    return part, np.diag(part) - goal, 0.5 * float(positive @ positive) - float(goal @ dual)
+
+
+def _direction(values: FloatArray, vectors: FloatArray, gradient: FloatArray) -> FloatArray:
+    """The Newton step: conjugate gradients on diag(P (Omega * (P^T Diag(h) P)) P^T) = -gradient.
+
+    Omega is the matrix of divided differences of the positive part. It is 1 among positive eigenvalues and 0 among
+    the others, so the products run over the smaller side of the two.
+    """
+    positive = values > 0
+    inside, outside = vectors[:, positive], vectors[:, ~positive]
+    share = values[positive][:, None] / (values[positive][:, None] - values[~positive][None, :])
+    few = inside.shape[1] <= outside.shape[1]
+
+    def curvature(h: FloatArray) -> FloatArray:
+        # where the positive side is the larger, the complement of Omega is used: diag(P 1 P^T) = h
+        side = inside if few else outside
+        other = outside if few else inside
+        middle = side.T @ (h[:, None] * other)
+        middle *= share if few else (1 - share).T
+        own = side.T @ (h[:, None] * side)
+        total = np.einsum("ij,ij->i", side @ own + 2 * (other @ middle.T), side)
+        return total if few else h - total
+
+    squares = vectors**2
+    omega = np.ones((len(values), len(values)))
+    omega[np.ix_(~positive, ~positive)] = 0
+    omega[np.ix_(positive, ~positive)] = share
+    omega[np.ix_(~positive, positive)] = share.T
+    diagonal = np.maximum(np.einsum("ij,ij->i", squares @ omega, squares), 1e-12)
+    return _conjugate(curvature, diagonal, gradient)
+
+
+def _conjugate(curvature: Callable[[FloatArray], FloatArray], diagonal: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Conjugate gradients, preconditioned by the diagonal, as exactly as the gradient is small."""
+    norm = float(np.linalg.norm(gradient))
+    ridge, stop = min(1e-3, 0.1 * norm) * 1e-3, min(0.1, norm) * norm * 1e-1
+    out, rest = np.zeros_like(gradient), -gradient
+    scaled = rest / diagonal
+    way, old = scaled, float(rest @ scaled)
+    for _ in range(_MAX_CONJUGATE):
+        pushed = curvature(way) + ridge * way
+        bend = float(way @ pushed)
+        if bend <= 0:
+            break
+        out = out + (old / bend) * way
+        rest = rest - (old / bend) * pushed
+        if float(np.linalg.norm(rest)) <= stop:
+            break
+        scaled = rest / diagonal
+        new = float(rest @ scaled)
+        way, old = scaled + (new / old) * way, new
+    return out if out.any() else -gradient
+
+
+_MAX_ITERATIONS_TETRAHEDRA = 3000  # what ends here still has its proved gap
+_CHECK = 10  # a proof costs about what an iteration does: a tenth more
+_RELAX = 1.6  # alternating directions converge for all of (0, 2), and over-relaxed ones as a rule sooner
+_MEMORY = 10  # a small system to solve at each step; Anderson's acceleration is used with some 5 to 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The two kinds of copies in the units of the method: of the whole matrix, and of each pair's three entries.
+
+    Scaled so that a copy of an entry with weight w_i w_j has the penalty w_i w_j.
+    """
+
+    root: FloatArray
+    pair: FloatArray
+
+    def flat(self, whole: FloatArray, pairs: FloatArray) -> FloatArray:
+        """Both as one vector whose squared length counts every pair of entries twice, as the matrix does."""
+        return np.concatenate([(whole * self.root).reshape(-1), (pairs * self.pair).reshape(-1)])
+
+    def apart(self, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The matrix, symmetric again where rounding broke it, and the (pairs, 3) entries of such a vector."""
+        size = len(self.root)
+        whole = vector[: size * size].reshape(size, size)
+        return 0.5 * (whole + whole.T) / self.root, vector[size * size :].reshape(-1, 3) / self.pair
+
+
+def split(problem: CorrelationProblem, local: bool, start: NearestCorrelation | None) -> NearestCorrelation:
+    """The projection by copies, one positive semidefinite and one possible for each pair (alternating directions
+    [BPCPE11], in its form of one vector [EB92], with Anderson acceleration).
+
+    Returns the best matrix found, whose gap says how good it is: at the tolerance, or after 3,000 iterations.
+    """
+    size, heavy = len(problem.given), np.multiply.outer(problem.scale, problem.scale)
+    per_pair = np.zeros((0, 1))
+    if local:
+        per_pair = coordinates(heavy)[:, 2:]
+    copies = _Copies(np.sqrt(heavy), np.sqrt(2 * per_pair))
+    penalty = heavy + spread(size, np.broadcast_to(per_pair, (len(per_pair), 3)))
+    vector = _start(problem, copies, heavy, local, start)
+    accelerated = Anderson(len(vector), _MEMORY)
+    best: NearestCorrelation | None = None
+    for iteration in range(1, _MAX_ITERATIONS_TETRAHEDRA + 1):
+        whole, pairs = copies.apart(vector)
+        possible = _positive(whole * copies.root) / copies.root
+        inside = nearest_tetrahedra(pairs)
+        if iteration % _CHECK == 0:
+            normals = per_pair * (pairs - inside) if local else None
+            proof = problem.proof(feasible(possible, local), iteration, normals)
+            best = proof if best is None or proof.gap < best.gap else best
+            if best.certified:
+                break
+        pull = heavy * (2 * possible - whole) + spread(size, per_pair * (2 * inside - pairs))
+        joint = (problem.weight * problem.given + pull) / (problem.weight + penalty)
+        np.fill_diagonal(joint, 1.0)
+        seen = coordinates(joint) if local else inside
+        vector = accelerated.next(vector, _RELAX * copies.flat(joint - possible, seen - inside))
+    assert best is not None
+    return best
+
+
+def _start(
+    problem: CorrelationProblem, copies: _Copies, heavy: FloatArray, local: bool, start: NearestCorrelation | None
+) -> FloatArray:
+    """The fixed point, were the projection onto the elliptope alone at `start` that onto both."""
+    matrix = problem.given if start is None else start.matrix
+    slope = problem.weight * (problem.given - matrix)
+    np.fill_diagonal(slope, -np.einsum("ij,ji->i", slope, matrix))
+    return copies.flat(matrix + slope / heavy, coordinates(matrix) if local else np.zeros((0, 3)))
+
+
+def _positive(matrix: FloatArray) -> FloatArray:
+    """The nearest positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = vectors[:, values > 0]
+    return np.asarray((kept * values[values > 0]) @ kept.T, dtype=np.float64)
+
+
+_MAX_SIZE = 3000  # 72 MB a matrix, and an eigendecomposition of it at every step: n^3 takes many seconds there
+
+
+def elliptope(
+    matrix: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    local: bool = False,
+    tolerance: float = 1e-3,
+    progress: Progress | None = None,
+) -> NearestCorrelation:
+    """The correlation matrix Y nearest to a symmetric (D, D) matrix A in the sum over i < j of weight (Y - A)^2.
+
+    Diagonals are ignored: that of a correlation matrix is 1. weights: (D, D) symmetric and nonnegative, 0 where
+    nothing is known (A may be NaN there, and Y is then one completion of several); equal if not given. With `local`
+    the table of every two attributes is nonnegative too: 1 + s Y_0i + t Y_0j + s t Y_ij >= 0 for all signs s and t,
+    where row 0 holds the means of single attributes.
+
+    The distance from the result to the true projection is proved to be at most `tolerance` times the distance
+    moved (or 1e-7 per entry, which is no distance), or `certified` is False. Weights of the form w_i w_j (equal
+    ones, or one weight for the row of the means and one for the rest) take some Newton steps on the dual [QS06];
+    other weights and `local` an accelerated splitting method. `progress` is called with the iteration and the gap
+    proved by it. Raises InvalidInput.
+    """
+    given, weight = _checked(matrix, weights)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
+        raise InvalidInput(f"tolerance is a share of the distance moved, between 0 and 1, not {tolerance!r}")
+    unit = float(weight[weight > 0].mean())
+    weight /= unit
+    scale, product = product_scale(weight)
+    problem = CorrelationProblem(given, weight, scale, float(tolerance), progress)
+    with single_thread():
+        found = _solve(problem, local and len(given) > 2, product)
+    return replace(found, gap=found.gap * unit, target=found.target * unit, moved=found.moved * float(np.sqrt(unit)))
+
+
+def _solve(problem: CorrelationProblem, local: bool, product: bool) -> NearestCorrelation:
+    if _possible(problem.given, local):
+        return problem.proof(problem.given, 0)
+    start = newton(problem) if product else None
+    if start is not None and (not local or _possible(start.matrix, local)):
+        # nearest among more matrices, and one of the fewer
+        return start
+    return split(problem, local, start)
+
+
+def _possible(matrix: FloatArray, local: bool) -> bool:
+    """Whether a matrix is in the body up to rounding."""
+    if float(np.linalg.eigvalsh(matrix)[0]) < -len(matrix) * EPS * float(np.linalg.norm(matrix)):
+        return False
+    return not local or float(pair_tables(coordinates(matrix)).min()) >= -4 * EPS
+
+
+def _checked(matrix: ArrayLike, weights: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    given = _square(matrix, "the matrix of parities")
+    size = len(given)
+    if weights is None:
+        weight = np.ones((size, size))
+    else:
+        weight = _square(weights, "weights")
+        if len(weight) != size:
+            raise InvalidInput(f"weights are of shape {weight.shape}; the matrix is of shape {given.shape}")
+        if not (np.isfinite(weight).all() and weight.min() >= 0):
+            raise InvalidInput("weights are finite and not negative: one over the variance of an entry, 0 if unknown")
+    np.fill_diagonal(weight, 0.0)
+    if not weight.any():
+        raise InvalidInput("every weight is 0; give a positive one wherever an entry is known")
+    # what has no weight is only a hint where to start
+    given = np.where((weight > 0) | (np.abs(given) <= 1), given, 0.0)
+    np.fill_diagonal(given, 1.0)
+    if not np.isfinite(given).all():
+        raise InvalidInput("the matrix has entries that are not finite; give them weight 0 to leave them out")
+    if float(np.abs(given).max()) > 1e100:
+        raise InvalidInput("the matrix has entries above 1e100; parities are given as shares of the total")
+    return given, weight
+
+
+def _square(given: ArrayLike, what: str) -> FloatArray:
+    array = real_array(given, what).astype(np.float64)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not 2 <= len(array) <= _MAX_SIZE:
+        raise InvalidInput(f"{what} must be square, of 2 to {_MAX_SIZE:,} rows, not of shape {array.shape}")
+    off = ~np.eye(len(array), dtype=bool)
+    if not np.allclose(array[off], array.T[off], rtol=1e-9, atol=0, equal_nan=True):
+        raise InvalidInput(f"{what} must be symmetric; give (A + A.T) / 2 of what is not")
+    return 0.5 * (array + array.T)

@@ -1,0 +1,339 @@
+"""The answers a page shows: small tables, distributions and single numbers, each with its interval."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from sfumato._util.frames import safe_text
+from sfumato.domain import Attribute, Dates, Domain
+from sfumato.domain.core import cell_texts, is_year, unequal
+from sfumato.errors import NotAnswerable
+from sfumato.operators import Identity, Padded, Prefix
+from sfumato.operators.base import FloatArray
+from sfumato.plans.predictions import expand
+from sfumato.releases import Release, Table
+from sfumato.workloads import RECORDS, QueryBlock, Workload
+from sfumato.workloads.levels import family_names, is_table, table_names
+
+__all__ = [
+    "Agreement",
+    "Distribution",
+    "Single",
+    "SmallTable",
+    "agreement",
+    "distribution",
+    "distributions",
+    "singles",
+    "small_table",
+    "small_tables",
+]
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
+CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
+_MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all
+# bars of one attribute and of a pair, and colours that an eye tells apart
+_MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
+_LARGEST = 100_000  # cells of a table of which the largest are shown, and nothing is drawn of the rest
+_MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
+_MAX_SINGLES = 200  # named counts on a page; the folder has all
+_TOO_WIDE = 0.5  # a CDF known to half of its range on average says nothing that can be drawn
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A table: `rows` hold cell, answer, low, high, other (whether it is what was not declared) and, for pairs, group.
+
+    Where the release is projected they hold `before` too, the unprojected answer, and the errors are its. Classes of
+    `unequal` widths hold start, end and middle besides, and what a unit of their width holds: per_unit, per_low,
+    per_high and per_before. Of a table of more attributes or of many cells a row's cell names all of them.
+    """
+
+    names: tuple[str, ...]
+    rows: Rows
+    ordered: bool
+    derived: bool
+    error_low: float
+    error_high: float
+    cells: int
+    unequal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A cumulative distribution: `rows` hold x (a number), cell, share, low, high and group.
+
+    Of `days` x is the last of the cell, in milliseconds since 1970; of `years` it has no thousands marks.
+    """
+
+    attribute: str
+    by: tuple[str, ...]
+    rows: Rows
+    omitted: int
+    days: bool = False
+    years: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One answer with its interval. `before` and `error` are those of the unprojected answer."""
+
+    part: str
+    label: str
+    unit: str
+    value: float
+    before: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Predicted against actual errors of a public table: `rows` hold name, order, predicted and actual."""
+
+    rows: Rows
+    predicted: float
+    actual: float
+    inside: float
+    answers: int
+
+
+def _tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Names of tables worth showing, each with whether it was asked: those that were asked come before those that
+    only follow from them; among them single attributes first, then small pairs, then what only its largest cells show.
+    """
+    domain = release.plan.workload.domain
+    asked = list(dict.fromkeys(_asked(release)))
+    places = {name: i for i, name in enumerate((*domain.names, *domain.levels))}
+    sizes = {names: math.prod(domain.sizes(names)) for names in asked}
+    drawn = [names for names in asked if _is_drawn(domain, names)]
+    for names in sorted(drawn, key=lambda s: (len(s), sizes[s] * (len(s) > 1), [places[a] for a in s])):
+        # the longer attribute of a pair runs down the chart, the shorter one is told apart by colour
+        yield tuple(sorted(names, key=lambda a: -domain[a].size)), True
+    rest = (names for names in asked if not _is_drawn(domain, names) and sizes[names] <= _LARGEST)
+    for names in sorted(rest, key=lambda s: (len(s), sizes[s])):
+        yield names, True
+    inside = {a for names in asked for a in names}
+    for name in places:
+        if name in inside and (name,) not in sizes and _is_drawn(domain, (name,)):
+            yield (name,), False
+
+
+def _is_drawn(domain: Domain, names: tuple[str, ...]) -> bool:
+    """Whether every cell of a table has its place in a picture."""
+    sizes = domain.sizes(names)
+    if len(names) == 1:
+        return sizes[0] <= _MAX_CELLS
+    return len(names) == 2 and math.prod(sizes) <= _MAX_PAIR_CELLS and min(sizes) <= _MAX_GROUPS
+
+
+def _asked(release: Release) -> list[tuple[str, ...]]:
+    """The names of every table among the queries, of families of few tables those of any number of attributes."""
+    domain = release.plan.workload.domain
+    found: list[tuple[str, ...]] = []
+    for item in release.workload.items:
+        if isinstance(item, QueryBlock):
+            found.append(_table_names(release, item))
+        elif is_table(domain, item.family) and (item.family.order < 3 or len(item.family.sets) <= _MAX_TABLES):
+            found += family_names(domain, item.family)
+    return [names for names in found if names]
+
+
+def _others(release: Release) -> Iterator[QueryBlock]:
+    """Blocks that ask for something else than a table."""
+    domain = release.plan.workload.domain
+    for item in release.workload.items:
+        if isinstance(item, QueryBlock):
+            blocks = [item]
+        else:
+            blocks = [] if item.family.order and is_table(domain, item.family) else item.blocks()
+        yield from (q for q in blocks if not _table_names(release, q))
+
+
+def _table_names(release: Release, query: QueryBlock) -> tuple[str, ...]:
+    """The names of the table that a block asks for; none where it asks something else, or the total."""
+    names = table_names(release.plan.workload.domain, query.block) if query.unit == RECORDS else None
+    return names or ()
+
+
+def small_tables(release: Release) -> list[SmallTable]:
+    """At most 30 tables that follow from what was measured; of large ones the largest cells, in one list."""
+    found: list[SmallTable] = []
+    for names, asked in _tables(release):
+        if len(found) == _MAX_TABLES:
+            break
+        try:
+            table = release.table(*names, confidence=CONFIDENCE)
+        except NotAnswerable:
+            continue
+        found.append(small_table(release, table, asked=asked))
+    return found
+
+
+def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
+    """The rows of a table as charts take them."""
+    domain, shape = release.plan.workload.domain, table.values.shape
+    projected = release.projection is not None
+    raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
+    errors = raw.standard_errors
+    assert errors is not None
+    texts = [cell_texts(domain, name) for name in table.attributes]
+    extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
+    paired = len(shape) == 2 and _is_drawn(domain, table.attributes)
+    places = range(table.values.size)
+    if len(shape) > 1 and not paired:
+        places = np.argsort(-table.values.reshape(-1), kind="stable")[:_MAX_CELLS].tolist()
+    rows: Rows = []
+    for i in places:
+        cell = tuple(int(j) for j in np.unravel_index(i, shape))
+        names = [found[j] for found, j in zip(texts, cell, strict=True)]
+        row = {"i": i, "cell": names[0] if paired else " · ".join(names), "answer": _number(table.values[cell])}
+        row |= {"low": _number(table.low[cell]), "high": _number(table.high[cell])}
+        row |= {"before": _number(raw.values[cell])} if projected else {}
+        row |= {"other": any(j == last for j, last in zip(cell, extra, strict=True))}
+        rows.append(row | {"group": names[1]} if paired else row)
+    first = domain[table.attributes[0]]
+    classes = len(shape) == 1 and unequal(first)
+    if classes:
+        _divide(rows, first)
+    shown = tuple(safe_text(a) for a in table.attributes)
+    ordered = first.ordered and len(shape) == 1
+    ends, cells = (float(errors.min()), float(errors.max())), table.values.size - (len(shape) == 1 and first.has_other)
+    return SmallTable(shown, rows, ordered, not asked, *ends, cells, unequal=classes)
+
+
+def _divide(rows: Rows, attribute: Attribute) -> None:
+    """What a unit of each class's width holds; the extra cell has no width."""
+    for row, (low, high) in zip(rows, attribute.intervals or (), strict=False):
+        width = float(high - low)
+        row |= {"start": float(low), "end": float(high), "middle": float(low) + width / 2}
+        for name, given in (("unit", "answer"), ("low", "low"), ("high", "high"), ("before", "before")):
+            if given in row:
+                row[f"per_{name}"] = _number(row[given] / width)
+
+
+def _number(value: Any) -> float:
+    """Rounded to what a chart can show: it keeps the page small."""
+    return float(f"{float(value):.7g}")
+
+
+def _distribution_of(query: QueryBlock) -> tuple[str, tuple[str, ...]] | None:
+    """(attribute, by) where the block is a cumulative count along one attribute."""
+    along, by = "", []
+    for group, factor in zip(query.block.groups, query.block.factors, strict=True):
+        inner = factor.operator if isinstance(factor, Padded) else factor
+        if isinstance(inner, Prefix) and not along and len(group) == 1:
+            along = group[0]
+        elif isinstance(factor, Identity):
+            by.extend(group)
+        else:
+            return None
+    return (along, tuple(by)) if along else None
+
+
+def distributions(release: Release) -> list[Distribution]:
+    """A distribution for every part that asks for cumulative counts."""
+    asked = dict.fromkeys(filter(None, map(_distribution_of, _others(release))))
+    return [d for d in (distribution(release, attribute, by) for attribute, by in asked) if d is not None]
+
+
+def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distribution | None:
+    """The distribution of an ordered attribute within groups, those that can be told; None where there is none."""
+    domain = release.plan.workload.domain
+    if domain[attribute].size > _MAX_POINTS:
+        return None  # more points than a picture has, and every interval of a share is a row of that length
+    declared = domain[attribute]
+    ends = [float(high) - (declared.kind == "integer") for _, high in declared.intervals or ()]
+    if isinstance(declared, Dates):
+        ends = [(day - 1 - _EPOCH) * 86_400_000.0 for day in declared.edges[1:]]
+    try:
+        frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
+    except NotAnswerable:
+        return None
+    groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
+    labels = cell_texts(domain, attribute)[: domain[attribute].declared_size]
+    shape = (len(groups), len(labels))
+    share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
+    # where a group's total cannot be told from zero, nothing is known of its distribution
+    drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
+    kept = sorted(_largest(release, by, drawn)[:_MAX_GROUPS])
+    rows: Rows = [
+        {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
+        | {"low": _number(low[g, i]), "high": _number(high[g, i])}
+        for g in kept
+        for i in range(len(labels))
+    ]
+    names = tuple(safe_text(b) for b in by)
+    omitted = len(groups) - len(kept)
+    if not rows:
+        return None
+    kinds = isinstance(declared, Dates), is_year(domain, attribute)
+    return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
+
+
+def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
+    """Groups by their number of records, the largest first; as they come where that does not follow."""
+    try:
+        sizes = release.table(*by).values.reshape(-1)
+    except NotAnswerable:
+        return groups
+    return sorted(groups, key=lambda g: -sizes[g])
+
+
+def singles(release: Release) -> tuple[list[Single], int]:
+    """Answers that belong to no table and no distribution, at most 200, and how many were left out."""
+    shown: list[Single] = []
+    omitted = 0
+    for query in _others(release):
+        if _distribution_of(query) is not None:
+            continue
+        if len(shown) + query.rows > _MAX_SINGLES:
+            omitted += query.rows
+            continue
+        found = release.ask(Workload(release.plan.workload.domain, (query,)), CONFIDENCE)
+        before = release.raw.answer_block(query.block)
+        errors = expand(np.sqrt(release.variances(query.block)), query)
+        labels = release.plan.workload.block_labels(query)
+        part, unit = safe_text(query.part), safe_text(query.unit)
+        numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
+        shown += [
+            Single(part, safe_text(label), unit, *(math.nan if x is None else float(x) for x in row))
+            for label, row in zip(labels, numbers, strict=True)
+        ]
+    return shown, omitted
+
+
+def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:
+    """How the errors that were predicted compare with those that came out, for a table that is public.
+
+    `exact` holds the exact answers, (k,), in the order of the workload; `names` one text per block.
+    """
+    if exact.shape != (len(release.workload),):
+        raise NotAnswerable(f"{len(release.workload):,} exact answers are needed, not an array of shape {exact.shape}")
+    rows: Rows = []
+    ends = release.intervals(CONFIDENCE)
+    inside = int(((ends.low <= exact) & (exact <= ends.high)).sum())
+    start, counted, squares, expected = 0, 0, 0.0, 0.0
+    for name, query in zip(names, release.workload.blocks, strict=True):
+        errors = release.answer_block(query.block) - exact[start : start + query.rows]
+        start += query.rows
+        variances = release.variances(query.block)
+        total, mean = float((errors**2).sum()), float(variances.mean())
+        if not math.isfinite(mean):
+            continue  # beyond what was measured: no error was predicted
+        if query.unit == release.plan.main_unit:
+            squares, expected, counted = squares + total, expected + mean * query.rows, counted + query.rows
+        numbers = {"predicted": _number(math.sqrt(mean)), "actual": _number(math.sqrt(total / query.rows))}
+        rows.append({"name": name, "order": len(query.attributes), "queries": query.rows} | numbers)
+    rms = (math.sqrt(expected / max(counted, 1)), math.sqrt(squares / max(counted, 1)))
+    return Agreement(rows, *rms, inside / start, start)

@@ -1,0 +1,320 @@
+"""Numbers and guarantees for readers who do not know the theory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato._util.frames import safe_text
+from sfumato.domain.core import is_year
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.plan import Plan
+from sfumato.plans.streams import StreamPlan
+from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.amounts import readable
+from sfumato.privacy.budget import Budget
+from sfumato.releases import Release
+from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
+from sfumato.workloads.levels import family_names, names_asked, table_names
+
+__all__ = [
+    "CONFIDENCE",
+    "Family",
+    "above_bound",
+    "families",
+    "family_name",
+    "groupings",
+    "guarantee",
+    "numeric",
+    "parameter",
+    "plan_facts",
+    "price_text",
+    "rounded",
+    "scientific",
+    "sensitivity_text",
+    "share",
+    "show",
+    "statement",
+    "typical",
+]
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def show(value: float | None, figures: int = 3) -> str:
+    """An error or another size for people: three figures unless more are asked, thousands apart."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return _signed(value, "∞")
+    size = abs(value)
+    if size == 0 or size >= 1e-3:
+        return _signed(value, f"{size:,.{_decimals(size, figures)}f}")
+    return _signed(value, scientific(f"{size:.2e}"))
+
+
+def _decimals(size: float, figures: int) -> int:
+    """Decimals that show so many figures of a size."""
+    return 0 if size == 0 else max(0, figures - 1 - math.floor(math.log10(size)))
+
+
+def _signed(value: float, text: str) -> str:
+    return f"−{text}" if value < 0 and text.strip("0.,") else text
+
+
+def rounded(value: float, error: float) -> str:
+    """An answer with as many decimals as show two figures of its standard error; a dash where none is known."""
+    if math.isnan(value):
+        return "–"
+    if not math.isfinite(value) or not 0 < error < math.inf:
+        return show(value) if not float(value).is_integer() else _signed(value, f"{abs(value):,.0f}")
+    return _signed(value, f"{abs(value):,.{min(9, _decimals(error, 2))}f}")
+
+
+def scientific(text: str) -> str:
+    """Computer notation such as 1e-6 as 10⁻⁶."""
+    head, mark, tail = text.partition("e")
+    if not mark:
+        return text
+    power = "10" + str(int(tail)).translate(_RAISED)
+    return power if head == "1" else f"{head}·{power}"
+
+
+def parameter(value: Fraction) -> str:
+    """A privacy parameter for people."""
+    return scientific(readable(value))
+
+
+def share(value: float) -> str:
+    """A share as a percentage."""
+    if value == 0:
+        return "0 %"
+    return f"{value:.2%}".replace("%", " %") if value >= 0.0001 else "less than 0.01 %"
+
+
+def statement(budget: Budget) -> str:
+    """The definition's name with its parameters."""
+    value = parameter(budget.parameter)
+    if budget.delta is not None:
+        return f"({value}, {parameter(budget.delta)})-differential privacy"
+    return {
+        "pure": f"{value}-differential privacy (pure)",
+        "zcdp": f"{value}-zero-concentrated differential privacy",
+        "gdp": f"{value}-Gaussian differential privacy",
+    }[budget.kind]
+
+
+def guarantee(budget: Budget) -> str:
+    """What the definition says, in one sentence."""
+    if budget.kind == "gdp":
+        return (
+            "to tell the two cases apart is at least as hard as to tell one draw of a standard normal "
+            f"variable from one of the same variable shifted by {parameter(budget.parameter)}"
+        )
+    if budget.kind == "zcdp":
+        return (
+            f"the Rényi divergence of order α between the two cases is at most {parameter(budget.parameter)} α, for "
+            "every α above 1"
+        )
+    factor = math.exp(min(700.0, float(budget.parameter)))
+    text = f"no result is more than {show(factor)} times as likely in one case as in the other"
+    if budget.delta is None:
+        return text
+    return f"{text}, apart from an excess of probability of at most {parameter(budget.delta)}"
+
+
+def price_text(price: Event) -> str:
+    """A price in its own currency."""
+    match price:
+        case GaussianEvent(mu_squared=mu_squared):
+            return f"μ² = {parameter(mu_squared)} of Gaussian differential privacy"
+        case PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon):
+            return f"ε = {parameter(epsilon)}"
+        case ApproxEvent(epsilon=epsilon, delta=delta):
+            return f"ε = {parameter(epsilon)} and δ = {parameter(delta)}"
+        case ZcdpEvent(rho=rho):
+            return f"ρ = {parameter(rho)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One table or family of queries with its predicted errors; `order` is its number of attributes.
+
+    `attributes` are the names of a table's axes, none for queries that are no table.
+    """
+
+    name: str
+    part: str
+    order: int
+    queries: int
+    unit: str
+    rmse: float
+    worst: float
+    margin: float
+    attributes: tuple[str, ...] = ()
+
+    @property
+    def smallest(self) -> int | None:
+        """The smallest count whose standard error is at most a fifth of it; None where no error is known."""
+        return math.ceil(self.worst * 5) if math.isfinite(self.worst) else None
+
+
+def family_name(query: QueryBlock, workload: Workload) -> str:
+    """A short name for a table, or the text of a single query."""
+    names = table_names(workload.domain, query.block)
+    if names and query.unit == RECORDS:
+        return safe_text(" × ".join(names))
+    if query.rows == 1:
+        return safe_text(next(iter(workload.block_labels(query))))
+    return safe_text(f"{query.part}: {' × '.join(names_asked(workload.domain, query.block))}")
+
+
+def families(plan: Plan, part: str | None = None) -> list[Family]:
+    """Every block of queries with its errors, in the order of the workload."""
+    table = plan.errors(0.95)
+    numbers = iter(zip(table["rmse"], table["worst_standard_error"], table["margin"], strict=True))
+    found: list[Family] = []
+    for e in plan.entries:
+        item = e.item
+        named = _named(plan, item)
+        shared = safe_text(item.part), e.order
+        errors = itertools.islice(numbers, len(named))
+        for (name, axes), queries, own in zip(named, e.cells().tolist(), errors, strict=True):
+            if part in (None, item.part):
+                found.append(Family(name, *shared, queries, safe_text(item.unit), *own, axes))
+    return found
+
+
+def _named(plan: Plan, item: QueryBlock | QueryFamily) -> list[tuple[str, tuple[str, ...]]]:
+    """The name of every table or block of queries, and of a table's axes."""
+    domain = plan.workload.domain
+    if isinstance(item, QueryBlock):
+        axes = (table_names(domain, item.block) or ()) if item.unit == RECORDS else ()
+        return [(family_name(item, plan.workload), tuple(map(safe_text, axes)))]
+    tables = [tuple(map(safe_text, names)) for names in family_names(domain, item.family)]
+    return [(" × ".join(names) or "total", names) for names in tables]
+
+
+def above_bound(plan: Plan) -> float | None:
+    """How far the plan's objective lies above the proved lower bound, as a share; None where none is known."""
+    if plan.lower_bound is None or plan.lower_bound <= 0:
+        return None
+    return max(0.0, plan.objective_value / plan.lower_bound - 1)
+
+
+def sensitivity_text(plan: Plan) -> str:
+    """How much one privacy unit can change the measured values, and how that is known."""
+    found = plan.sensitivity
+    size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
+    proof = "computed exactly in integers" if found.exact else "a proved upper bound"
+    return f"{'L1' if found.power == 1 else 'L2'} {size:,.6g} on the integer lattice, {proof}"
+
+
+def plan_facts(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
+    """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
+    k, m = plan.workload.shape
+    known = plan.facts()
+    asked = {"format": "sfumato plan 1", "queries": k, "cells": str(m)}
+    if isinstance(plan, IterativePlan):
+        return {**asked, **known, "candidates": plan.candidates.rows()}
+    if isinstance(plan, StreamPlan):
+        over = {question: plan.errors(0.95, question).rows() for question in plan.QUESTIONS}
+        return {**asked, **known, "over_time": over, "families": plan.at().errors(0.95).rows()}
+    known["mechanism"] |= {"values": sum(b.rows for b in plan.strategy.blocks), "notes": list(plan.notes)}
+    known["error"]["above_bound"] = above_bound(plan)
+    return {
+        **asked,
+        **known,
+        "families": plan.errors(0.95).rows(),
+        "candidates": plan.candidates.rows(),
+    }
+
+
+CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
+# groups whose lines an eye takes in together, the extra cell included; and attributes on one screen
+_MAX_GROUPS, _MAX_ATTRIBUTES = 8, 12
+_MAX_CELLS = 4_096  # every interval of a quantile is a row of that length
+_ENDS = ("low", "high")
+
+Row = dict[str, Any]
+
+
+def numeric(release: Release) -> list[str]:
+    """Attributes that have medians and means, in the order they were declared."""
+    domain = release.plan.workload.domain
+    found = (n for n in domain.names if domain[n].intervals is not None and domain[n].midpoints is not None)
+    return [n for n in found if domain[n].size <= _MAX_CELLS]
+
+
+def groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
+    """By what an attribute may be looked at: by nothing, then by others of few cells, the fewest first."""
+    domain = release.plan.workload.domain
+    yield ()
+    others = [n for n in (*domain.names, *domain.levels) if domain.owner(n) != attribute]
+    for name in sorted(others, key=lambda n: domain[n].size):
+        if domain[name].size <= _MAX_GROUPS:
+            yield (name,)
+
+
+def typical(release: Release) -> list[Row]:
+    """One row for each numeric attribute and group: median and mean with 95 % intervals, as texts, and what is said of
+    the mean: of which values it is, and the cell that widens it. Years have no mean: its texts are empty.
+
+    Groups are those of the one attribute of fewest cells that was measured together with it; what cannot be told from
+    noise is left out.
+    """
+    if not release.errors_known:
+        return []
+    rows: list[Row] = []
+    for attribute in numeric(release)[:_MAX_ATTRIBUTES]:
+        grouped = 0
+        for by in groupings(release, attribute):
+            found = _rows(release, attribute, by)
+            rows += found
+            grouped += bool(found and by)
+            if grouped:
+                break
+    return rows
+
+
+def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
+    try:
+        medians = release.quantiles(attribute, [0.5], by=by, confidence=CONFIDENCE).rows()
+        means = release.mean(attribute, by=by, confidence=CONFIDENCE).rows()
+    except (NotAnswerable, PlanError):
+        return []
+    out, year = list[Row](), is_year(release.plan.workload.domain, attribute)
+    for median, mean in zip(medians, means, strict=True):
+        value, centre = median["quantile"], mean[f"mean {attribute}"]
+        ends = [row[end] for row in (median, mean) for end in ("low", "high")]
+        if any(v is None or not math.isfinite(v) for v in (value, centre, *ends)):
+            continue  # too few records, or an error that is not known
+        group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
+        step = (mean["high"] - mean["low"]) / 4
+        middle = {k: _plain(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))}
+        centred = {k: _figures(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))}
+        out.append(
+            {"attribute": safe_text(attribute), "group": group or "everybody", "first": not by}
+            | {"note": "" if year else safe_text(mean["note"])}
+            | middle
+            | (dict.fromkeys(centred, "") if year else centred)  # nobody asks for the mean of a year
+        )
+    return out
+
+
+def _plain(value: float, *, year: bool) -> str:
+    if year:
+        return f"{value:.0f}"
+    return f"{value:,.0f}" if float(value).is_integer() else show(value, 4)
+
+
+def _figures(value: float, error: float) -> str:
+    """As many decimals as show two figures of the error."""
+    decimals = 0 if not 0 < error < math.inf else max(0, min(6, 1 - math.floor(math.log10(error))))
+    return f"{value:,.{decimals}f}"

@@ -1,0 +1,403 @@
+"""A release's projection down a tree of places: what it says of every node, and the counts that were settled."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.bundles import shorten
+from sfumato._util.display import Progress
+from sfumato.domain import Domain
+from sfumato.domain.predicates import compile_predicate
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.operators import Block, Identity, LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.postprocess.geography_cells import Bounds, Cells, IntArray, Sets, limits
+from sfumato.postprocess.geography_estimates import PlacedCounts, Readings, Said, Told, parted
+from sfumato.postprocess.geography_parts import Part, Parts
+from sfumato.postprocess.projection import Projection
+from sfumato.releases.geography_by_part import Kept, gathered
+from sfumato.releases.synthetic import settled
+from sfumato.strategies.geography import Spine, level_tables, place_of, read_levels
+from sfumato.strategies.geography_tree import Place, Tree
+from sfumato.strategies.impossible_cells import Allowed
+from sfumato.strategies.strategy import KnownGroups
+from sfumato.workloads import Workload
+from sfumato.workloads.reading import Section
+
+if TYPE_CHECKING:
+    from sfumato.releases.release import Release
+
+__all__ = ["MAX_CELLS", "Levels", "declared_bounds", "group_called", "levels_asked", "placed", "read_bounds"]
+
+
+MAX_CELLS = 2**16  # of a table within a unit: a family of thirty children is then 16 MB, and its columns as many
+_MAX_SETS = 2**10  # of attributes beside the place: each costs a pass over a family's cells
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Levels:
+    """place: the attribute that is asked at levels; levels: their operators; axes: the others, as positions; sets:
+    those that are asked of these, as axes of their table; possible: the cells of the table over all of these that
+    can hold a record, None where all can."""
+
+    place: int
+    levels: tuple[LinearOperator, ...]
+    axes: tuple[int, ...]
+    sets: tuple[Sets, ...]
+    possible: IntArray | None
+
+
+def levels_asked(work: Workload) -> Levels | None:
+    """What a workload of tables at the levels of one attribute asks; None for any other, and where it is too large."""
+    place = place_of(work)
+    if place is None:
+        return None
+    try:
+        levels, asked = level_tables(work, place)
+    except PlanError:
+        return None
+    domain = work.domain
+    axes = tuple(sorted({i for _, s in asked for i in s}))
+    sizes = [domain.shape[i] for i in axes]
+    if not levels or 2 ** len(axes) > _MAX_SETS or math.prod(sizes) > MAX_CELLS:
+        return None
+    if any(domain.names[place] in tied.attributes for tied in domain.tied):
+        # what cannot be in one unit and can in another may leave a family no way to add up
+        return None
+    mask = domain.possible([domain.names[i] for i in axes])
+    possible = None if mask is None else np.flatnonzero(np.broadcast_to(mask, sizes))
+    sets = tuple(dict.fromkeys(tuple(axes.index(i) for i in s) for _, s in asked))
+    return Levels(place, levels, axes, sets, possible)
+
+
+def declared_bounds(root: Section, work: Workload, public: Mapping[tuple[str, ...], Any]) -> dict[Any, Any]:
+    """The floors and caps of a spec, as `Release.project` takes them: [[bounds]] with a level, a condition where they
+    are of a set of cells, and `least`, `most`, each a number or one for each group.
+
+    Raises SpecError for what is none, and where no table is within them and the public totals of groups.
+    """
+    out: dict[Any, Any] = {}
+    entries = root.sections("bounds")
+    for entry in entries:
+        entry.allow("level", "where", "least", "most")
+        entry.need("level", "it names the level whose groups are bounded")
+        name, where = entry.text("level"), entry.text("where")
+        if "least" not in entry and "most" not in entry:
+            raise entry.refuse("give least, most, or both: a number or one for each group", "level")
+        key = name if where is None else (name, where)
+        if key in out:
+            raise entry.refuse(f"the bounds of {name} are given twice", "level")
+        least, most = (
+            entry.numbers(k) if isinstance(entry.raw(k), list) else entry.number(k) for k in ("least", "most")
+        )
+        out[key] = (0 if least is None else least, math.inf if most is None else most)
+        with entry.guard("level" if where is None else "where"):
+            _check(work, {key: out[key]}, {})
+    if entries:
+        with entries[0].guard():
+            _check(work, out, public)
+    return out
+
+
+def _check(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str, ...], Any]) -> None:
+    """Refuse bounds that no release of a workload could be projected within. public: totals of groups that are known,
+    which are floors and caps too. Raises PlanError.
+    """
+    found = levels_asked(work)
+    if found is None:
+        raise PlanError("bounds are of groups of a tree; ask for tables at its levels, factors = {...: 'levels'}")
+    own = read_bounds(work, found, bounds, integer=False)
+    place = work.domain.names[found.place]
+    places = Place.of(read_levels(found.levels), work.domain.shape[found.place])
+    names = [_name(work.domain, codes, place) for codes in places.codes]
+    rows = dict(own.rows)
+    for names_of, counts in public.items():
+        if len(names_of) == 1 and names_of[0] in names:
+            level = names.index(names_of[0]) + 1
+            known = np.asarray(counts, dtype=np.float64)
+            held = rows.get(level, np.tile([0.0, np.inf] * 3, (len(places.order[level]), 1))).copy()
+            if known.shape == (len(held),):
+                held[:, 0], held[:, 1] = np.maximum(held[:, 0], known), np.minimum(held[:, 1], known)
+            rows[level] = held
+    limits(
+        places, (), None, Bounds(rows, own.inside), found.possible, partial(group_called, work.domain, place, places)
+    )
+
+
+def _name(domain: Domain, codes: IntArray, place: str) -> str | None:
+    for name in (place, *domain.levels):
+        if domain.owner(name) == place and np.array_equal(_groups(domain, name), codes):
+            return name
+    return None
+
+
+def _groups(domain: Domain, name: str) -> IntArray:
+    own = domain.grouping(name)
+    return np.arange(domain.sizes([name])[0]) if own is None else own.groups
+
+
+def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, integer: bool) -> Bounds:
+    """By the number of the level, as whole numbers where counts are `integer`. Raises PlanError for what is none."""
+    domain, place = work.domain, work.domain.names[found.place]
+    rows: dict[int, NDArray[np.float64]] = {}
+    inside: NDArray[np.bool_] | None = None
+    codes = read_levels(found.levels)
+    for key, given in bounds.items():
+        name, where = _named(key)
+        groups = _groups(domain, name) if name in domain and domain.owner(name) == place else None
+        at = [] if groups is None else [i for i, c in enumerate(codes, 1) if np.array_equal(c, groups)]
+        if not at:
+            raise PlanError(f"bounds are of groups at the levels of {place} that were asked, not of {name!r}")
+        of = name if where is None else f"{name} where {where}"
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise PlanError(
+                f"bounds of {of} are a pair, the least and the most records: a number or one for each group"
+            )
+        count = found.levels[at[0] - 1].shape[0]
+        low, high = (_row(v, count, of, other=domain[name].has_other) for v in given)
+        low = np.maximum(low, 0.0)
+        if domain[name].has_other and np.ndim(given[0]) == 0:
+            low[-1] = 0.0  # one floor is of the groups that were declared: it must not make people who are nowhere
+        if integer:
+            low, high = np.ceil(low), np.floor(high)
+        column = 0
+        if where is not None:
+            held = _inside(domain, found, where)
+            inside = held if inside is None else inside
+            column = 2 if np.array_equal(held, inside) else 4
+            if column == 4 and not np.array_equal(~held, inside):
+                raise PlanError(
+                    f"bounds are of totals, of one set of cells, and of all others: {where!r} is a second set, and "
+                    "floors and caps of two sets beside totals do not tell whether any table is left; give one of them"
+                )
+        own = rows.setdefault(at[0], np.tile([0.0, np.inf] * 3, (count, 1)))
+        own[:, column] = np.maximum(own[:, column], low)
+        own[:, column + 1] = np.minimum(own[:, column + 1], high)
+    return Bounds(rows, inside)
+
+
+def _row(given: Any, count: int, of: str, *, other: bool) -> NDArray[np.float64]:
+    """(count,) floors or caps, from one number or one for each group. Raises PlanError for anything else."""
+    try:
+        row = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        row = np.array(np.nan)
+    if row.shape not in ((), (count,)) or np.isnan(row).any():
+        last = ", '(other)' last" if other else ""
+        raise PlanError(
+            f"bounds of {of} are one number, or {count:,}: one for each group{last}; not {shorten(given)}. Where "
+            "there is no floor give 0, and where there is no cap math.inf"
+        )
+    return np.broadcast_to(row, (count,))
+
+
+def group_called(domain: Domain, place: str, places: Place, level: int, number: int) -> str:
+    """What people call a group of a tree: its level and its label. number: as the level numbers its groups."""
+    name = _name(domain, places.codes[level - 1], place) if level else None
+    return f"group {number} of level {level}" if name is None else f"{name} {domain[name].labels[number]!r}"
+
+
+def _named(key: Any) -> tuple[str, str | None]:
+    pair = key if isinstance(key, tuple) else (key, None)
+    if len(pair) != 2 or not isinstance(pair[0], str):
+        raise PlanError(f"bounds are by a level, or by a level and a condition, not by {key!r}")
+    return pair[0], pair[1]
+
+
+def _inside(domain: Domain, found: Levels, text: str) -> NDArray[np.bool_]:
+    """(cells,) which cells of the table within a unit hold a condition."""
+    names = [domain.names[i] for i in found.axes]
+    one = compile_predicate(domain, text)
+    if not {*one.attributes} <= {*names}:
+        raise PlanError(
+            f"a bounded set of cells is said by what was asked within units, {', '.join(names) or 'nothing'}, not by "
+            f"{text!r}"
+        )
+    # both in the order of the domain
+    sizes = domain.sizes(names)
+    spread = [n if a in one.attributes else 1 for a, n in zip(names, sizes, strict=True)]
+    return np.ascontiguousarray(np.broadcast_to(one.mask.reshape(spread), sizes)).reshape(-1)
+
+
+_MAX_LISTED = 10_000_000  # answers held beside the counts, as many as a release writes; beyond, they are read off these
+_MAX_HELD = 2**26  # numbers of unprojected tables at the finest level that are held at once: 512 MB
+_LEAST = 1e-6  # of a level's largest variance: what has less is as good as known, and rounding cannot tell
+
+
+def placed(
+    whole: Release,
+    total: float | None,
+    progress: Progress | None,
+    *,
+    integer: bool,
+    folder: str | os.PathLike[str] | None = None,
+    bounds: Mapping[Any, Any] | None = None,
+) -> Projection:
+    """The projection of a release down its tree.
+
+    bounds: of the records of groups, by level, or by level and condition; folder: for its parts, where a killed one
+    goes on.
+
+    Raises PlanError where no levels were asked, InvalidInput for a folder of anything else.
+    """
+    work = whole.plan.workload
+    found = levels_asked(work)
+    if found is None:
+        raise PlanError(
+            "body='spine' is for tables of cells at the levels of one attribute, factors={...: 'levels'} in "
+            f"sf.marginals, of at most {MAX_CELLS:,} cells within a unit, none impossible by place; take body='auto'"
+        )
+    known = [k for k in whole.plan.strategy.known if isinstance(k, KnownGroups)]
+    total = float(known[0].counts.sum()) if known else total
+    kept_to = read_bounds(work, found, bounds or {}, integer=integer)
+    parts = Parts(_given(whole, found, total, kept_to), found.sets, total, whole=integer, possible=found.possible)
+    kept = None
+    if folder is not None:
+        save = _saver(work, found) if integer else None
+        kept = Kept(folder, whole, parts, total, save, kept_to)
+    with nullcontext() if kept is None else kept.working():
+        leaves, tally = gathered(parts, kept, progress)
+    held = _counts(work, found, leaves)
+    answers = np.zeros(0)
+    if len(work) <= _MAX_LISTED:
+        answers = np.concatenate([held.answer(q.block) for q in work.blocks])
+    return Projection(
+        answers,
+        held,
+        tally.gap,
+        True,
+        math.sqrt(tally.moved),
+        tally.sweeps,
+        "spine",
+        True,
+        rounded=tally.rounded if integer else None,
+        norm="families",
+    )
+
+
+def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -> Readings | Told:
+    strategy = whole.plan.strategy
+    # cells that cannot be are left out at the root, and so everywhere
+    strategy = strategy.measured if isinstance(strategy, Allowed) else strategy
+    if isinstance(strategy, Spine):
+        if total is None and () not in strategy.precisions:
+            raise NotAnswerable("nothing was measured that says how many records there are; give total=")
+        # a level of public totals may lie between those that were asked
+        rows = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.rows.items()}
+        own = Bounds(rows, bounds.inside)
+        domain = whole.plan.workload.domain
+        called = partial(group_called, domain, domain.names[found.place], strategy.places)
+        within = limits(strategy.places, strategy.totals, total, own, found.possible, called)
+        return Readings(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes, within)
+    return _Answered(whole, found, total, bounds)
+
+
+def _level(levels: Sequence[LinearOperator], wanted: LinearOperator) -> int:
+    return next(i for i, f in enumerate(levels, 1) if f.shape == wanted.shape)
+
+
+def _counts(work: Workload, found: Levels, leaves: Part) -> PlacedCounts:
+    domain = work.domain
+    names = tuple(domain.names[i] for i in found.axes)
+    place = domain.names[found.place]
+    sizes = domain.sizes(names)
+    return PlacedCounts(
+        place, domain.shape[found.place], found.levels, names, sizes, leaves.unit, leaves.cell, leaves.count
+    )
+
+
+def _saver(work: Workload, found: Levels) -> Callable[[Part, Path], None]:
+    """What writes the records of a part."""
+
+    def save(part: Part, path: Path) -> None:
+        settled(_counts(work, found, part), work, None).save(path)
+
+    return save
+
+
+class _Answered:
+    """By the unprojected answers to the tables of any strategy: every residual at the variance that it has there."""
+
+    def __init__(self, whole: Release, found: Levels, total: float | None, bounds: Bounds) -> None:
+        domain = whole.plan.workload.domain
+        self.places = Place.of(read_levels(found.levels), domain.shape[found.place])
+        self.cells = Cells(tuple(domain.shape[i] for i in found.axes))
+        units = found.levels[-1].shape[0]
+        if units * self.cells.size > _MAX_HELD:
+            raise NotAnswerable(
+                f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
+            )
+        self._whole, self._found = whole, found
+        called = partial(group_called, domain, domain.names[found.place], self.places)
+        within = limits(self.places, (), total, bounds, found.possible, called)
+        self._limits, self.inside = () if within is None else within.levels, bounds.inside
+        self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
+
+    @property
+    def tree(self) -> Tree:
+        return self.places.tree
+
+    def _level(self, level: int) -> Said:
+        """Of every node of a level, in the order of the tree."""
+        nodes = len(self.places.order[level])
+        every = [s for s in self.cells.sets if any(set(s) <= set(a) for a in self._found.sets)]
+        tables: dict[Sets, FloatArray] = {}
+        variances: dict[Sets, float] = {}
+        for s in every:
+            block = self._block(level, s)
+            try:
+                tables[s] = self._whole.answer_block(block).reshape(nodes, -1)
+                variances[s] = float(self._whole.variances(block).mean())
+            except NotAnswerable:
+                continue
+        wanted, weights = np.zeros((nodes, self.cells.size)), np.zeros(len(self.cells.sets))
+        for j, s in enumerate(self.cells.sets):
+            below = [b for b in variances if set(b) <= set(s)]
+            if s not in variances or len(below) < 2 ** len(s):
+                continue
+            rest = {b: math.prod(self.cells.shape[i] for i in s if i not in b) for b in below}
+            own = sum((-1) ** (len(s) - len(b)) * variances[b] / rest[b] ** 2 for b in below)
+            room = math.prod(1 - 1 / self.cells.shape[i] for i in s)
+            if room <= 0:
+                continue
+            outside = self.cells.size / math.prod(self.cells.shape[i] for i in s)
+            spread = (n if i in s else 1 for i, n in enumerate(self.cells.shape))
+            flat = np.broadcast_to(tables[s].reshape(nodes, *spread), (nodes, *self.cells.shape)) / outside
+            wanted += self.cells.project([t == s for t in self.cells.sets], flat.reshape(nodes, -1))
+            variance = max(own / room, _LEAST * max(variances.values()))
+            weights[j] = outside / variance if variance > 0 else 0.0
+        return Said(self._sorted(level, wanted), weights)
+
+    def _block(self, level: int, axes: Sets) -> Block:
+        domain = self._whole.plan.workload.domain
+        own = [self._found.axes[i] for i in axes]
+        groups = [(domain.names[self._found.place],)] * bool(level) + [(domain.names[i],) for i in own]
+        factors: list[LinearOperator] = [self._found.levels[level - 1]] if level else []
+        return Block(tuple(groups), (*factors, *(Identity(domain.shape[i]) for i in own)))
+
+    def _sorted(self, level: int, rows: FloatArray) -> FloatArray:
+        return self.places.sorted(level, rows)
+
+    def root(self) -> Said:
+        top = self._levels[0]
+        return Said(top.wanted, top.weights, self._limits[0] if self._limits else None)
+
+    def family(self, level: int, parent: int, counts: FloatArray) -> Said:
+        first, last = self.tree.run(level, parent)
+        own = self._levels[level]
+        means = own.wanted[first:last]
+        known = own.weights > 0
+        short = self.cells.project(known, (counts - means.sum(axis=0))[None])
+        limits = self._limits[level] if self._limits else None
+        held = None if limits is None else limits[first:last]
+        return Said(parted(self.cells, means + short / (last - first), counts, known), own.weights, held)

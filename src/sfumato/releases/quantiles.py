@@ -1,0 +1,368 @@
+"""Ratios of linear answers: quantiles, distributions and shares, with intervals by inversion. Means: `means`.
+
+A ratio A / B of two unbiased linear answers has no simple error, but A - p B is linear for every p, so
+the values of p that are consistent with A - p B = 0 form an interval (Fieller) that holds with the
+stated confidence exactly, also where B is small. The quantile at p is where prefix - p total crosses 0.
+Projected, values are those of the possible table; their intervals are the unprojected ones, extended to them.
+
+A group whose size B is less than `SIZE_ERRORS` standard errors gets blanks and the reason, never numbers:
+the rule looks at B and its noise alone. `quantiles`, `cdf` and `share` are methods of `Release`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.frames import Frame
+from sfumato.domain import Attribute, Dates
+from sfumato.domain.ordered import shown as day_shown
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.operators import Block, Dense
+from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import check_confidence, of_any_sum
+from sfumato.plans.predictions import biases
+from sfumato.releases.answers import SIZE_ERRORS, fieller, too_few
+from sfumato.releases.tables import heading
+from sfumato.workloads.levels import over, table_block
+
+if TYPE_CHECKING:
+    from sfumato.releases.release import Release
+
+__all__ = [
+    "SIZE_ERRORS",
+    "Numbers",
+    "Sizes",
+    "answers_of",
+    "by_names",
+    "cdf",
+    "declared_rows",
+    "listed",
+    "numeric",
+    "quantiles",
+]
+
+__all__ += ["ratio", "rows_block", "share", "variances_of"]
+
+Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
+
+_ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
+_FALLS = "noise makes it fall somewhere"
+_INSTEAD = "; that of release.project() never does"
+
+
+def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several as a tuple."""
+    return (by,) if isinstance(by, str) else tuple(by)
+
+
+def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
+    """Rows over one attribute's cells, within each cell of `by`."""
+    (domain := release.plan.workload.domain).columns((attribute, *by))
+    table = table_block(domain, by)
+    if len(rows) == 1 and (rows == 1).all():
+        return table  # the records of a group, measured with the attribute or without
+    owner, factor = over(domain, attribute, Dense(rows))
+    return Block(((owner,), *table.groups), (factor, *table.factors))
+
+
+def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
+    """A compact or flat array of a block as (rows, groups)."""
+    shape = tuple(f.shape[0] for f in block.factors)
+    return np.broadcast_to(values.reshape(values.shape if values.ndim == len(shape) else shape), shape).reshape(
+        rows, groups
+    )
+
+
+def answers_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+    """Answers, (rows, groups)."""
+    block = rows_block(release, attribute, rows, by)
+    return _shaped(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+def variances_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+    """Variances of the unbiased answers, (rows, groups)."""
+    block = rows_block(release, attribute, rows, by)
+    return _shaped(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
+    """Half-widths of intervals of the unbiased answers, (rows, groups)."""
+    block = rows_block(release, attribute, rows, by)
+    found = release.margins(block, level)
+    return _shaped(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
+
+    told: NDArray[np.bool_]
+    notes: list[str]
+
+
+def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> Sizes:
+    """`row` counts the records of a group by the attribute's cells."""
+    raw, rows = release.raw, row[None, :]
+    size = answers_of(raw, attribute, rows, by)[0]
+    error = np.sqrt(variances_of(raw, attribute, rows, by)[0])
+    half = _half_widths(raw, attribute, rows, by, level)[0]
+    bias = biases(raw.plan.strategy, rows_block(raw, attribute, rows, by))[0]
+    off = 0.0 if bias is None else float(bias.max())
+    # half a record: what rounding leaves of a size that is known to be 0
+    told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
+    pairs = zip(told, size, half, strict=True)
+    return Sizes(told, ["" if t else too_few(float(b), float(h)) for t, b, h in pairs])
+
+
+def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
+    domain = release.plan.workload.domain
+    cells = list(itertools.product(*(domain[b].labels for b in by)))
+    return {heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
+
+
+def ratio(
+    release: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    by: tuple[str, ...],
+    level: float,
+    clip: tuple[float, float],
+) -> tuple[Sizes, Numbers]:
+    """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
+
+    The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
+    """
+    top, bottom = rows
+    raw = release.raw
+    for each in (top, bottom, top - bottom):
+        if raw.plan.strategy.deviations(rows_block(raw, attribute, each, by)) is not None:
+            raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
+    sizes = _sizes(release, attribute, bottom[0], by, level)
+    value, error, low, high = _within(_fieller(raw, attribute, (top, bottom), by, level, sizes.told), clip)
+    if release.projection is not None:
+        a, b = (answers_of(release, attribute, each, by) for each in rows)
+        value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
+        error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
+    return sizes, (value, error, low, high)
+
+
+def _fieller(
+    raw: Release,
+    attribute: str,
+    rows: tuple[FloatArray, FloatArray],
+    by: tuple[str, ...],
+    level: float,
+    told: NDArray[np.bool_],
+) -> Numbers:
+    """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups); NaN where the group is not `told`.
+
+    A denominator that is told is clearly above 0, so no division here is by 0 and every interval is bounded.
+    """
+    top, bottom = rows
+    a, b = (answers_of(raw, attribute, each, by) for each in rows)
+    b = np.where(told, b, np.nan)
+    found = (variances_of(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    va, vb, vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
+    return fieller(a, b, va, vb, (va + vb - vd) / 2, of_any_sum(level, raw.measurement.noise))
+
+
+def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
+    """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
+
+    The interval still contains all that is possible of the unmoved one, so it holds as before.
+    """
+    value, error, low, high = numbers
+    moved = np.clip(value, *clip)
+    return (
+        moved,
+        error,
+        np.clip(np.minimum(low, low + moved - value), *clip),
+        np.clip(np.maximum(high, high + moved - value), *clip),
+    )
+
+
+def numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
+    declared = release.plan.workload.domain[attribute]
+    if declared.intervals is None or declared.midpoints is None:
+        raise PlanError(
+            f"{attribute} is not numeric; quantiles and means need sf.Integers or sf.Bins "
+            "(in a spec type integer or number)"
+        )
+    return declared, np.asarray(declared.midpoints, dtype=np.float64)
+
+
+def declared_rows(declared: Attribute, rows: FloatArray) -> FloatArray:
+    """Rows over the declared cells, with zeros for the extra cell."""
+    return np.pad(rows, ((0, 0), (0, declared.size - rows.shape[1])))
+
+
+def _flat(values: FloatArray) -> list[float | None]:
+    """Group by group; what is not known is None."""
+    return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
+
+
+def share(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """Share of each cell of an attribute within each cell of `within`."""
+    level, by = check_confidence(confidence), by_names(within)
+    domain = release.plan.workload.domain
+    domain.columns((attribute, *by))
+    n = domain[attribute].size
+    found = ratio(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
+    groups = math.prod(domain.sizes(by))
+    return listed(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
+
+
+def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells.
+
+    Where the release is projected onto tables they never fall. Each of the others is the ratio of unbiased answers, so
+    that noise may have one fall below the one before; then `note` says so.
+    """
+    level, names = check_confidence(confidence), by_names(by)
+    domain = release.plan.workload.domain
+    domain.columns((attribute, *names))
+    declared = domain[attribute]
+    if not declared.ordered:
+        raise PlanError(
+            f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
+            "or date)"
+        )
+    n = len(declared.declared_labels)
+    rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
+    sizes, numbers = ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    found = _may_fall(release, sizes, numbers[0]), numbers
+    groups = math.prod(domain.sizes(names))
+    label = [f"up to {t}" for t in declared.declared_labels]
+    return listed(release, names, {heading(attribute): label * groups}, found)
+
+
+def _may_fall(release: Release, sizes: Sizes, shares: FloatArray) -> Sizes:
+    """The same, with a word for each group whose shares fall somewhere."""
+    word = _FALLS + ("" if release.projection is not None else _INSTEAD)
+    falls: NDArray[np.bool_] = np.any(np.diff(shares, axis=0) < -_ROUNDING, axis=0)
+    return replace(sizes, notes=[word if f else n for f, n in zip(falls.tolist(), sizes.notes, strict=True)])
+
+
+def listed(
+    release: Release,
+    by: tuple[str, ...],
+    labels: dict[str, list[str]],
+    found: tuple[Sizes, Numbers],
+    name: str = "share",
+) -> Frame:
+    sizes, numbers = found
+    rows = len(numbers[0])
+    named = zip((name, "standard_error", "low", "high"), numbers, strict=True)
+    notes = [note for note in sizes.notes for _ in range(rows)]
+    return Frame({**_groups(release, by, rows), **labels, **{n: _flat(v) for n, v in named}, "note": notes})
+
+
+def quantiles(
+    release: Release,
+    attribute: str,
+    probabilities: Sequence[float],
+    by: str | Sequence[str] = (),
+    confidence: float = 0.95,
+) -> Frame:
+    """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
+
+    The quantile at p is the least value up to which a share of at least p of the records goes; of records in declared
+    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known. Those of dates
+    are days, as year-month-day.
+
+    They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
+    standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
+    measured.
+    """
+    level, names = check_confidence(confidence), by_names(by)
+    declared = release.plan.workload.domain[attribute]
+    days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
+    intervals = numeric(release, attribute)[0].intervals if days is None else list(days)
+    wanted = _probabilities(probabilities)
+    edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
+    tri = np.tri(len(edges))
+    sizes = _sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
+    upto = answers_of(release.raw, attribute, declared_rows(declared, tri), names)
+    shown = upto if release.projection is None else answers_of(release, attribute, declared_rows(declared, tri), names)
+    found: list[tuple[FloatArray, ...]] = []
+    for p in wanted:
+        half = _half_widths(release.raw, attribute, declared_rows(declared, tri - p), names, level)
+        low, high = _brackets(upto - p * upto[-1], half, edges, whole=whole)
+        value = _crossing(shown, p, edges, whole=whole)
+        found.append((value, np.minimum(low, value), np.maximum(high, value)))
+    groups = len(sizes.told)
+    columns: dict[str, Any] = _groups(release, names, len(wanted))
+    columns["probability"] = wanted * groups
+    for i, key in enumerate(("quantile", "low", "high")):
+        values = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
+        columns[key] = [v if v is None else day_shown(int(v)) for v in values] if days is not None else values
+    columns["note"] = [note for note in sizes.notes for _ in wanted]
+    return Frame(columns)
+
+
+def _probabilities(given: Sequence[float]) -> list[float]:
+    wanted = [given] if isinstance(given, (int, float)) else list(given)
+    for p in wanted:
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < 1:
+            raise PlanError(f"a quantile's probability must lie strictly between 0 and 1, not {p!r}")
+    if not wanted:
+        raise NotAnswerable("name at least one probability")
+    return [float(p) for p in wanted]
+
+
+def _brackets(
+    answers: FloatArray, half: FloatArray, intervals: FloatArray, *, whole: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Per group (low, high) of a quantile, edges of cells, from answers whose exact values rise through 0.
+
+    The lower end is the first cell at whose end the answer could already be 0 or more; the upper end the first
+    from which on it must be. Of all cells only the quantile's own, and the one before, can make them wrong: were
+    the upper end the first cell where the answer must be, any of those before could.
+    """
+    n = len(answers)
+    could, need_not = answers + half >= 0, answers - half < 0
+    first = np.where(could.any(axis=0), np.argmax(could, axis=0), n - 1)
+    last = np.where(need_not.any(axis=0), n - np.argmax(need_not[::-1], axis=0), 0)
+    return intervals[first, 0], _upper(intervals, whole=whole)[np.minimum(last, n - 1)]
+
+
+def _upper(intervals: FloatArray, *, whole: bool) -> FloatArray:
+    """The largest value of each cell: of whole numbers the last, else the edge."""
+    return intervals[:, 1] - (1 if whole else 0)
+
+
+def _crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool) -> FloatArray:
+    """Per group the quantile, from noisy counts up to each cell (cells, groups).
+
+    Counts are made to rise by the mean of the largest so far and the least to come: the largest so far alone
+    rises too soon where cells are small, which shifted quantiles down.
+    """
+    n, groups = upto.shape
+    ahead = np.minimum.accumulate(upto[::-1], axis=0)[::-1]
+    rising = (np.maximum.accumulate(upto, axis=0) + ahead) / 2
+    total = np.maximum(upto[-1], 0.0)
+    rising = np.clip(rising, 0.0, total)
+    reached = rising >= p * total
+    cell = np.where(reached.any(axis=0), np.argmax(reached, axis=0), n - 1)
+    after = rising[cell, np.arange(groups)]
+    before = np.where(cell > 0, rising[np.maximum(cell - 1, 0), np.arange(groups)], 0.0)
+    along = np.divide(p * total - before, after - before, out=np.full(groups, 0.5), where=after > before)
+    low, high = intervals[cell, 0], _upper(intervals, whole=whole)[cell]
+    value = low + np.clip(along, 0.0, 1.0) * (high - low)
+    decimals = _decimals(intervals[:, 1] - intervals[:, 0], whole=whole)[cell]
+    rounded = [float(np.round(v, d)) for v, d in zip(value.tolist(), decimals.tolist(), strict=True)]
+    return np.clip(np.array(rounded), low, high)
+
+
+def _decimals(widths: FloatArray, *, whole: bool) -> NDArray[np.int64]:
+    """How a quantile in a cell of each width is rounded: at most ten numbers a cell, for no more is known of it."""
+    found = 1 - np.ceil(np.log10(widths) - 1e-9).astype(np.int64)
+    return np.minimum(found, 0) if whole else found

@@ -1,0 +1,476 @@
+"""A release: every answer with its error, and further questions answered from the same noisy values."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from sfumato._util.codec import fingerprint, storable
+from sfumato._util.display import Progress, watched
+from sfumato._util.frames import Frame
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError
+from sfumato.measurements import Measurement
+from sfumato.operators import Block
+from sfumato.operators.base import FloatArray
+from sfumato.plans import plots
+from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.plan import Plan
+from sfumato.plans.planned import rows_text
+from sfumato.plans.predictions import Question, answer_item, biases, expand
+from sfumato.postprocess.denoising import AdaptedTables
+from sfumato.postprocess.projection import Projection
+from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases import files as writing
+from sfumato.releases import linear as middles
+from sfumato.releases import means, projecting
+from sfumato.releases import quantiles as statistics
+from sfumato.releases import released as words
+from sfumato.releases.answers import Answer, Linear
+from sfumato.releases.comparing import Comparison, changed, check_pair, check_snapshots, compared, joined, powers
+from sfumato.releases.files import Contents
+from sfumato.releases.linear import by_products, single_rows
+from sfumato.releases.released import Provenance, WorkloadRelease
+from sfumato.releases.synthetic import Synthetic, projected_answer, synthetic
+from sfumato.releases.tables import Batch, Intervals, Table, answered, before_and_after, ends, possible, rows_of
+from sfumato.releases.warnings import (
+    Caution,
+    caution_facts,
+    caution_lines,
+    cut_facts,
+    cut_persons,
+    cut_text,
+    find_cautions,
+    other_line,
+)
+from sfumato.strategies.strategy import Estimate
+from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads.levels import family_names, names_asked, table_block
+
+__all__ = ["Comparison", "Release", "combine", "difference"]
+
+
+_MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Release(WorkloadRelease):
+    """Answers to a plan's workload from one measurement; everything here costs no further budget.
+
+    Answers are unbiased and may be negative or fractional: noise was added, and rounding them would
+    bias every sum. With a `projection` they are those of a possible table instead: biased where that binds,
+    so without standard errors; intervals are the unprojected ones, clipped to what is possible and
+    extended to the projected answer, and hold as before. `raw` has the unprojected answers.
+
+    >>> domain = sf.Domain({"age": 4})
+    >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+    >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+    >>> ages.answers.shape, ages.standard_errors().round(6)
+    ((4,), array([1., 1., 1., 1.]))
+    """
+
+    plan: Plan
+    measurement: Measurement
+    provenance: Provenance
+    part: str | None = None
+    projection: Projection | None = None
+
+    def with_errors(self) -> Release:
+        return self
+
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if found.noise != plan.noise or fingerprint(found.blocks) != fingerprint(plan.strategy.blocks):
+            raise InvalidInput("its values are of other maps, or of other noise, than its plan describes")
+        if (found.cut is None) != (not plan.cut):
+            raise InvalidInput("it counts otherwise who had more rows than are counted than its plan says")
+        if found.total is not None and not plan.unit.total_is_public:
+            raise InvalidInput("it tells the number of records, which is not public")
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def estimate(self) -> Estimate:
+        """The measured values, prepared for reconstruction."""
+        return self.plan.strategy.estimate(self.measurement.values, self.measurement.total)
+
+    @functools.cached_property
+    def raw(self) -> Release:
+        """The release without its projection: unbiased answers with standard errors."""
+        return self if self.projection is None else replace(self, projection=None)
+
+    def answer_block(self, block: Block) -> FloatArray:
+        """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
+        found = projected_answer(self, block)
+        return self.plan.strategy.answer(self.estimate, block) if found is None else found
+
+    def _answers(self) -> FloatArray:
+        count = len(self.workload)
+        if count > _MAX_ANSWERS or any(e.mean is not None for e in self.plan.entries):
+            raise PlanError(
+                f"{count:,} answers are too many for one array; take release.batches() or release.table() for tables, "
+                "release.ask() for single queries"
+            )
+        out = np.empty(count)
+        start = 0
+        for item in self.workload.items:
+            into = out[start : start + item.rows]
+            start += item.rows
+            if self.projection is None:
+                answer_item(self.plan.strategy, self.estimate, item, into)
+            else:
+                into[:] = np.concatenate([self.answer_block(q.block) for q in item.blocks()])
+        return out
+
+    def batches(self) -> Iterator[Batch]:
+        """Every table or block of queries of the workload, a few of one shape at a time; no more is in memory.
+
+        A batch is shaped by its queries along every attribute: cells, or what else was asked of it.
+        """
+        if self.projection is not None:
+            for query in self.workload.blocks:
+                shape = tuple(f.shape[0] for f in query.block.factors)
+                names = names_asked(self.workload.domain, query.block)
+                yield Batch((names,), self.answer_block(query.block).reshape(1, *shape), None)
+            return
+        deviation = math.sqrt(self.measurement.noise.variance)
+        for item in self.workload.items:
+            if isinstance(item, QueryBlock):
+                shape = tuple(f.shape[0] for f in item.block.factors)
+                powers = np.broadcast_to(self.plan.strategy.row_powers(item.block, 2), shape)
+                names = names_asked(self.workload.domain, item.block)
+                yield Batch(
+                    (names,), self.answer_block(item.block).reshape(1, *shape), np.sqrt(powers)[None] * deviation
+                )
+                continue
+            family, every = item.family, family_names(self.workload.domain, item.family)
+            sizes = np.array([f.shape[0] for f in family.factors])
+            squares = self.plan.strategy.family_powers(family, 2)
+            for chosen, rows in self.plan.strategy.answer_family(self.estimate, family):
+                shape = tuple(sizes[family.sets[chosen[0]]].tolist())
+                if squares is None:
+                    own = [self.plan.strategy.row_powers(family.block(i), 2) for i in chosen.tolist()]
+                    powers = np.stack([np.broadcast_to(p, shape) for p in own])
+                else:
+                    powers = squares[chosen].reshape(-1, *(1,) * family.order)
+                held = tuple(every[i] for i in chosen.tolist())
+                yield Batch(held, rows.reshape(len(chosen), *shape), np.sqrt(powers) * deviation)
+
+    def tables(self, confidence: float = 0.95) -> Iterator[Table]:
+        """Every marginal table of the workload, one at a time."""
+        for names in self._asked_tables():
+            yield self.table(*names, confidence=confidence)
+
+    def standard_errors(self) -> FloatArray | None:
+        """(k,) standard errors of the answers, those that the plan predicted; None for projected answers."""
+        return None if self.projection is not None else self.plan.standard_errors(self.part)
+
+    def variances(self, block: Block) -> FloatArray:
+        """Variances of the answers to a block, one axis per factor (length 1 where constant)."""
+        return self._powers(block) * self.measurement.noise.variance
+
+    def _powers(self, block: Block) -> FloatArray:
+        """Sums of squares of the reconstruction's rows; infinite where models alone answer."""
+        try:
+            return self.plan.strategy.row_powers(block, 2)
+        except NotAnswerable:
+            if self.projection is None or not isinstance(self.projection.possible, AdaptedTables):
+                raise
+            return np.full((1,) * len(block.factors), math.inf)
+
+    def margins(self, block: Block, confidence: float) -> FloatArray:
+        """Half-widths of pointwise intervals for a block, compact as the variances."""
+        strategy = self.plan.strategy
+        second = self._powers(block)
+        shaped = isinstance(self.measurement.noise, DiscreteLaplace)
+        fourth = strategy.row_powers(block, 4) if shaped else None
+        return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
+
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
+        """Intervals from the actual noise law: each holds with `confidence`, or all together do.
+
+        Those of sums over cells of several numbers hold the sum of the values: they go from the sum of the cells' lower
+        ends to that of their upper ends, NaN where nothing that was measured bounds it.
+        """
+        level = self.plan.level(confidence, simultaneous=simultaneous, count=len(self.workload))
+        widths = self.plan.half_widths(level, self.part)
+        low, high = self.raw.answers - widths, self.raw.answers + widths
+        if self.projection is not None:
+            least, most = possible(self, level)
+            low, high = (
+                np.minimum(np.clip(low, least, most), self.answers),
+                np.maximum(np.clip(high, least, most), self.answers),
+            )
+        low, high = middles.widened_all(self, low, high, level)
+        return Intervals(low, high, check_confidence(confidence), simultaneous)
+
+    def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """part, label, answer, standard_error, low, high: one row per query."""
+        ends = self.intervals(confidence, simultaneous=simultaneous)
+        projected = {} if self.projection is None else {"unprojected": self.raw.answers}
+        known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
+        return answered(rows_of(self.workload), answer=self.answers, **known)
+
+    # -- further questions ------------------------------------------------------------------------------
+
+    def table(self, *attributes: str, confidence: float = 0.95, simultaneous: bool = False) -> Table:
+        """The marginal table over the named attributes or levels, in the order given.
+
+        A table that was measured only inside a larger one is answered by summing; one that was not
+        measured is refused with NotAnswerable. Without names it is the number of records; of a part only where that
+        asks for it.
+        """
+        self._check_table(attributes)
+        domain = self.plan.workload.domain
+        block, sizes = table_block(domain, attributes), domain.sizes(attributes)
+        level = self.plan.level(confidence, simultaneous=simultaneous, count=block.rows)
+        widths = np.broadcast_to(self.margins(block, level), sizes).reshape(-1)
+        values, low, high = (x.reshape(sizes) for x in ends(self, block, widths, level))
+        errors = None
+        if self.projection is None:
+            errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
+        labels = tuple(domain[n].labels for n in attributes)
+        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
+
+    @overload
+    def ask(self, question: str, confidence: float = 0.95) -> Answer: ...
+    @overload
+    def ask(self, question: Workload, confidence: float = 0.95) -> Frame: ...
+    def ask(self, question: str | Workload, confidence: float = 0.95) -> Answer | Frame:
+        """Answer a further predicate (an Answer), or a workload (a Frame), from what was measured, at no cost.
+
+        A workload may be over some of the attributes alone, as they are declared for this release.
+        Raises NotAnswerable, saying what is missing, where the question lies outside the span of what
+        was measured.
+        """
+        level, work = check_confidence(confidence), self._question(question)
+        if isinstance(question, Workload):
+            return self._ask_workload(work, level)
+        return self._ask_one(work.blocks[0], level)
+
+    def _ask_one(self, query: QueryBlock, level: float) -> Answer:
+        block = query.block
+        try:
+            value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
+        except NotAnswerable:
+            form = by_products(self, block)
+            if form is None:
+                raise
+            return Answer.of(form, level)
+        error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
+        (low,), (high,) = middles.widened(self, query, np.array([low]), np.array([high]), level)
+        form = middles.reaching(self, query, Linear(((1.0, self, block),)))
+        return Answer(value, error, float(low), float(high)).known(form, level)
+
+    def _ask_workload(self, work: Workload, level: float) -> Frame:
+        found = [self._ask_block(q, level) for q in work.blocks]
+        value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
+        shown = errors if self.projection is None else None
+        return answered({"label": work.labels()}, answer=value, standard_error=shown, low=low, high=high)
+
+    def _ask_block(self, query: QueryBlock, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(value, low, high, standard error), (rows,) each; of a projection no error is known."""
+        if query.rows == 1:
+            one = self._ask_one(query, level)
+            error = math.nan if one.standard_error is None else one.standard_error
+            return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
+        try:
+            value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+        except NotAnswerable:
+            rows = single_rows(query.block)
+            if rows is None:
+                raise
+            found = [self._ask_block(QueryBlock(query.part, row, unit=query.unit), level) for row in rows]
+            value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
+            return value, low, high, errors
+        low, high = middles.widened(self, query, low, high, level)
+        known = self.projection is None
+        return (
+            value,
+            low,
+            high,
+            expand(np.sqrt(self.variances(query.block)), query) if known else np.full(query.rows, np.nan),
+        )
+
+    def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
+        """Covariances of the answers to two questions, or to one: those that the plan predicted."""
+        return self.plan.covariance(first, second)
+
+    def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
+        """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
+        return self.plan.table_covariances(first, second)
+
+    def plot(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Any:
+        """An Altair chart of how an attribute is distributed, within each cell of `by` (extra: plots).
+
+        Of ordered attributes cumulative shares with bands, of others shares with intervals. Groups of which too little
+        is known are left out. Raises MissingExtra without Altair.
+        """
+        if self.plan.workload.domain[attribute].ordered:
+            return plots.curves(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+        return plots.shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+
+    quantiles = statistics.quantiles
+    cdf = statistics.cdf
+    mean = means.mean
+    share = statistics.share
+
+    @functools.cached_property
+    def cautions(self) -> tuple[Caution, ...]:
+        """Reasons to doubt the declaration, the largest share first: most often labels or a range that do not match.
+
+        An attribute is named where the noisy count of records in its `(other)` is 5 standard errors above 0, whatever
+        its share; under outside="clamp", where 99 % are in the first or the last cell. Where persons had more rows than
+        are counted, that comes first, as soon as noise allows to tell. It follows from what was measured and costs
+        nothing.
+        """
+        return find_cautions(self)
+
+    def compare(self, earlier: Release, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
+        """part, label, earlier, later, difference, standard_error, low, high: what changed since another release.
+
+        Of the same queries; raises PlanError otherwise. See `sf.difference`.
+        """
+        if not isinstance(earlier, Release):
+            raise PlanError("a release is compared with a release")
+        return compared(self, earlier, check_confidence(confidence), together=simultaneous)
+
+    cut_persons = cut_persons
+
+    # -- projection -----------------------------------------------------------------------------------------
+
+    def project(
+        self,
+        body: str = "auto",
+        *,
+        space: str | None = None,
+        total: float | None = None,
+        integer: bool = False,
+        earlier: Release | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        bounds: Mapping[Any, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """The same release with answers that some table could have given; see sf.project for the bodies.
+
+        `space` says what counts as near. "ladder", the default of "auto", "local", "cone" and "hull": the total, every
+        attribute, and what was asked for itself are held before finer tables move, so that what is read first is not
+        made worse; it needs whole tables to have been measured. In the other two answers never get farther from the
+        truth in that norm, but coarse ones may, much: "answers" the plain one over all answers, "measurements" that
+        of the measured values with their noise, the default of "sdp". `total` is the known number
+        of records, which under replace-one is public anyway. `integer` rounds to whole numbers. `earlier`, for
+        "mixtures", is another release of the same queries and declared snapshot: what both measured is pooled.
+        `folder`, for body "spine", keeps what is finished, and the records of whole numbers as Parquet files: a
+        projection that was killed goes on from there, and ends as one that was not. InvalidInput where it holds
+        anything else.
+        `bounds`, for body "spine", are floors and caps of the records that groups have, {"county": (least, most)},
+        each a number or one for every group; of one set of cells besides, {("county", "gq == 'nursing'"): (0, most)}.
+        Kept exactly, PlanError where no table is within them.
+        Answers, tables and questions are then those of the possible table, without standard errors; intervals
+        stay valid, and `raw` is the release as it was.
+        """
+        if earlier is not None and not isinstance(earlier, Release):
+            raise PlanError(f"earlier= takes another release of noisy tables, which can be pooled, not {earlier!r}")
+        with watched("projecting", progress) as told:
+            return projecting.project(
+                self, body, space, total, told, integer=integer, earlier=earlier, folder=folder, bounds=bounds
+            )
+
+    def synthetic(self, records: int | None = None) -> Synthetic:
+        """Whole records, as many as were released or `records`, with about the projected answers; at no cost.
+
+        Over the attributes that the workload mentions; of a release that is not projected, after project().
+        The same release gives the same records.
+        """
+        return synthetic(self, records)
+
+    # -- files and words ----------------------------------------------------------------------------------
+
+    def _processing(self) -> dict[str, Any]:
+        return words.processing(self) | caution_facts(self) | cut_facts(self)
+
+    def contents(self, folder: Path) -> Contents:
+        held = writing.settled(self, folder)
+        # standard errors of projected values are none, and say so
+        shown = "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
+        parts = functools.partial(writing.write_parts, self, shown)
+        return Contents(held, writing.measured_arrays(held), self._columns, self._cells, shown, parts)
+
+    def _columns(self) -> dict[str, Any]:
+        ends = self.intervals()
+        projected = {} if self.projection is None else {"unprojected": self.raw.answers}
+        ended = {"standard_error": self.raw.standard_errors(), "low": ends.low, "high": ends.high}
+        return super()._columns() | projected | ended
+
+    def _cells(self, names: tuple[str, ...]) -> dict[str, Any]:
+        table = self.table(*names)
+        return writing.table_columns(table, table if self.projection is None else self.raw.table(*names))
+
+    def headline(self) -> str:
+        return words.release_headline(self)
+
+    def shown(self) -> dict[str, Frame]:
+        errors = "Errors by part and number of attributes"
+        return {errors if self.projection is None else f"{errors}, before the projection": self.plan.errors_by_order()}
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield from (("caution", text) for text in caution_lines(self.cautions))
+        yield from (("in (other)", text) for text in [other_line(self)] if text)
+        objective = f"{self.plan.objective!r}, decided before the data"
+        yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
+        yield "", words.reading(self)
+        if told := cut_text(self):
+            yield "", told
+
+    def appended(self) -> Iterator[str]:
+        yield from () if self.projection is None else before_and_after(self)
+        yield from super().appended()
+
+
+def _releases(first: object, second: object) -> None:
+    if not isinstance(first, Release) or not isinstance(second, Release):
+        raise PlanError("two releases are needed")
+
+
+def combine(first: Release, second: Release) -> Comparison:
+    """Pool two releases of one declared snapshot: each answer weighted by its precision.
+
+    Both releases must name the same `snapshot=`; otherwise the tables may differ and pooling would be
+    biased. Raises PlanError.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> ages, ledger = sf.Histogram([30, 20, 10, 0]), sf.Ledger.in_memory(sf.gdp(2))
+    >>> first = sf.release(made, ages, ledger=ledger, name="first", snapshot="2026-11")
+    >>> second = sf.release(made, ages, ledger=ledger, name="second", snapshot="2026-11")
+    >>> sf.combine(first, second).standard_errors().round(3)
+    array([0.707, 0.707, 0.707, 0.707])
+    """
+    _releases(first, second)
+    check_pair(first, second)
+    check_snapshots(first, second)
+    one, other = powers(first, 2), powers(second, 2)
+    total = one + other
+    # what neither measured, and only models answered, has no weight of its own
+    weight = np.divide(other, total, out=np.full_like(total, 0.5), where=(total > 0) & np.isfinite(total))
+    return joined("pooled", first, second, weight, 1 - weight)
+
+
+def difference(later: Release, earlier: Release) -> Comparison:
+    """later - earlier for every query, with intervals: the change between two snapshots.
+
+    >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+    >>> november = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="2026-11")
+    >>> december = sf.release(made, sf.Histogram([33, 20, 12, 0]), ledger=None, name="2026-12")
+    >>> sf.difference(december, november).standard_errors().round(3)
+    array([1.414, 1.414, 1.414, 1.414])
+    """
+    _releases(later, earlier)
+    return changed(later, earlier)

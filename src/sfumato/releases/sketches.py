@@ -1,0 +1,181 @@
+"""A released sketch: a publishable file that answers any later sparse query over its keys, at no further cost."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato._util.codec import fingerprint, storable
+from sfumato._util.documents import read_document
+from sfumato.errors import InvalidInput, WorkloadError
+from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.keys import KeyPlan
+from sfumato.plans.planned import protected
+from sfumato.privacy.keyed import KeyMeasurement
+from sfumato.releases.answers import Answer
+from sfumato.releases.released import Provenance, Released
+from sfumato.sketches.maps import Buckets, Words
+
+__all__ = ["SketchRelease", "load_sketch"]
+
+
+_DRAWN = 4_096  # choices of buckets: their share of 95 % is then known to 0.35 %
+_READ = 1_024  # buckets of one choice: a query of more takes tenths of a second to draw for, and a formula is near
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class SketchRelease(Released):
+    """Noisy sketch of counts by key. Answers are unbiased over noise and hash, and may be negative or fractional."""
+
+    plan: KeyPlan
+    measurement: KeyMeasurement
+    provenance: Provenance
+
+    def agree(self) -> None:
+        super().agree()
+        plan, found = self.plan, self.measurement
+        if fingerprint([found.map, found.noise]) != fingerprint([plan.map, plan.noise]):
+            raise InvalidInput("its values are of another map, or of other noise, than its plan describes")
+        least = found.heavy_counts.max(initial=0) + 1 if plan.stability is None else plan.stability.threshold
+        if (found.heavy_counts < least).any():
+            raise InvalidInput("it shows keys that its plan hides")
+
+    def ask(
+        self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None = None, *, confidence: float = 0.95
+    ) -> Answer:
+        """The sum of weights times counts of the keys (each once; weight 1 by default), in records.
+
+        The standard error is that of the noise, exactly for this hash, and of what other keys put into the same rows
+        of the sketch, from its own estimate of their squared counts. It is so on average over hashes: in one file a
+        bucket with a heavy key is far off for every query that reads it, and all others are better than stated; a
+        hybrid leaves no such key. The interval holds within the file: of a count sketch it is as wide as at least that
+        share of all ways to read as many of its buckets are off, by what the buckets hold.
+
+        Raises WorkloadError for keys outside the universe, repeated keys and weights that are no numbers; for a
+        histogram also for keys that were not planned.
+        """
+        level = check_confidence(confidence)
+        elements, w = self.plan.keys.query(keys, weights)
+        rows, reading = self.measurement.map.at(elements, w)
+        sketched = float(reading @ self.measurement.values[rows])
+        squares = reading * reading
+        second, fourth = float(squares.sum()), float(squares @ squares)
+        noise = second * self.measurement.noise.variance
+        total, own = noise, 0.0
+        shrinkage = self.measurement.map.shrinkage
+        if shrinkage:
+            own = max(0.0, sketched * sketched - noise) / shrinkage
+            total += float(w @ w) * self.squared_norm / shrinkage + own
+        value = sketched + self._shown(elements, w)
+        error = math.sqrt(total)
+        reach = self._reach(level, total, second, fourth)
+        if isinstance(self.measurement.map, Buckets):
+            # what the query's own keys do to one another comes on top of what others do
+            others = total - own
+            more = math.sqrt(total / others) if others > 0 else 1.0
+            reach = max(reach, self._within(level, reading) * more)
+        return Answer(value, error, value - reach, value + reach)
+
+    def _reach(self, confidence: float, total: float, second: float, fourth: float) -> float:
+        """Half-width of an interval, from the variance and the sums of squares and fourth powers of what was read."""
+        law = self.measurement.noise
+        if not self.measurement.map.shrinkage:
+            return float(margins(confidence, np.array([second]), np.array([fourth]), law)[0])
+        if law.variance < 1:
+            # on so coarse a lattice collisions are not smoothed by noise; Chebyshev needs no shape
+            return math.sqrt(total / (1 - confidence))
+        # what collides is taken to be shaped as the noise is
+        equal = total / law.variance
+        shape = fourth / second**2 if second else 1.0
+        return float(margins(confidence, np.array([equal]), np.array([shape * equal**2]), law)[0])
+
+    def _within(self, confidence: float, reading: NDArray[np.float64]) -> float:
+        """How far what is read is off in at least that share of all choices of as many buckets of this very file.
+
+        A bucket that none of a query's keys puts anything into is off by all that it holds, noise included, and the
+        hash leaves it open which those are. For one bucket the share is counted, for several it is that of drawn
+        choices, with two standard errors of the drawing; where too many are read for that, or a share so near 1 is
+        wanted, Markov's inequality bounds it by the buckets' second and fourth moments.
+        """
+        held = self._held
+        if len(reading) == 1:
+            at = math.ceil(confidence * (held.size + 1))
+            if at <= held.size:
+                return abs(float(reading[0])) * float(held[at - 1])
+        elif len(reading) <= _READ:
+            spread = 2 * math.sqrt(confidence * (1 - confidence) * _DRAWN)
+            if (at := math.ceil(confidence * (_DRAWN + 1) + spread)) <= _DRAWN:
+                rng = np.random.default_rng(0)  # always the same choices: the interval is a function of the file
+                shape = (_DRAWN, len(reading))
+                off = (held[rng.integers(held.size, size=shape)] * rng.choice((-1.0, 1.0), shape)) @ reading
+                return float(np.partition(np.abs(off), at - 1)[at - 1])
+        second, fourth = (float(np.mean(held**k)) for k in (2, 4))
+        squares = reading * reading
+        variance = float(squares.sum()) * second
+        last = 3 * variance**2 + float(squares @ squares) * (fourth - 3 * second**2)
+        return min(math.sqrt(variance / (1 - confidence)), (max(last, 0.0) / (1 - confidence)) ** 0.25)
+
+    @functools.cached_property
+    def _held(self) -> NDArray[np.float64]:
+        """What the buckets hold, by size, smallest first."""
+        return np.sort(np.abs(self.measurement.values.astype(np.float64)))
+
+    def _shown(self, elements: Words, weights: NDArray[np.float64]) -> float:
+        """What shown keys contribute to a query."""
+        heavy = self.measurement.heavy
+        if not heavy.size:
+            return 0.0
+        place = np.minimum(np.searchsorted(heavy, elements), heavy.size - 1)
+        known = heavy[place] == elements
+        return float(weights[known] @ self.measurement.heavy_counts[place[known]])
+
+    @functools.cached_property
+    def squared_norm(self) -> float:
+        """The sum of squared counts of what was sketched, estimated from the sketch itself; at least 0.
+
+        Unbiased before it is cut off at 0: the noise adds its known variance to every row.
+        """
+        values = self.measurement.values.astype(np.float64)
+        excess = float(values @ values) - values.size * self.measurement.noise.variance
+        return max(0.0, excess) * self.measurement.map.squared_weights()
+
+    def error(self, size: float) -> float:
+        """Root mean squared error of a query of `size` keys of weight 1, from what was planned and what came out."""
+        return self.plan.error(size, self.squared_norm)
+
+    @property
+    def heavy(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys shown by the stability histogram, sorted, and their noisy counts.
+
+        Raises WorkloadError for text keys, which are known by their hashes only: ask for the texts of interest.
+        """
+        if self.plan.keys.kind == "text":
+            raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")
+        return self.measurement.heavy.astype(np.int64), self.measurement.heavy_counts.copy()
+
+    def headline(self) -> str:
+        return f"Sketch {self.provenance.name!r}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        yield "guarantee", str(self.plan.budget)
+        yield from protected(self.plan.unit, self.plan.price)
+        yield "measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"
+        yield "recorded", self.provenance.where
+
+    def brief(self) -> str:
+        return f"{self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
+
+    def _heavy(self) -> str:
+        return f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
+
+
+def load_sketch(path: str | PathLike[str]) -> SketchRelease:
+    """Read a sketch that `SketchRelease.save` wrote. Raises InvalidInput for any other file."""
+    return read_document(path, SketchRelease)

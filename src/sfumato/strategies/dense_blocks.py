@@ -1,0 +1,353 @@
+"""Blocks of a dense factorization problem: a Gram or a factor of it, and its decomposition at weights v.
+
+For a block with Gram G, (p, p), and D = diag(v at its index), everything the dual needs is read from
+
+    S = D^(1/2) G D^(1/2) = V diag(s^2) V^T.
+
+Three ways lead there: the eigendecomposition of S; in r < p dimensions that of B D B^T for G = B^T B; and, where the
+roots s spread so widely that squares lose their digits, the singular values of B D^(1/2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import WorkloadError
+from sfumato.operators import Dense, LinearOperator
+from sfumato.operators.base import FloatArray
+from sfumato.operators.structured import Contiguous
+
+__all__ = [
+    "DenseBlock",
+    "FactorBlock",
+    "GramBlock",
+    "IntArray",
+    "Queries",
+    "Spectrum",
+    "factor_block",
+    "gram_block",
+    "squared",
+    "units",
+]
+
+
+IntArray = NDArray[np.intp]
+
+_EPS = float(np.finfo(np.float64).eps)
+_LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slower way is taken
+_CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
+
+
+def _lapack() -> ModuleType:
+    """scipy.linalg, which costs a quarter of the library's import and is needed only to factor."""
+    import scipy.linalg  # noqa: PLC0415
+
+    return scipy.linalg
+
+
+def units(size: int) -> float:
+    """Units of rounding, of the trace or the norm, that a decomposition or a sum over `size` terms may be off by.
+
+    Worst cases grow with the size and are not met; errors of random sign grow with its root. This takes the root
+    with a factor that leaves twenty times what residuals of up to 1024 rows show.
+    """
+    return 16.0 * float(np.sqrt(size))
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """S = V diag(s^2) V^T: `vectors` V is (p, r), `roots` s is (r,) and positive; tr S^(1/2) >= `proved`."""
+
+    vectors: FloatArray
+    roots: FloatArray
+    proved: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether rounding costs the sum of the roots next to nothing."""
+        return self.proved > (1 - _LOSS * len(self.roots)) * float(self.roots.sum())
+
+    def diagonal(self) -> FloatArray:
+        """The diagonal of S^(1/2), (p,)."""
+        return np.einsum("ij,ij->i", self.vectors * self.roots, self.vectors)
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        """The map x -> diag(V (K o V^T diag(x) V) V^T), K_kl = s_k s_l / (s_k + s_l), computed in the type `kind`.
+
+        Minus twice this is how `diagonal` bends along a step x of log v, beside its growth in proportion.
+        """
+        vectors = self.vectors.astype(kind, copy=False)
+        kernel = (self.roots[:, None] * self.roots / (self.roots[:, None] + self.roots)).astype(kind)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = (vectors.T * x.astype(kind)) @ vectors
+            inner *= kernel
+            return np.einsum("ij,ij->i", vectors @ inner, vectors).astype(np.float64)
+
+        return image
+
+
+def _positive(values: FloatArray) -> FloatArray:
+    """Values below rounding are raised to it: any positive numbers give a valid strategy."""
+    largest = max(float(values.max()), float(np.finfo(np.float64).tiny))
+    return np.maximum(values, len(values) * _EPS * largest)
+
+
+def _proved(roots: FloatArray, squares: float, plain: float) -> float:
+    """A bound on the sum of the true roots where those found are in doubt.
+
+    By Hoffman and Wielandt the true s^2 differ by some delta of norm `squares` and the s themselves by one of norm
+    `plain`, bounds on the backward errors. As sqrt(s^2 - delta) >= s - delta / s, the sum of any of the roots falls
+    by no more than squares * norm(1 / s) + plain * sqrt(count); small roots that would lose by it are left out.
+    """
+    falling = np.sort(roots[roots > roots.max() * _EPS])[::-1]
+    lost = squares * np.sqrt(np.cumsum(falling**-2.0)) + plain * np.sqrt(np.arange(1, len(falling) + 1))
+    return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
+
+
+def squared(square: FloatArray, roundings: float) -> Spectrum:
+    """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
+    doubt = (roundings + units(len(square))) * _EPS * float(np.trace(square))
+    eigenvalues, vectors = _lapack().eigh(square, overwrite_a=True, check_finite=False, driver="evd")
+    proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
+    return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
+
+
+def _singular(scaled: FloatArray, roundings: float) -> Spectrum:
+    """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
+    _, singular, rows = _lapack().svd(scaled, full_matrices=False, check_finite=False)
+    norm = float(np.linalg.norm(singular))
+    proved = _proved(singular, roundings * _EPS * norm**2, units(sum(scaled.shape)) * _EPS * norm)
+    return Spectrum(rows.T, _positive(singular), proved)
+
+
+class DenseBlock(Protocol):
+    """One block of the problem."""
+
+    @property
+    def index(self) -> IntArray:
+        """(p,): the dual variable of each coordinate."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether the rank is p, so that columns may be scaled one by one."""
+        ...
+
+    @property
+    def squares(self) -> FloatArray:
+        """(p,): the diagonal of the Gram."""
+        ...
+
+    def decompose(self, v: FloatArray) -> Spectrum:
+        """The spectrum at weights v, (number of dual variables,)."""
+        ...
+
+    def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
+        """tr(G X^+), X = E V diag(s) V^T E and E = diag(squares)^(-1/2): from G, however inexact V and s are.
+
+        `squares` is any positive multiple of v, or anything positive where the block is full.
+        """
+        ...
+
+    def every_second(self) -> DenseBlock:
+        """The block on dual variables 0, 2, 4, ..., renumbered 0, 1, 2, ..."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GramBlock:
+    """A Gram matrix (p, p) of full rank; `factor` (k, p) is what it was computed from, where that is known."""
+
+    gram: FloatArray
+    index: IntArray
+    factor: FloatArray | None = None
+
+    @property
+    def full(self) -> bool:
+        return True
+
+    @property
+    def squares(self) -> FloatArray:
+        return np.diagonal(self.gram)
+
+    @property
+    def _roundings(self) -> float:
+        return 0.0 if self.factor is None else units(len(self.factor))
+
+    def decompose(self, v: FloatArray) -> Spectrum:
+        root, p = np.sqrt(v[self.index]), len(self.index)
+        scaled = self.gram * root
+        scaled *= root[:, None]
+        quick = squared(scaled, self._roundings)
+        if quick.clear:
+            return quick
+        if self.factor is not None:
+            return _singular(self.factor * root, 0.0)
+        norms = np.sqrt(self.squares)
+        correlations = self.gram / norms / norms[:, None]
+        found = _singular(_lapack().cholesky(correlations, check_finite=False) * (norms * root), 0.0)
+        # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
+        least = float(_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - units(p) * _EPS
+        relative = 2 * units(p) * _EPS / least if least > 0.0 else 1.0
+        return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
+
+    def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
+        chosen = squares[self.index]
+        left = np.sqrt(chosen)[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
+        found = float(np.vdot(self.gram @ left, left))
+        doubt = self._roundings * _EPS * float(chosen @ self.squares) * float(np.linalg.norm(1 / spectrum.roots))
+        if self.factor is not None and doubt > _LOSS * len(left) * found:
+            return float(np.linalg.norm(self.factor @ left)) ** 2
+        return found + doubt
+
+    def every_second(self) -> DenseBlock:
+        kept = np.flatnonzero(self.index % 2 == 0)
+        return gram_block(self.gram[np.ix_(kept, kept)], self.index[kept] // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class FactorBlock:
+    """A Gram given by a factor B (r, p) of full row rank: everything is done in r dimensions.
+
+    `gram` is what B was computed from, where that is all there is; B^T B is then a little off.
+    """
+
+    factor: FloatArray
+    index: IntArray
+    gram: FloatArray | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self.factor) == len(self.index)
+
+    @property
+    def squares(self) -> FloatArray:
+        return np.einsum("ij,ij->j", self.factor, self.factor)
+
+    def decompose(self, v: FloatArray) -> Spectrum:
+        scaled = self.factor * np.sqrt(v[self.index])
+        roundings = 0.0 if self.gram is None else 2 * units(len(self.gram))
+        quick = squared(scaled @ scaled.T, roundings + units(sum(scaled.shape)))
+        if quick.clear:
+            return Spectrum((scaled.T @ quick.vectors) / quick.roots, quick.roots, quick.proved)
+        return _singular(scaled, roundings)
+
+    def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
+        left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
+        if self.gram is not None:
+            return float(np.vdot(self.gram @ left, left))
+        return float(np.linalg.norm(self.factor @ left)) ** 2
+
+    def every_second(self) -> DenseBlock:
+        kept = np.flatnonzero(self.index % 2 == 0)
+        return factor_block(self.factor[:, kept], self.index[kept] // 2)
+
+
+def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = None) -> DenseBlock:
+    """The block of a Gram of any rank; `factor`, with gram = factor^T factor, serves where digits would be lost.
+
+    The rank is that of the matrix of correlations, so it does not depend on the scale of any column.
+    """
+    norms = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    norms[norms == 0.0] = 1.0
+    correlations = gram / norms
+    correlations /= norms[:, None]
+    if _least_pivot(correlations) > _CLEAR:
+        return GramBlock(gram, index, factor)
+    if factor is not None:
+        return _reduced(factor, index)
+    eigenvalues, vectors = _lapack().eigh(correlations, check_finite=False, driver="evd")
+    if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
+        raise WorkloadError(
+            "the gram is not positive semidefinite: its correlations have the eigenvalue "
+            f"{eigenvalues[0]:.3g} (largest {eigenvalues[-1]:.3g}); give F^T F of a workload F"
+        )
+    kept = eigenvalues > 4 * len(gram) * _EPS * eigenvalues[-1]
+    return FactorBlock(np.sqrt(eigenvalues[kept])[:, None] * vectors[:, kept].T * norms, index, gram)
+
+
+def factor_block(factor: FloatArray, index: IntArray) -> DenseBlock:
+    """The block of the Gram factor^T factor, factor (k, p): in k dimensions where k is at most half of p."""
+    k, p = factor.shape
+    if 2 * k > p:
+        return gram_block(factor.T @ factor, index, factor)
+    norms = np.sqrt(np.einsum("ij,ij->i", factor, factor))
+    norms[norms == 0.0] = 1.0
+    rows = factor / norms[:, None]
+    return FactorBlock(factor, index) if _least_pivot(rows @ rows.T) > _CLEAR else _reduced(factor, index)
+
+
+def _least_pivot(correlations: FloatArray) -> float:
+    """The smallest pivot of a matrix with unit diagonal: near zero where its rank is deficient."""
+    try:
+        return float(np.diagonal(_lapack().cholesky(correlations, check_finite=False)).min()) ** 2
+    except np.linalg.LinAlgError:
+        return 0.0
+
+
+def _reduced(factor: FloatArray, index: IntArray) -> DenseBlock:
+    """The same Gram from a factor of full row rank."""
+    norms = np.sqrt(np.einsum("ij,ij->j", factor, factor))
+    norms[norms == 0.0] = 1.0
+    _, singular, rows = _lapack().svd(factor / norms, full_matrices=False, check_finite=False)
+    kept = singular > max(factor.shape) * _EPS * singular[0]
+    return FactorBlock(singular[kept][:, None] * rows[kept] * norms, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Rows f_i, stacked, of operators over the same m cells: each block's rows times the root of its weight."""
+
+    blocks: tuple[tuple[LinearOperator, float], ...]
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Queries:
+        """Of a matrix (k, m)."""
+        return cls(((Dense(matrix), 1.0),))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, cells)."""
+        return sum(operator.shape[0] for operator, _ in self.blocks), self.blocks[0][0].shape[1]
+
+    @property
+    def work(self) -> int:
+        """Operations of one pass over all rows, about."""
+        m = self.shape[1]
+        return sum(m * m * (1 if isinstance(o, Contiguous) else 2 * o.shape[0]) for o, _ in self.blocks)
+
+    def forms(self, matrix: FloatArray) -> FloatArray:
+        """(k,) values of f_i S f_iᵀ for a symmetric S (m, m)."""
+        return np.concatenate([weight * operator.row_forms(matrix) for operator, weight in self.blocks])
+
+    def gram(self, weights: FloatArray) -> FloatArray:
+        """The sum of weights[i] f_iᵀ f_i, (m, m)."""
+        out, start = np.zeros((self.shape[1],) * 2), 0
+        for operator, weight in self.blocks:
+            stop = start + operator.shape[0]
+            out += weight * _gram(operator, weights[start:stop])
+            start = stop
+        return out
+
+
+def _gram(operator: LinearOperator, weights: FloatArray) -> FloatArray:
+    if isinstance(operator, Contiguous):
+        # each row adds its weight on a square: four corners, then sums along both axes
+        n = operator.shape[1] + 1
+        first, last = operator.spans()
+        steps = np.zeros(n * n)
+        for i, j, sign in ((first, first, 1), (last, last, 1), (first, last, -1), (last, first, -1)):
+            steps += sign * np.bincount(i * n + j, weights=weights, minlength=n * n)
+        return steps.reshape(n, n).cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    out = np.zeros((operator.shape[1],) * 2)
+    for a, b in operator.row_chunks():
+        rows = operator.rows(a, b)
+        out += (rows.T * weights[a:b]) @ rows
+    return out

@@ -1,0 +1,391 @@
+"""The strategy of least mean squared error for a dense workload, with a certificate of optimality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato._util.display import Progress
+from sfumato.errors import WorkloadError
+from sfumato.operators.base import FloatArray, single_thread
+from sfumato.strategies.dense_blocks import DenseBlock, IntArray, factor_block, gram_block
+from sfumato.strategies.dense_dual import Bounded, cold_start, solve, warm_start
+
+__all__ = ["Columns", "DenseProblem", "Optimum", "Part", "distinct_columns", "optimize", "read_problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of the dual, and how the columns of its strategy become those of the cells.
+
+    Cell j gets column `coordinate[j]` times `sign[j]`; both are (m,).
+    """
+
+    block: DenseBlock
+    coordinate: IntArray
+    sign: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class DenseProblem:
+    """A workload F by its Gram (m, m), or by F itself (k, m), or by both: then the Gram leads."""
+
+    gram: FloatArray | None
+    factor: FloatArray | None
+
+    @property
+    def size(self) -> int:
+        """m, the number of cells."""
+        return self._leading.shape[1]
+
+    @property
+    def _leading(self) -> FloatArray:
+        array = self.factor if self.gram is None else self.gram
+        assert array is not None
+        return array
+
+    def squares(self) -> FloatArray:
+        """The squared column norms of F, (m,)."""
+        if self.gram is not None:
+            return np.diagonal(self.gram)
+        return np.einsum("ij,ij->j", self._leading, self._leading)
+
+    def column(self, j: int) -> FloatArray:
+        """Numbers that are equal, or opposite, for two cells exactly where their columns of F are."""
+        return self._leading[j] if self.factor is None else self.factor[:, j]
+
+    def on(self, cells: IntArray) -> DenseProblem:
+        """The same on some of the cells."""
+        if np.array_equal(cells, np.arange(self.size)):
+            return self
+        factor = self.factor
+        if factor is not None:
+            factor = factor[:, cells]
+            factor = factor[factor.any(axis=1)]
+        return DenseProblem(None if self.gram is None else self.gram[np.ix_(cells, cells)], factor)
+
+    def components(self) -> list[IntArray]:
+        """The cells, parted so that no query touches two parts."""
+        linked = self._leading != 0.0
+        waiting = np.ones(self.size, dtype=np.bool_)
+        parts: list[IntArray] = []
+        while waiting.any():
+            frontier = np.flatnonzero(waiting)[:1]
+            reached = np.zeros(self.size, dtype=np.bool_)
+            while len(frontier):
+                reached[frontier] = True
+                near = linked[linked[:, frontier].any(axis=1)].any(axis=0)
+                frontier = np.flatnonzero(near & ~reached)
+            waiting &= ~reached
+            parts.append(np.flatnonzero(reached))
+        return parts
+
+    def parts(self) -> tuple[Part, ...]:
+        """The blocks of the dual: one, or two halves where the Gram is unchanged by reversing the cells."""
+        every = np.arange(self.size)
+        if self.gram is None and self.factor is not None and 2 * len(self.factor) <= self.size:
+            block = factor_block(self.factor, every)
+        else:
+            gram = self._leading.T @ self._leading if self.gram is None else self.gram
+            halves = _halves(gram, self.factor) if np.array_equal(gram, gram[::-1, ::-1]) else ()
+            if halves:
+                return halves
+            block = gram_block(gram, every, self.factor)
+        return (Part(block, every, np.ones(self.size)),)
+
+
+def _halves(gram: FloatArray, factor: FloatArray | None) -> tuple[Part, ...]:
+    """The two halves of a Gram that is unchanged by reversing the cells.
+
+    In the basis (e_j + e_j') / 2 and (e_j - e_j') / 2 of a cell j and its mirror j' (e_j for the middle one)
+    the dual weight of a pair is that of its two cells together. Empty where a cell is nearly its own mirror, up to
+    sign: rounding would then decide whether the halves are separate.
+    """
+    m = len(gram)
+    half, low = (m + 1) // 2, m // 2
+    near, far = gram[:half, :half] / 2, gram[:half, ::-1][:, :half] / 2
+    even, odd = near + far, (near - far)[:low, :low]
+    least = 1e-6 * np.diagonal(near)
+    if low == 0 or (np.diagonal(even) < least).any() or (np.diagonal(odd) < least[:low]).any():
+        return ()
+    roots: tuple[FloatArray | None, FloatArray | None] = (None, None)
+    if factor is not None:
+        front, back = factor[:, :half] / 2, factor[:, ::-1][:, :half] / 2
+        roots = (front + back, (front - back)[:, :low])
+    every = np.arange(m)
+    place = np.minimum(every, m - 1 - every)
+    sign = np.concatenate([np.ones(low), np.zeros(m - 2 * low), -np.ones(low)])
+    return (
+        Part(gram_block(even, every[:half], roots[0]), place, np.ones(m)),
+        Part(gram_block(odd, every[:low], roots[1]), np.minimum(place, low - 1), sign),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The distinct nonzero columns: `cells` represent them; cell j is `sign[j]` times number `kind[j]`, -1 if zero."""
+
+    cells: IntArray
+    kind: IntArray
+    sign: FloatArray
+
+
+def distinct_columns(problem: DenseProblem) -> Columns:
+    """Find zero columns and columns equal up to sign, exactly."""
+    squares = problem.squares()
+    _, group, counts = np.unique(squares, return_inverse=True, return_counts=True)
+    kind, sign = np.full(problem.size, -1, dtype=np.intp), np.ones(problem.size)
+    cells: list[int] = []
+    seen: dict[bytes, int] = {}
+    for j in np.flatnonzero(squares > 0.0).tolist():
+        kind[j] = len(cells)
+        if counts[group[j]] > 1:
+            column = problem.column(j)
+            sign[j] = np.sign(column[np.argmax(column != 0.0)])
+            kind[j] = seen.setdefault((column * sign[j] + 0.0).tobytes(), len(cells))
+        if kind[j] == len(cells):
+            cells.append(j)
+    represented = np.array(cells, dtype=np.intp)
+    nonzero = kind >= 0
+    sign[nonzero] *= sign[represented[kind[nonzero]]]
+    return Columns(represented, kind, sign)
+
+
+def read_problem(gram: ArrayLike | None, matrix: ArrayLike | None) -> tuple[DenseProblem, float]:
+    """The problem divided by a power of two near the norm of its largest column, and that power.
+
+    Raises WorkloadError for arrays that are not finite, not of the right shapes, not a Gram, or not of one workload.
+    """
+    square = None if gram is None else _symmetric(_finite(gram, "gram"))
+    factor = None if matrix is None else _finite(matrix, "matrix")
+    if factor is not None:
+        largest, asked = float(np.abs(factor).max(initial=0.0)), factor.any(axis=0)
+    elif square is not None:
+        largest, asked = float(np.sqrt(np.diagonal(square).max())), np.diagonal(square) > 0.0
+    else:
+        raise WorkloadError("nothing to optimize: give gram (m, m), or matrix (k, m), or both")
+    exponent = int(np.frexp(largest)[1])
+    if square is not None:
+        square = np.ldexp(square, -2 * exponent)
+    if factor is not None:
+        factor = np.ldexp(factor, -exponent)
+        norms = np.einsum("ij,ij->j", factor, factor)
+        if square is not None and len(square) != len(norms):
+            raise WorkloadError(f"gram has {len(square)} cells and matrix {len(norms)}; they must be of one workload")
+        if square is not None and not np.allclose(norms, np.diagonal(square), rtol=1e-8, atol=1e-12):
+            raise WorkloadError("gram and matrix are of different workloads: gram must be matrix^T matrix")
+        if 2 * len(factor) <= len(norms):
+            square = None
+        elif square is None:
+            square = factor.T @ factor
+    problem = DenseProblem(square, factor)
+    if not np.array_equal(problem.squares() > 0.0, asked):
+        raise WorkloadError("columns of the workload differ in size by more than 1e150; drop or rescale the smallest")
+    return problem, float(np.ldexp(1.0, exponent))
+
+
+def _finite(array: ArrayLike, name: str) -> FloatArray:
+    try:
+        out = np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise WorkloadError(f"{name} is not an array of real numbers: {problem}") from problem
+    if out.ndim != 2 or out.shape[1] == 0:
+        raise WorkloadError(f"{name} has shape {out.shape}; it must be a matrix with at least one column")
+    if not np.isfinite(out).all():
+        raise WorkloadError(
+            f"{name} holds {int((~np.isfinite(out)).sum())} entries that are NaN or infinite; all must be finite"
+        )
+    return out
+
+
+def _symmetric(gram: FloatArray) -> FloatArray:
+    if gram.shape[0] != gram.shape[1]:
+        raise WorkloadError(f"gram has shape {gram.shape}; it must be square, (m, m): F^T F of a workload F (k, m)")
+    diagonal = np.diagonal(gram)
+    if (diagonal < 0.0).any() or gram[diagonal == 0.0].any():
+        raise WorkloadError(
+            "gram is not positive semidefinite: it has a negative diagonal entry, or a zero one in a row that is "
+            "not zero; give F^T F of a workload F"
+        )
+    if np.array_equal(gram, gram.T):
+        return gram
+    if not np.allclose(gram, gram.T, rtol=1e-9, atol=1e-9 * float(diagonal.max())):
+        raise WorkloadError("gram is not symmetric; give F^T F of a workload F")
+    return gram / 2 + gram.T / 2
+
+
+_MANY = 4_096  # columns: fewer are all looked at in a second
+_FEW = 16  # times as many columns as rows, of which then few bind
+_MOST_ROUNDS = 24  # each adds the columns that stick out most; curves of degree two take some ten
+_NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the span of others
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum(Bounded):
+    """A strategy A and a proof of how close to the best it is.
+
+    The factorization norm of a workload F, unnormalised, is the least ||R||_F ||A||_{1->2} over R A = F: the
+    root of the summed variance of the answers R (A x + z) with z of standard deviation ||A||_{1->2}. It lies
+    between `lower_bound` and `upper_bound`; divide by sqrt(k) for the root mean squared error of k queries.
+
+    strategy     A, (l, m), l the rank of F where no direction is below rounding: column norms at most 1,
+                 the largest 1; a zero column of F has a zero column here
+    dual         weights v on the cells, (m,), nonnegative, of sum 1: ||F diag(v)^(1/2)||_* >= lower_bound
+    lower_bound  proved for every strategy, rounded down by a bound on the floating point error
+    upper_bound  attained by `strategy` with R = F A^+, rounded up likewise
+    iterations   eigendecompositions at full size (of the connected component that took most)
+    """
+
+    strategy: FloatArray
+    dual: FloatArray
+    lower_bound: float
+    upper_bound: float
+    iterations: int
+
+
+def optimize(
+    gram: ArrayLike | None = None,
+    *,
+    matrix: ArrayLike | None = None,
+    ordered: bool = False,
+    tolerance: float = 1e-7,
+    max_iterations: int = 100,
+    progress: Progress | None = None,
+) -> Optimum:
+    """The strategy of least ||F A^+||_F ||A||_{1->2} [ENU20], to a relative gap of `tolerance`.
+
+    `gram` is F^T F, (m, m); `matrix` is F, (k, m). One is enough. With both, the matrix serves where it has few rows
+    (each step then costs k^2 m) and where F has deficient rank (it keeps the digits that forming F^T F loses).
+    `ordered` says that neighbouring cells are alike, as for prefixes and ranges: the search then starts from a
+    coarser domain. Zero columns, columns equal up to sign, unconnected cells and workloads that are unchanged by
+    reversing the cells are found and used. `progress` is called with (eigendecompositions, gap so far).
+
+    A search that ends above `tolerance` is no error: read `gap`. Memory is a few (m, m) arrays; time some
+    eigendecompositions of that size, on one thread.
+
+    Raises WorkloadError for arrays that are not finite, not of these shapes, not a Gram, or not of one workload.
+    """
+    if not 0.0 <= tolerance < float("inf"):
+        raise WorkloadError(f"tolerance is {tolerance!r}; allowed are finite numbers >= 0, such as 1e-7")
+    if max_iterations < 1:
+        raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
+    problem, scale = read_problem(gram, matrix)
+    if problem.factor is not None and problem.size > _MANY and _FEW * len(problem.factor) <= problem.size:
+        return _of_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
+    columns = distinct_columns(problem)
+    with single_thread():
+        reduced = problem.on(columns.cells)
+        found = [
+            (cells, _component(reduced.on(cells), ordered, tolerance, max_iterations, progress))
+            for cells in reduced.components()
+        ]
+    return _joined(found, columns, scale)
+
+
+def _of_few_rows(
+    factor: FloatArray, scale: float, tolerance: float, max_iterations: int, progress: Progress | None
+) -> Optimum:
+    """The optimum of few rows over very many columns, of which few bind: those that stick out, found one after another.
+
+    A strategy C F for some of the columns is one for all, as long as its longest column makes it; and what is proved
+    for some is proved for all. Columns inside the hull of others never bind: of sums and counts two do.
+    """
+    m = factor.shape[1]
+    norms = np.linalg.norm(factor, axis=1)
+    kept = np.flatnonzero(norms > 0.0)
+    rows = factor[kept] / norms[kept, None]
+    chosen = np.unique(np.concatenate([rows.argmax(axis=1), rows.argmin(axis=1), _spanning(rows)]))
+    best: Optimum | None = None
+    for _ in range(_MOST_ROUNDS):
+        found = optimize(
+            matrix=factor[:, chosen], tolerance=tolerance / 2, max_iterations=max_iterations, progress=progress
+        )
+        with single_thread():
+            coefficients = np.linalg.lstsq(rows[:, chosen].T, found.strategy.T, rcond=None)[0].T
+            strategy = coefficients @ rows
+        lengths = np.sqrt(np.einsum("ij,ij->j", strategy, strategy))
+        longest = float(lengths.max()) * (1 + 4 * np.finfo(np.float64).eps)
+        lower = max(found.lower_bound * scale, 0.0 if best is None else best.lower_bound)
+        dual = np.zeros(m)
+        dual[chosen] = found.dual
+        made = Optimum(strategy / longest, dual, lower, found.upper_bound * longest * scale, found.iterations)
+        if best is None or made.upper_bound < best.upper_bound:
+            best = made
+        best = replace(best, lower_bound=lower)
+        if best.upper_bound <= lower * (1 + tolerance):
+            break
+        # of every row the longest column that it has a part in: unconnected cells are mended at once
+        worst = np.unique([int(np.where(row != 0.0, lengths, 0.0).argmax()) for row in rows])
+        more = np.setdiff1d(worst[lengths[worst] > 1 + tolerance / 8], chosen)
+        if not len(more):
+            break
+        chosen = np.union1d(chosen, more)
+    assert best is not None
+    return best
+
+
+def _spanning(rows: FloatArray) -> IntArray:
+    """Columns that span what all of them span: the longest of what those before leave over, one after another."""
+    left, out = rows.copy(), list[int]()
+    first = float(np.einsum("ij,ij->j", left, left).max())
+    for _ in range(len(rows)):
+        lengths = np.einsum("ij,ij->j", left, left)
+        place = int(lengths.argmax())
+        if lengths[place] <= _NOTHING * first:
+            break
+        out.append(place)
+        unit = left[:, place] / np.sqrt(lengths[place])
+        left -= np.multiply.outer(unit, unit @ left)
+    return np.array(out, dtype=np.intp)
+
+
+def _component(
+    problem: DenseProblem, ordered: bool, tolerance: float, max_iterations: int, progress: Progress | None
+) -> Optimum:
+    """The optimum where all cells are connected and no two columns are equal up to sign."""
+    parts = problem.parts()
+    blocks = [part.block for part in parts]
+    start = warm_start(blocks) if ordered else cold_start(blocks)
+    solution = solve(blocks, start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+    rows: list[FloatArray] = []
+    for part, spectrum in zip(parts, solution.spectra, strict=True):
+        scaled = spectrum.vectors * np.sqrt(spectrum.roots)
+        scaled /= np.sqrt(solution.squares[part.block.index])[:, None]
+        scaled = np.take(scaled.T, part.coordinate, axis=1)
+        scaled *= part.sign
+        rows.append(scaled)
+    place = parts[0].coordinate
+    dual = (solution.v / np.bincount(place))[place]
+    return Optimum(
+        np.concatenate(rows) if len(rows) > 1 else rows[0], dual, solution.lower, solution.upper, solution.iterations
+    )
+
+
+def _joined(found: list[tuple[IntArray, Optimum]], columns: Columns, scale: float) -> Optimum:
+    """The optimum of all cells from those of unconnected ones: squares of norms add up, and weights follow them."""
+    m = len(columns.kind)
+    lower = float(np.sqrt(sum(part.lower_bound**2 for _, part in found)))
+    upper = float(np.sqrt(sum(part.upper_bound**2 for _, part in found)))
+    if not found:
+        return Optimum(np.zeros((0, m)), np.full(m, 1 / m), 0.0, 0.0, 0)
+    plain = len(found) == 1 and len(columns.cells) == m and bool((columns.sign == 1).all())
+    # a copy of many cells costs as much as a step
+    strategy = found[0][1].strategy if plain else np.zeros((sum(len(part.strategy) for _, part in found), m))
+    dual, row = np.zeros(m), 0
+    copies = np.bincount(columns.kind[columns.kind >= 0])
+    number = np.empty(len(columns.cells), dtype=np.intp)
+    for cells, part in found:
+        number[:] = -1
+        number[cells] = np.arange(len(cells))
+        here = np.flatnonzero(columns.kind >= 0)
+        here = here[number[columns.kind[here]] >= 0]
+        inside = number[columns.kind[here]]
+        if not plain:
+            strategy[row : row + len(part.strategy), here] = part.strategy[:, inside] * columns.sign[here]
+        dual[here] = (part.lower_bound / lower) ** 2 * (part.dual / copies[cells])[inside]
+        row += len(part.strategy)
+    strategy /= np.sqrt(np.einsum("ij,ij->j", strategy, strategy).max()) * (1 + 4 * np.finfo(np.float64).eps)
+    iterations = max(part.iterations for _, part in found)
+    return Optimum(strategy, dual / dual.sum(), lower * scale, upper * scale, iterations)

@@ -1,0 +1,458 @@
+"""The factorization mechanism: certified optimal dense strategies, their Kronecker products, and stacks of them.
+
+The matrix mechanism [LHR10] with the best strategy. [ENU20, NTZ13, MMHM18]
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sfumato._util.display import Progress
+from sfumato.domain import Domain
+from sfumato.errors import PlanError
+from sfumato.operators import Identity, LinearOperator, Stack, Total
+from sfumato.operators.base import FloatArray, single_thread
+from sfumato.privacy.unit import Neighbours
+from sfumato.strategies import dense_swap as replace_one
+from sfumato.strategies import given as few
+from sfumato.strategies import merged_planning as merged
+from sfumato.strategies import ordered_planning as ordered
+from sfumato.strategies import union_planning as unions
+from sfumato.strategies.compound import joined_attributes
+from sfumato.strategies.dense_blocks import Queries
+from sfumato.strategies.dense_dual import pair_bound, titled
+from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, turned
+from sfumato.strategies.design import Candidate, Design, Problem
+from sfumato.strategies.factors import (
+    BIAS_BITS,
+    Cells,
+    Factor,
+    TotalOnly,
+    coefficients,
+    quantise,
+    rounding_bias,
+    row_basis,
+)
+from sfumato.strategies.product import Product
+from sfumato.strategies.stacked import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
+from sfumato.strategies.trees import is_ordered
+from sfumato.workloads import QueryBlock
+from sfumato.workloads.core import on_domain
+
+__all__ = ["Searched", "attempted", "designs", "laplace_note", "searched"]
+
+
+# cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
+MAX_DENSE = 2_048
+# likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (ordered.md)
+MAX_DENSE_ORDERED = 4_096
+_TOLERANCE, _TOLERANCE_OF_MANY = 1e-7, 1e-6  # gaps at which a search ends; of many cells a step more takes seconds
+MAX_LISTED = 4_096  # joint cells whose distinct columns are searched at once, not some of them after others
+MAX_FAMILIES = 24  # tables, each a factorization of its own
+MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
+MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
+MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
+_MOST_EPSILON = 100.0  # what is bounded beyond is below e^-50
+_PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no optimum is claimed
+_BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
+_BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
+_FINER_BITS = 18  # of a coefficient, beside those of the largest number of a basis that it multiplies
+
+BY_SYMMETRY, OVER_COLUMNS = "the optimum by symmetry", "the optimum over distinct columns of all queries"
+
+_Family = tuple[tuple[str, ...], list[int]]  # attributes, and the numbers of the blocks answered from their table
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """One factor before rounding: an exact integer factor, or real coefficients over an integer basis.
+
+    `gap` says how far from its optimum it is at most, infinity where that is not known.
+    `bound` is on the root of the sum of the weighted variances, or of the largest where that is the objective;
+    `weights` are then those of the queries whose weighted mean it bounds.
+    """
+
+    factor: Factor | None
+    coefficients: FloatArray | None
+    basis: LinearOperator | None
+    bound: float
+    bias: float
+    weights: FloatArray | None = None
+    gap: float = 0.0
+
+    def at(self, scale: float) -> Factor:
+        if self.factor is not None:
+            return self.factor
+        assert self.coefficients is not None
+        return quantise(self.coefficients, self.basis, scale)
+
+
+class Searched(NamedTuple):
+    """Designs, and a line for each search that did not apply, with the reason."""
+
+    designs: list[Design]
+    refused: list[Candidate]
+
+
+def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
+    """The optimum for each maximal table, the budget shared between them, or for all tables together.
+
+    Raises PlanError where there is none.
+    """
+    return _designs(problem, progress, [])
+
+
+def searched(problem: Problem, progress: Progress | None = None) -> Searched:
+    """The same, with a line for each search that did not apply."""
+    refused: list[Candidate] = []
+    try:
+        return Searched(_designs(problem, progress, refused), refused)
+    except PlanError as error:
+        return Searched([], [*refused, Candidate("factorization", "", None, None, str(error))])
+
+
+def attempted(title: str, find: Callable[[], Design], refused: list[Candidate]) -> Design | None:
+    """What a search finds; None where it does not apply, which gets a line in words."""
+    try:
+        return find()
+    except PlanError as error:
+        refused.append(Candidate("factorization", title, None, None, str(error)))
+        return None
+
+
+def _designs(problem: Problem, progress: Progress | None, refused: list[Candidate]) -> list[Design]:
+    if ordered.applies(problem, MAX_DENSE_ORDERED):
+        return ordered.designs(problem)
+    swapped = replace_one.design(problem, progress)
+    if swapped is not None:
+        return [swapped]
+    sets = {frozenset(q.attributes) for q in problem.workload.blocks}
+    longest = max(map(len, sets))
+    # none of the largest sets lies in another, so each would be optimised by itself
+    families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
+    # one table takes its own optimum, unless it is a product of too many factors to be rounded one by one
+    many = len(problem.workload.blocks) == 1 and _real(problem.workload.blocks[0]) > MAX_REAL
+    united, joint = None, None
+    cells = math.prod(problem.sizes[a] for a in frozenset[str]().union(*sets))
+    small = problem.unit.total_is_public or cells <= MAX_LISTED
+    columns_first = small and bool(joined_attributes(problem.workload))
+    if columns_first:
+        # of queries that join attributes the optimum over few columns is nearer than that over all joint cells
+        joint = _joint(problem, families, progress, refused)
+    if joint is None and (many or len(families) != 1):
+        united = attempted(BY_SYMMETRY, lambda: unions.design(problem, progress), refused)
+    if united is not None and not problem.unit.total_is_public:
+        return [united]
+    if joint is None and not columns_first:
+        joint = _joint(problem, families, progress, refused)
+    if united is not None:
+        # where the total is known it is no optimum
+        return [united] if joint is None else [joint, united]
+    # of many queries where the total is known it is near the optimum, which parts may be too
+    near = problem.unit.total_is_public and sum(q.rows for q in problem.workload.blocks) > merged.MAX_PAIRED
+    if joint is not None and problem.noise != "laplace" and joint.bound is not None and not near:
+        return [joint]
+    try:
+        return [*([] if joint is None else [joint]), *_apart(problem, families, progress)]
+    except PlanError as error:
+        if joint is None:
+            raise
+        refused.append(Candidate("factorization", "optimal factorizations", None, None, str(error)))
+        return [joint]
+
+
+def _joint(
+    problem: Problem, families: list[_Family], progress: Progress | None, refused: list[Candidate]
+) -> Design | None:
+    """The optimum over the distinct columns of all queries, where no table holds them all or one is too large.
+
+    Where every query is a cell of a marginal table, residuals are that optimum.
+    """
+    if len(families) == 1:
+        (names, _), few_rows = families[0], not problem.unit.total_is_public
+        if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
+            few_rows and few.applies(problem, names, problem.workload.blocks)
+        ):
+            return None
+    if all(i.is_marginal for i in problem.workload.items):
+        return None
+    found = attempted(OVER_COLUMNS, lambda: merged.design(problem, progress), refused)
+    if found is None or problem.noise != "laplace":
+        return found
+    notes = () if found.bound is None else (laplace_note(problem, found.bound),)
+    return replace(found, bound=None, notes=notes)
+
+
+def _apart(problem: Problem, families: list[_Family], progress: Progress | None) -> list[Design]:
+    """The optimum of each family, the budget shared between them."""
+    power = 1 if problem.noise == "laplace" else 2
+    pieces: list[Piece] = []
+    bounds: list[float | None] = []
+    if not 0 < len(families) <= MAX_FAMILIES:
+        raise PlanError("too many tables to optimise one by one; marginals serve them together")
+    for names, members in families:
+        blocks = [problem.workload.blocks[i] for i in members]
+        groups, solved = _solve(problem, names, blocks, progress)
+        piece, bound = _piece(problem, groups, solved, members if len(families) > 1 else [], power)
+        pieces.append(piece)
+        if problem.unit.total_is_public:
+            bound = _pair_bound(problem, names, blocks, solved[0].weights if len(solved) == 1 else None)
+        bounds.append(bound)
+    proved = [b for b in bounds if b is not None]
+    bound = None
+    if len(proved) == len(bounds) and (
+        problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public
+    ):
+        bound = max(proved) if problem.largest else math.hypot(*proved)
+    design = share_design("factorization", "optimal factorizations", pieces, power, bound)
+    if problem.noise == "laplace" and bound is not None:
+        design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
+    if problem.noise == "laplace" and problem.largest:
+        # neither is proved the best: what has the least mean may have the least largest error too
+        return [design, *_apart(replace(problem, objective="cells"), families, progress)]
+    return [design]
+
+
+def laplace_note(problem: Problem, bound: float) -> str:
+    """What the bound for unit L2 sensitivity proves for Laplace noise.
+
+    Columns and their differences are no longer in L2 than in L1. So a strategy of L1 sensitivity at most
+    epsilon times the noise's scale has R B = W only with ||R||_F at least `bound` over that; and from a scale of
+    2^20 on the variance of the noise is 2 scale^2, up to 1e-13.
+
+    For noise of any law: pure epsilon bounds the chi-square divergence of neighbours by 4 sinh^2(epsilon / 2), as
+    mu-GDP does by e^(mu^2) - 1 (`Plan.any_noise_bound` has the proof).
+    """
+    epsilon, root = float(problem.budget.laplace_epsilon), problem.unit.rows_per_person * bound * (1 - 1e-6)
+    if not problem.largest:
+        root /= math.sqrt(problem.total_weight)
+    any_law = 0.0 if problem.known else root / (2 * math.sinh(min(epsilon, _MOST_EPSILON) / 2))
+    laplace = math.sqrt(2.0) / epsilon * root
+    said = f", and with noise of any law at this epsilon none less than {any_law:.6g}" if any_law > laplace / 10 else ""
+    return (
+        f"no strategy with independent Laplace noise on this lattice and unbiased linear reconstruction errs less than "
+        f"{laplace:.6g} ({'largest' if problem.largest else 'weighted root mean square'}): "
+        f"the L2 optimum, seldom near for L1{said}"
+    )
+
+
+def _families(problem: Problem) -> list[_Family]:
+    """Blocks by maximal attribute set; where that table is too large and joins several blocks, each its own."""
+    blocks = problem.workload.blocks
+    sets = {frozenset(q.attributes) for q in blocks}
+    maximal = [s for s in sets if not any(s < t for t in sets)]
+    order = problem.workload.domain.ordered
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, q in enumerate(blocks):
+        home = min((s for s in maximal if set(q.attributes) <= s), key=lambda s: (len(s), order(s)))
+        families.setdefault(order(home), []).append(i)
+    out: list[tuple[tuple[str, ...], list[int]]] = []
+    for names, members in families.items():
+        cells = math.prod(problem.sizes[a] for a in names)
+        if len(members) == 1 or cells <= MAX_DENSE or few.applies(problem, names, [blocks[i] for i in members]):
+            out.append((names, members))
+        else:
+            out += [(order(blocks[i].attributes), [i]) for i in members]
+    return sorted(out)
+
+
+def _real(query: QueryBlock) -> int:
+    """Factors of a block whose optimum has real coefficients."""
+    return sum(not isinstance(f, Identity | Total) for f in query.block.factors)
+
+
+def _solve(
+    problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], progress: Progress | None
+) -> tuple[tuple[tuple[str, ...], ...], list[_Solved]]:
+    """The groups of attributes and the optimum of each."""
+    if len(blocks) == 1 and (_real(blocks[0]) <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE):
+        query = blocks[0].block
+        weight = math.sqrt(problem.objective_weight(blocks[0]))
+        if not query.factors:
+            return ((),), [_Solved(Cells(1), None, None, weight, 0.0)]
+        solved = [_factor(f, [(f, 1.0)], problem, progress) for f in query.factors]
+        first = solved[0]
+        solved[0] = replace(first, bound=first.bound * weight)
+        return query.groups, solved
+    # by the symmetry of their cells, the optimum is that of one of them, measured in each
+    shared = few.shared(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
+    rest = tuple(a for a in names if not any(a in g for g in shared))
+    domain = Domain({a: problem.workload.domain[a] for a in rest})
+    operators = [(on_domain(domain, few.beside(q.block, shared)), problem.objective_weight(q)) for q in blocks]
+    whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
+    cells = [_factor(Identity(math.prod(problem.sizes[a] for a in g)), [], problem, progress) for g in shared]
+    return (*shared, rest), [*cells, _factor(whole, operators, problem, progress)]
+
+
+def _factor(
+    whole: LinearOperator,
+    weighted: Sequence[tuple[LinearOperator, float]],
+    problem: Problem,
+    progress: Progress | None,
+) -> _Solved:
+    """The certified optimum of one group of attributes; for Laplace noise its bound and a strategy of small L1 norm."""
+    if isinstance(whole, Identity):
+        return _Solved(Cells(whole.n), None, None, 1.0 if problem.largest else math.sqrt(whole.n), 0.0)
+    if isinstance(whole, Total):
+        return _Solved(TotalOnly(whole.n), None, None, 1.0, 0.0)
+    cells = whole.shape[1]
+    ordered = all(is_ordered(o) for o, _ in weighted)
+    limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
+    if cells > limit and few.affordable(whole):
+        best, basis, found = few.optimum(whole, weighted, laplace=problem.noise == "laplace", progress=progress)
+        # the largest variance is at least their mean
+        bound = best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
+        return _Solved(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)
+    if cells > limit:
+        raise PlanError(f"{cells:,} cells are above the limit of {limit:,} for dense optimisation")
+    gram = np.zeros((cells, cells))
+    for operator, weight in weighted:
+        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+    matrix = None
+    if whole.shape[0] * cells <= 2**22:
+        rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
+        matrix = np.vstack(rows)
+    weights = None
+    largest = _largest(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
+    if largest is not None:
+        strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
+        reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
+    else:
+        tolerance = _TOLERANCE if cells <= MAX_DENSE else _TOLERANCE_OF_MANY
+        best = optimize(gram, matrix=matrix, ordered=ordered, tolerance=tolerance, progress=progress)
+        # the largest variance is at least their mean
+        strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
+        # of what it is not the optimum of, no more is known
+        reached, gap = best.upper_bound, math.inf if problem.largest else best.gap
+    rank = len(strategy)
+    basis = row_basis(gram, whole, rank)
+    found = coefficients(strategy, basis)
+    if problem.noise == "laplace":
+        found, length = turned(found, basis)
+        if problem.largest and matrix is not None:
+            own = found if basis is None else found @ np.asarray(basis.dense(), dtype=np.float64)
+            pure = _pure_largest(matrix, weights, own, ordered=ordered)
+        else:
+            pure = optimize_pure(gram, ordered=ordered)
+            pure = pure if pure.value < reached * length else None
+        if pure is not None:
+            return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
+    bias = rounding_bias(found, whole) if basis is None and rank < cells else 0.0
+    return _Solved(None, found, basis, bound, bias, weights, gap)
+
+
+def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
+    """The certified optimum of the largest error; None where it takes too long."""
+    k, cells = queries.shape
+    found = None
+    if k > 4 * cells and queries.work <= MAX_LARGEST and cells <= MAX_IMPLICIT:
+        found = optimize_largest_rows(queries, progress=progress)
+    if found is None and matrix is not None and matrix.size * min(matrix.shape) <= MAX_LARGEST:
+        found = optimize_largest(matrix, progress=progress)
+    return found
+
+
+def _pure_largest(
+    matrix: FloatArray, weights: FloatArray | None, other: FloatArray, *, ordered: bool
+) -> PureStrategy | None:
+    """A strategy for Laplace noise whose largest error is small; None where that of `other` is less.
+
+    Every round minimises a weighted mean error, with more weight on what erred most in the round before; the first
+    weights are those by which the optimum for Gaussian noise is proved. A search: no optimum is claimed.
+    """
+
+    def errors(columns: FloatArray) -> FloatArray:
+        with single_thread():
+            rows = ((matrix @ np.linalg.pinv(columns)) ** 2).sum(axis=1)
+        return np.asarray(rows * float(np.abs(columns).sum(axis=0).max()) ** 2)
+
+    least, best = float(errors(other).max()), None
+    share = np.full(len(matrix), 1 / len(matrix)) if weights is None else weights + 1e-3 / len(matrix)
+    for _ in range(_PURE_ROUNDS):
+        found = optimize_pure((matrix.T * share) @ matrix, ordered=ordered)
+        columns = found.coefficients
+        if found.basis is not None:
+            columns = columns @ np.asarray(found.basis.dense(), dtype=np.float64)
+        rows = errors(columns)
+        if float(rows.max()) < least:
+            least, best = float(rows.max()), found
+        share = share * np.sqrt(rows / rows.max())
+        share = share / share.sum()
+    return best
+
+
+def _piece(
+    problem: Problem,
+    groups: tuple[tuple[str, ...], ...],
+    solved: list[_Solved],
+    members: list[int],
+    power: int,
+) -> tuple[Piece, float | None]:
+    real = [s for s in solved if s.factor is None]
+    # coefficients of large numbers are small ones
+    large = max((math.log2(max(s.basis.max_abs, 1.0)) for s in real if s.basis is not None), default=0.0)
+    wanted = max(_BASIS_BITS, _FINER_BITS + math.ceil(large)) if any(s.basis is not None for s in real) else _BITS
+    bits = BIAS_BITS if any(s.bias for s in real) else max(11, (wanted + 2) // max(1, len(real)))
+    fixed = [s.at(2.0**bits) for s in solved]
+    sizes = tuple(tuple(problem.sizes[a] for a in g) for g in groups)
+    names = ", ".join(a for g in groups for a in g) or "the total"
+    # where the total is known more is possible
+    near = math.inf if problem.unit.total_is_public else math.prod(1 + s.gap for s in solved) - 1
+    kind = "an L1 factorization" if power == 1 else titled("factorization", near)
+    title = f"{kind} over {names}" if real else f"noise on every cell of {names}"
+    bias = sum(s.bias for s in real)
+    unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
+    fine = 2.0 ** (bits * len(real)) if real else FINE
+    build = functools.partial(_build, unit, solved, 2.0**bits)
+    # at s = 1 the strategy is its normalised form: unit-sized columns
+    normal = unit.divisor**2
+    # (a piece that stands alone takes the whole budget, so its error need not be known yet)
+    error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
+    if members and problem.largest:
+        error = levelled(largest_error(problem, unit, members) * normal, price, power)
+    return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
+
+
+def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:
+    """The strategy at scale s: the first real factor takes up the scale, else the integer multiple does."""
+    factors = list(unit.factors)
+    multiple = 1
+    real = [i for i, x in enumerate(solved) if x.factor is None]
+    if real:
+        scale = s / fixed ** (len(real) - 1)
+        # at the scale of the fixed ones it is one of them
+        factors[real[0]] = factors[real[0]] if scale == fixed else solved[real[0]].at(scale)
+    else:
+        multiple = max(1, round(s))
+    return Product(
+        unit.groups, unit.sizes, tuple(factors), multiple, unit.public_total, bias=unit.bias, title=unit.title
+    )
+
+
+def _pair_bound(
+    problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], weights: FloatArray | None
+) -> float | None:
+    """The pair bound of the family's workload, where its table is small enough.
+
+    For the largest error by the given weights on the queries, which are of sum 1, or by equal ones.
+    """
+    cells = math.prod(problem.sizes[a] for a in names)
+    if cells > MAX_DENSE_ORDERED or cells < 2:
+        return None
+    domain = Domain({a: problem.workload.domain[a] for a in names})
+    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    if weights is not None:
+        return pair_bound(Queries(tuple(operators)).gram(weights))
+    share = 1 / sum(q.rows for q in blocks) if problem.largest else 1.0
+    gram = np.zeros((cells, cells))
+    for operator, weight in operators:
+        gram += weight * share * np.asarray(operator.gram().dense(), dtype=np.float64)
+    return pair_bound(gram)

@@ -1,0 +1,459 @@
+"""The dense strategy of least mean squared error where one record is replaced by another, certified.
+
+The number of records is then public: R M = F + b 1^T serves for any b, and what is priced is the largest distance
+between two columns of M. With D = (e_i - e_j) over all pairs i < j of the m cells, the columns of M D are these
+differences and R (M D) = F D, so that
+
+    min ||R||_F diam(M)  over  R M = F + b 1^T     is     min ||R||_F ||A||_{1->2}  over  R A = F D :
+
+the factorization norm of F D [ENU20]. Its dual puts weights w on the pairs,
+
+    max_w || F D diag(w)^(1/2) ||_* = tr (H L(w) H^T)^(1/2),    L(w) = D diag(w) D^T,  sum w = 1,
+
+L(w) the Laplacian of the weighted graph and H any matrix with H^T H the Gram of the centred F. Everything the solver
+of `dual` asks of the m (m - 1) / 2 columns is read from matrices of m columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato._util.display import Progress
+from sfumato.domain import Domain
+from sfumato.errors import WorkloadError
+from sfumato.operators import Identity, LinearOperator, Stack, Total
+from sfumato.operators.base import FloatArray, real_array, single_thread
+from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Queries, Spectrum, squared, units
+from sfumato.strategies.dense_dual import Bounded, cold_start, solve, titled
+from sfumato.strategies.dense_largest import Largest, Point, raised, search
+from sfumato.strategies.dense_optimal import DenseProblem, optimize, read_problem
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.factors import coefficients, quantise, row_basis
+from sfumato.strategies.product import Product
+from sfumato.strategies.trees import is_ordered
+from sfumato.workloads.core import on_domain
+
+__all__ = ["MAX_SWAP", "PairBlock", "SwapOptimum", "design", "swap_largest", "swap_levels", "swap_near", "swap_optimum"]
+
+
+_EPS = float(np.finfo(np.float64).eps)
+_COARSEST = 128  # cells of which the optimum takes a quarter of a second
+_LEVEL = 1e-4  # relative gap at every level: what interpolation adds is more
+_STEPS = 2  # eigendecompositions of a level: the second, and the way to it, take the gap from 1 % to 0.05 %
+_ONCE = 1_024  # cells beyond which one has to do: the way to the second takes ten times as long as the first
+
+
+@dataclass(frozen=True, slots=True)
+class SwapOptimum(Bounded):
+    """A strategy M for replace-one and a proof of how close to the best it is.
+
+    With z of standard deviation diam(M), the answers R (M x + z) - b n have, summed over the queries, the variance
+    (||R||_F diam(M))^2. Its root lies between `lower_bound` and `upper_bound` for the best M; divide by sqrt(k)
+    for the root mean squared error of k queries.
+
+    strategy     M, (l, m), l the rank of the centred F: distances between columns at most 1, the largest 1; the
+                 columns sum to zero, so that R M = F + b 1^T has b = -(row means of F), R = F M^+
+    pairs        weights on the pairs of cells, (m, m), symmetric: each pair i < j once, of sum 1
+    lower_bound  proved for every strategy, rounded down by a bound on the floating point error
+    upper_bound  attained by `strategy`, rounded up likewise
+    iterations   eigendecompositions
+    """
+
+    strategy: FloatArray
+    pairs: FloatArray
+    lower_bound: float
+    upper_bound: float
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class _PairSpectrum(Spectrum):
+    """The spectrum of diag(w)^(1/2) D^T H^T H D diag(w)^(1/2).
+
+    `vectors` here is N^T, (m, r), N = diag(s)^(-1/2) U^T H for H L(w) H^T = U diag(s^2) U^T: the long eigenvectors are
+    diag(w)^(1/2) D^T N^T diag(s)^(-1/2), and are never formed.
+    """
+
+    block: PairBlock
+    weights: FloatArray
+
+    def diagonal(self) -> FloatArray:
+        return self.weights * np.maximum(self.block.distances(self.vectors @ self.vectors.T), 0.0)
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        vectors = self.vectors.astype(kind, copy=False)
+        kernel = (1 / (self.roots[:, None] + self.roots)).astype(kind)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = vectors.T @ self.block.laplacian(self.weights * x).astype(kind) @ vectors
+            inner *= kernel
+            return self.weights * self.block.distances((vectors @ inner @ vectors.T).astype(np.float64))
+
+        return image
+
+
+@dataclass(frozen=True, slots=True)
+class PairBlock:
+    """The Gram of F D over pairs (first, second) of cells, by a factor H (r, m) of the centred Gram of F."""
+
+    factor: FloatArray
+    first: IntArray
+    second: IntArray
+
+    @property
+    def index(self) -> IntArray:
+        return np.arange(len(self.first))
+
+    @property
+    def full(self) -> bool:
+        return len(self.factor) == len(self.first)
+
+    @property
+    def squares(self) -> FloatArray:
+        return np.maximum(self.distances(self.factor.T @ self.factor), 0.0)
+
+    def distances(self, gram: FloatArray) -> FloatArray:
+        """(e_i - e_j)^T gram (e_i - e_j) for every pair: squared distances for the Gram (m, m) of some columns."""
+        norms = np.diagonal(gram)
+        return norms[self.first] + norms[self.second] - 2 * gram[self.first, self.second]
+
+    def laplacian(self, weights: FloatArray) -> FloatArray:
+        """sum of w (e_i - e_j)(e_i - e_j)^T over the pairs, (m, m)."""
+        size = self.factor.shape[1]
+        out = np.zeros((size, size))
+        out[self.first, self.second] = -weights
+        out += out.T
+        out[np.diag_indices(size)] = -out.sum(axis=1)
+        return out
+
+    def decompose(self, v: FloatArray) -> Spectrum:
+        graph = self.laplacian(v)
+        inner = self.factor @ graph @ self.factor.T
+        # what forming the factor and the products may be off by, in units of the trace
+        size, degree = len(graph), float(np.diagonal(graph).max())
+        doubt = 8 * units(size) * degree * float(np.linalg.norm(self.factor)) ** 2 / float(np.trace(inner))
+        found = squared(inner, doubt)
+        vectors = self.factor.T @ (found.vectors / np.sqrt(found.roots))
+        return _PairSpectrum(vectors, found.roots, found.proved, self, v)
+
+    def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
+        assert isinstance(spectrum, _PairSpectrum)
+        # R = U diag(s)^(1/2) has R N = H however inexact U and s are; the squares are a multiple of the weights
+        return float((squares / spectrum.weights).max()) * float(spectrum.roots.sum())
+
+    def every_second(self) -> DenseBlock:
+        return PairBlock(self.factor, self.first[::2], self.second[::2])
+
+
+def swap_optimum(
+    gram: ArrayLike | None = None,
+    *,
+    matrix: ArrayLike | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+    start: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> SwapOptimum:
+    """The strategy of least ||R||_F diam(M) over R M = F + b 1^T, to a relative gap of `tolerance`.
+
+    `gram` is F^T F, (m, m); `matrix` is F, (k, m). One is enough; with both, the matrix serves. `start` is a guess of
+    the pairs' weights, (m, m). `progress` is called with (eigendecompositions, gap so far). A search that ends above
+    `tolerance` is no error: read `gap`. Each step takes some tens of products of (m, m) matrices; memory is some tens
+    of arrays of that size.
+
+    Raises WorkloadError for arrays that are not finite, not of these shapes, not a Gram, or not of one workload.
+    """
+    if not 0.0 <= tolerance < float("inf"):
+        raise WorkloadError(f"tolerance is {tolerance!r}; allowed are finite numbers >= 0, such as 1e-6")
+    if max_iterations < 1:
+        raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
+    problem, scale = read_problem(gram, matrix)
+    size = problem.size
+    with single_thread():
+        factor = _centred(problem)
+        if not len(factor):
+            even = 2 / (size * (size - 1)) if size > 1 else 0.0
+            return SwapOptimum(np.zeros((0, size)), even * (1 - np.eye(size)), 0.0, 0.0, 0)
+        first, second = np.triu_indices(size, 1)
+        block = PairBlock(factor, first, second)
+        begin = cold_start([block]) if start is None else np.asarray(start, dtype=np.float64)[first, second]
+        found = solve([block], begin, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+        strategy = found.spectra[0].vectors.T
+        largest = float(block.distances(strategy.T @ strategy).max())
+    weights = np.zeros((size, size))
+    weights[first, second] = found.v
+    return SwapOptimum(
+        strategy / (np.sqrt(largest) * (1 + 4 * _EPS)),
+        weights + weights.T,
+        found.lower * scale,
+        found.upper * scale,
+        found.iterations,
+    )
+
+
+def _centred(problem: DenseProblem) -> FloatArray:
+    """H (r, m) of full row rank with H^T H the Gram of F less its row means; no rows where all columns are equal."""
+    from scipy.linalg import eigh, svd  # noqa: PLC0415  (slow to import)
+
+    if problem.factor is not None:
+        rows = problem.factor - problem.factor.mean(axis=1, keepdims=True)
+        _, roots, vectors = svd(rows, full_matrices=False, check_finite=False)
+        kept = roots > max(rows.shape) * _EPS * max(float(roots[0]), float(np.linalg.norm(problem.factor)) * _EPS)
+        return roots[kept][:, None] * vectors[kept]
+    assert problem.gram is not None
+    gram = problem.gram
+    means = gram.mean(axis=0)
+    centred = gram - means - means[:, None] + means.mean()
+    values, columns = eigh(centred, check_finite=False)
+    largest = float(np.trace(gram))
+    if values[0] < -1e-8 * largest:
+        raise WorkloadError(
+            f"the gram is not positive semidefinite: centred, it has the eigenvalue {values[0]:.3g} (largest "
+            f"{values[-1]:.3g}); give F^T F of a workload F"
+        )
+    kept = values > 4 * len(gram) * _EPS * max(float(values[-1]), largest * 1e-2)
+    return np.sqrt(values[kept])[:, None] * columns[:, kept].T
+
+
+def swap_levels(gram: FloatArray, *, progress: Progress | None = None) -> SwapOptimum:
+    """The same for cells of which neighbours are alike, as for prefixes and ranges, by way of every second cell.
+
+    Weights on pairs of these are interpolated to all pairs, which alone is within 1 or 2 % of the optimum, and a step
+    from there within 0.2 %; beyond 1,024 cells none is taken. `gram` is F^T F, (m, m).
+    """
+    size = len(gram)
+    if size <= _COARSEST:
+        return swap_optimum(gram, tolerance=_LEVEL, progress=progress)
+    pairs = swap_levels(np.ascontiguousarray(gram[::2, ::2]), progress=progress).pairs
+    # both are cells of one line, of which the ends are alike
+    between = np.clip((np.arange(size) + 0.5) * (len(pairs) / size) - 0.5, 0, len(pairs) - 1)
+    low = np.minimum(between.astype(np.intp), len(pairs) - 2)
+    share = (between - low)[:, None]
+    rows = (1 - share) * pairs[low] + share * pairs[low + 1]
+    finer = (1 - share.T) * rows[:, low] + share.T * rows[:, low + 1]
+    steps = _STEPS if size <= _ONCE else 1
+    return swap_optimum(gram, tolerance=_LEVEL, max_iterations=steps, start=finer, progress=progress)
+
+
+def swap_near(gram: FloatArray, *, ordered: bool = True, progress: Progress | None = None) -> SwapOptimum:
+    """A strategy near the optimum of larger domains, and a bound: that of the centred queries for add-remove.
+
+    Any offset of the queries is free, so F may be replaced by F - (row means) 1^T, whose optimum has columns of nearly
+    equal length; the longest distance between them is then what counts. The bound takes a pair u, v with weight in
+    proportion to v_u v_v, v the dual weights of that optimum: L = D_v - v v^T scaled, whose root is that of D_v
+    after a projection. `gram` is F^T F, (m, m); `ordered` says that neighbouring cells are alike.
+    """
+    means = gram.mean(axis=0)
+    found = optimize(gram - means - means[:, None] + means.mean(), ordered=ordered, progress=progress)
+    strategy, root = found.strategy - found.strategy.mean(axis=1)[:, None], np.sqrt(found.dual)
+    with single_thread():
+        product = strategy.T @ strategy
+        lengths = np.diag(product)
+        largest = float((lengths[:, None] + lengths[None, :] - 2 * product).max()) * (1 + 4 * _EPS)
+        whitened = gram * np.multiply.outer(root, root)
+        inner = whitened @ root
+        whitened -= np.multiply.outer(root, inner) + np.multiply.outer(inner, root)
+        whitened += np.multiply.outer(root, root) * float(root @ inner)
+        values = np.linalg.eigvalsh(whitened)
+    pairs = np.multiply.outer(found.dual, found.dual) * (2 / (1 - float(found.dual @ found.dual)))
+    np.fill_diagonal(pairs, 0.0)
+    kept = values[values > values[-1] * len(gram) * _EPS]
+    lower = math.sqrt(2 / (1 - float(found.dual @ found.dual))) * float(np.sqrt(kept).sum()) * (1 - 1e-9)
+    reach = math.sqrt(largest)
+    return SwapOptimum(strategy / reach, pairs, lower, found.upper_bound * reach * (1 + 1e-12), found.iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs(Point):
+    """`cells` are the pairs, `left` is K and `right` is B; `proved` is at most the true t."""
+
+    queries: Queries
+    block: PairBlock
+    left: FloatArray
+    proved: float
+
+    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
+        k, kernel = len(self.rows), self.kernel().astype(kind)
+        left, right = self.left.astype(kind, copy=False), self.right.astype(kind, copy=False)
+
+        def image(x: FloatArray) -> FloatArray:
+            inner = left.T @ self.queries.gram(self.rows * x[:k]).astype(kind) @ left
+            inner -= right.T @ self.block.laplacian(self.cells * x[k:]).astype(kind) @ right
+            inner *= kernel
+            rows = self.queries.forms((left @ inner @ left.T).astype(np.float64))
+            pairs = self.block.distances((right @ inner @ right.T).astype(np.float64))
+            return np.concatenate([self.rows * rows, -self.cells * pairs])
+
+        return image
+
+    @property
+    def strategy(self) -> FloatArray:
+        return (self.right * np.sqrt(self.roots)).T
+
+
+def swap_largest(
+    queries: ArrayLike | Queries,
+    *,
+    tolerance: float = 8e-5,
+    max_iterations: int = 100,
+    progress: Progress | None = None,
+) -> Largest:
+    """The strategy M of least largest standard error of the queries (k, m) at noise diam(M), as in `swap`.
+
+    The columns of the strategy sum to zero and lie at most 1 apart; `cells` are the weights on the pairs of cells in
+    the order of np.triu_indices(m, 1). A search that ends above `tolerance` is no error: read `gap`. One iteration
+    takes some tens of products of (m, m) matrices. Raises WorkloadError for arrays that are not finite matrices.
+    """
+    if not isinstance(queries, Queries):
+        matrix = np.asarray(real_array(queries, "matrix"), dtype=np.float64)
+        if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
+            raise WorkloadError(
+                f"matrix has shape {matrix.shape}; it must be (k, m) of finite numbers, k and m at least 1"
+            )
+        queries = Queries.of(matrix - matrix.mean(axis=1, keepdims=True))
+    k, m = queries.shape
+    first, second = np.triu_indices(m, 1)
+    with single_thread():
+        alike = np.full(k, 1 / k)
+        basis = _basis(_centred_pairs(queries.gram(alike)))
+        if not basis.shape[1]:
+            return Largest(np.zeros((0, m)), alike, np.full(len(first), 1 / max(len(first), 1)), 0.0, 0.0, 0)
+        evaluate = functools.partial(_evaluate, queries, basis, first, second)
+        start = PairBlock(basis.T, first, second).squares
+        found, iterations = search(evaluate, np.ones(k), start, tolerance, max_iterations, progress)
+        assert isinstance(found, _Pairs)
+        strategy = found.strategy
+        strategy -= strategy.mean(axis=1, keepdims=True)
+        strategy /= math.sqrt(float(found.block.distances(strategy.T @ strategy).max())) * (1 + 4 * _EPS)
+        # from the strategy alone: however inexact the roots are, this is what it attains
+        inverse = np.linalg.pinv(strategy)
+        attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
+        singular = np.linalg.svd(strategy, compute_uv=False)
+        doubt = units(m) * _EPS * float(singular[0] / singular[-1])
+    return Largest(strategy, found.rows, found.cells, found.proved, attained * (1 + doubt), iterations)
+
+
+def _centred_pairs(gram: FloatArray) -> FloatArray:
+    means = gram.mean(axis=0)
+    return gram - means - means[:, None] + means.mean()
+
+
+def _basis(gram: FloatArray) -> FloatArray:
+    """(m, r) orthonormal: what the centred queries span, which no weights on them change."""
+    values, columns = np.linalg.eigh(gram)
+    largest = max(float(values[-1]), float(np.finfo(np.float64).tiny))
+    return columns[:, values > 64 * len(gram) * _EPS * largest]
+
+
+def _evaluate(
+    queries: Queries,
+    basis: FloatArray,
+    first: np.ndarray[tuple[int], np.dtype[np.intp]],
+    second: np.ndarray[tuple[int], np.dtype[np.intp]],
+    even: float,
+    rows: FloatArray,
+    pairs: FloatArray,
+) -> _Pairs:
+    rows, pairs = raised(rows, pairs, even)
+    inside = basis.T @ queries.gram(rows) @ basis
+    values, columns = np.linalg.eigh(inside)
+    values = np.maximum(values, len(values) * _EPS * float(values[-1]))
+    factor = (np.sqrt(values) * columns).T @ basis.T
+    block = PairBlock(factor, first, second)
+    graph = block.laplacian(pairs)
+    image = factor @ graph
+    inner = image @ factor.T
+    degree, size = float(np.diagonal(graph).max()), float(np.linalg.norm(factor)) ** 2
+    found = squared(inner, 8 * units(len(graph)) * degree * size / float(np.trace(inner)) + units(len(rows)))
+    s = found.roots
+    left, right = image.T @ (found.vectors / s**2), factor.T @ (found.vectors / s)
+    p = rows * queries.forms((left * s) @ left.T)
+    q = pairs * np.maximum(block.distances((right * s) @ right.T), 0.0)
+    total = float(s.sum())
+    return _Pairs(even, rows, pairs, s, right, p / total, q / total, queries, block, left, found.proved)
+
+
+MAX_SWAP = 256  # cells: the search over all pairs of them stays within seconds
+MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
+MAX_NEAR = 2_048  # likewise, not the optimum but 2 to 3 % above it
+MAX_LEVELS = 4_096  # of an ordered attribute, by way of fewer cells: within 1 %
+_TOLERANCE = 1e-5  # relative gap of proved sides: far below what a plan shows
+_ROUGH = 1e-4  # above MAX_SWAP cells
+_GAP = 1e-3  # above, the search has failed and the ordinary optimum is no worse a choice
+_BITS = 24  # of an entry: rounding moves errors by less than is shown
+_MAX_ENTRIES = 2**22  # 32 MB of queries; above, their Gram matrix alone is used
+_MAX_WORK = 2**29  # operations of one pass over all queries
+
+
+def design(problem: Problem, progress: Progress | None = None) -> Design | None:
+    """The optimum over the joint table of all that is asked; None where it does not apply.
+
+    It does under Gaussian noise and a public total, for at most MAX_SWAP cells, or MAX_ALONE of a table that is asked
+    for as a whole (with a strategy near the optimum up to MAX_NEAR, of an ordered attribute MAX_LEVELS), that are not
+    simply asked for one by one: noise on every cell is then the optimum, and its integers are small. No strategy for
+    parts of the table errs less.
+    """
+    names = _table(problem)
+    blocks = problem.workload.blocks
+    if names is None or (len(blocks) == 1 and all(isinstance(f, Identity) for f in blocks[0].block.factors)):
+        return None
+    domain = Domain({a: problem.workload.domain[a] for a in names})
+    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    gram = np.zeros((domain.size, domain.size))
+    for operator, weight in operators:
+        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+    if problem.largest:
+        queries = Queries(tuple(operators))
+        if queries.work > _MAX_WORK:
+            return None
+        found = swap_largest(queries, progress=progress)
+    else:
+        found = _least_mean(operators, gram, progress)
+    rank = len(found.strategy)
+    # what is measured and the total span the workload; either may have a part of the total
+    whole = Stack((*(operator for operator, _ in operators), Total(domain.size)))
+    basis = row_basis(gram + float(np.trace(gram)) / domain.size, whole, rank + 1)
+    failed = found.gap > _GAP and domain.size <= MAX_ALONE
+    if rank == 0 or failed or (basis is None and rank + 1 < domain.size):
+        return None
+    title = f"{titled('factorization', found.gap)} over {', '.join(names)} for a known total"
+    build = functools.partial(_build, title, names, domain.shape, coefficients(found.strategy, basis), basis)
+    return Design("factorization", build, 2.0**_BITS, found.lower_bound)
+
+
+def _least_mean(
+    operators: list[tuple[LinearOperator, float]], gram: FloatArray, progress: Progress | None
+) -> SwapOptimum:
+    matrix = None
+    if sum(operator.shape[0] for operator, _ in operators) * len(gram) <= _MAX_ENTRIES:
+        matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
+    if len(gram) > MAX_ALONE:
+        ordered = all(is_ordered(operator) for operator, _ in operators)
+        return (swap_levels if ordered else swap_near)(gram, progress=progress)
+    tolerance = _TOLERANCE if len(gram) <= MAX_SWAP else _ROUGH
+    return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
+
+
+def _table(problem: Problem) -> tuple[str, ...] | None:
+    """The attributes of the joint table of all queries, where its optimum is offered."""
+    if not problem.unit.total_is_public or problem.noise != "gaussian":
+        return None
+    names = {a for q in problem.workload.blocks for a in q.attributes}
+    cells = math.prod(problem.sizes[a] for a in names)
+    blocks = [q.block for q in problem.workload.blocks]
+    whole = not problem.largest and any(names == set(b.attributes) for b in blocks)
+    ordered = len(names) == 1 and all(b.factors and is_ordered(b.factors[0]) for b in blocks)
+    most = (MAX_LEVELS if ordered else MAX_NEAR) if whole else MAX_SWAP
+    return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
+
+
+def _build(
+    title: str, names: tuple[str, ...], shape: tuple[int, ...], real: FloatArray, basis: LinearOperator | None, s: float
+) -> Product:
+    return Product((names,), (shape,), (quantise(real, basis, s, known_total=True),), 1, True, title=title)

@@ -1,0 +1,349 @@
+"""A proved bound on the largest error over all ranges, from the covariances of prefixes that lie some length apart.
+
+With r the response, s2_i the noise of row i and v_t the variance of prefix t, the answers of the prefixes s and
+s + L have the covariance C(s, L) = sum_k r_k r_(L + k) s2_(s - 1 - k), for all s one convolution. Where r is not
+negative, C with r_(L + k) replaced by m_(b + k), m_j = min(r_0, ..., r_j), is at most C(s, L) for every L <= b. So
+
+    v_s + max v_(s + L) - 2 C'(s, b)
+
+bounds the variances of all ranges from s on of lengths a < L <= b; ranges that would end beyond the last prefix n
+take their covariance with that prefix. Intervals of lengths are halved where their bound is highest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from sfumato.operators.base import FloatArray, Numbers
+from sfumato.operators.structured import causal
+
+__all__ = ["TreeLevel", "largest_bound", "largest_in_tree", "largest_pair"]
+
+
+_CLOSE = 1.02  # two percent above what was found: the bound is said as such
+_SPLITS = 24  # each splits the interval of ends of largest bound; what stays is a bound, a looser one
+_LONG = 2**21  # cells: beyond, half as many splits, each of them convolutions of that length
+_ROUNDING = 1 + 1e-9  # relative, added to a bound made by FFT: those round far less
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefixes:
+    """response and noise (n,), variances and known (n + 1,) from the empty prefix on; `last` covariances with n."""
+
+    response: FloatArray
+    least: FloatArray
+    noise: FloatArray
+    variances: FloatArray
+    known: FloatArray
+    last: FloatArray
+
+    def bound(self, a: int, b: int) -> float:
+        """For all ranges of more than a and at most b cells."""
+        n = len(self.response)
+        covariance = self.last.copy()
+        inside = n - b
+        if inside > 0:
+            covariance[1 : inside + 1] = causal(
+                self.response[:inside] * self.least[b : b + inside], self.noise[:inside]
+            )
+        starts = n - a
+        tops = _sliding(self.variances[a + 1 :], b - a)
+        known = self.known[a + 1 :] - self.known[:starts]
+        found = self.variances[:starts] + tops - 2 * covariance[:starts] - known**2
+        return float(found.max())
+
+
+def largest_bound(
+    response: FloatArray, noise: FloatArray, variances: FloatArray, known: FloatArray, found: float
+) -> float:
+    """An upper bound on the largest variance of a range of the first n cells, at least `found`.
+
+    response and noise (n,); variances (n + 1,) of the prefixes from the empty one on; of each, known (n + 1,)
+    times a unit is known: ranges err by the squared difference less. The bound is within two percent of `found`
+    unless too many splits were needed; infinite where the response has negative entries.
+    """
+    n = len(response)
+    if response.min() < 0:
+        return math.inf
+    steady = known if (np.diff(known) >= 0).all() else np.zeros(n + 1)
+    least = np.minimum.accumulate(response)
+    last = np.append(0.0, causal(response, least[::-1] * noise))
+    prefixes = _Prefixes(response, least, noise, variances, steady, last)
+    intervals = [(-prefixes.bound(0, n), 0, n)]
+    for _ in range(_SPLITS if n <= _LONG else _SPLITS // 2):
+        top, a, b = intervals[0]
+        if -top <= found * _CLOSE or b == a + 1:
+            break
+        middle = min(b - 1, max(a + 1, round(math.sqrt((a + 1) * b))))
+        heapq.heapreplace(intervals, (-prefixes.bound(a, middle), a, middle))
+        heapq.heappush(intervals, (-prefixes.bound(middle, b), middle, b))
+    return max(found, -intervals[0][0] * _ROUNDING)
+
+
+def _sliding(values: FloatArray, width: int) -> FloatArray:
+    """The largest of values i to i + width - 1, as far as there are, for every i."""
+    n = len(values)
+    blocks = np.full(-(-(n + width) // width) * width, -np.inf)
+    blocks[:n] = values
+    table = blocks.reshape(-1, width)
+    before = np.maximum.accumulate(table, axis=1).reshape(-1)
+    after = np.maximum.accumulate(table[:, ::-1], axis=1)[:, ::-1].reshape(-1)
+    return np.maximum(after[:n], before[width - 1 : width - 1 + n])
+
+
+_CLOSE_PAIRS = 1.005  # half a percent above what was found: the bound is said as such
+_BLOCKS = 64  # of prefixes to begin with: two thousand pairs
+_FINEST = 2**17  # blocks at most, as there are d minima of each: what stays is a bound, a looser one
+_PAIRS = 2**20  # at a time: some MB for each buffer
+_MOST = 2**22  # pairs whose halves are looked at: some seconds; beyond, their own bounds stay
+_ROUNDING_PAIRS = 1 + 1e-9  # relative, of sums of few products
+
+
+def largest_pair(
+    variances: FloatArray,
+    steady: FloatArray,
+    ahead: FloatArray,
+    behind: FloatArray,
+    zeros: FloatArray,
+    known: FloatArray,
+    found: float,
+) -> float:
+    """An upper bound on the largest variance of a range of the first n cells, at least `found`.
+
+    variances and steady, P, (n,); ahead and behind, C and D, (d, n); zeros (d,) the distances of b from 1; of each
+    prefix known (n + 1,) times a unit is known, from the empty one on: ranges err by the squared difference less.
+    """
+    n = len(variances)
+    top = 4.0 * float(variances.max())
+    if float(ahead.min()) < 0 or float(behind.min()) < 0:
+        return top
+    size = 1 << max(0, n.bit_length() - _FINEST.bit_length() + 1)
+    rates = np.log1p(-zeros)
+    levels = [_Level.of(variances, steady, ahead, behind, known, size)]
+    while len(levels[-1].high) > _BLOCKS:
+        levels.append(levels[-1].halved())
+    level = levels.pop()
+    first, last = (p.astype(np.int64) for p in np.triu_indices(len(level.high)))
+    proved = found
+    while True:
+        bounds = np.concatenate(
+            [level.bounds(first[a : a + _PAIRS], last[a : a + _PAIRS], rates) for a in range(0, len(first), _PAIRS)]
+        )
+        open_ = bounds > found * _CLOSE_PAIRS
+        proved = max(proved, float(bounds[~open_].max(initial=0.0)))
+        if not open_.any():
+            return min(top, proved * _ROUNDING_PAIRS)
+        if not levels or int(open_.sum()) > _MOST:
+            return min(top, max(proved, float(bounds.max())) * _ROUNDING_PAIRS)
+        level = levels.pop()
+        first, last = _children(first[open_], last[open_], len(level.high))
+
+
+def _children(first: Numbers, last: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """The pairs of halves of pairs of blocks, each once."""
+    low = (2 * first[:, None] + np.array([0, 0, 1, 1])).reshape(-1)
+    high = (2 * last[:, None] + np.array([0, 1, 0, 1])).reshape(-1)
+    kept = (low <= high) & (high < count)
+    return low[kept], high[kept]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """Blocks of `size` prefixes, the empty one first: extremes in a block of what bounds are made of."""
+
+    size: int
+    high: FloatArray  # of v
+    low: FloatArray  # the largest of v - 2 P
+    ahead: FloatArray  # the least C, (d, blocks)
+    behind: FloatArray  # the least D
+    least: FloatArray  # of what is known
+    most: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        variances: FloatArray,
+        steady: FloatArray,
+        ahead: FloatArray,
+        behind: FloatArray,
+        known: FloatArray,
+        size: int,
+    ) -> _Level:
+        starts = np.arange(0, len(known), size)
+        least = [np.minimum.reduceat(np.append(0.0, row), starts) for part in (ahead, behind) for row in part]
+        return cls(
+            size,
+            np.maximum.reduceat(np.append(0.0, variances), starts),
+            np.maximum.reduceat(np.append(0.0, variances - 2 * steady), starts),
+            np.stack(least[: len(ahead)]),
+            np.stack(least[len(ahead) :]),
+            np.minimum.reduceat(known, starts),
+            np.maximum.reduceat(known, starts),
+        )
+
+    def halved(self) -> _Level:
+        """Half as many blocks."""
+        starts = np.arange(0, len(self.high), 2)
+        return _Level(
+            2 * self.size,
+            np.maximum.reduceat(self.high, starts),
+            np.maximum.reduceat(self.low, starts),
+            np.minimum.reduceat(self.ahead, starts, axis=1),
+            np.minimum.reduceat(self.behind, starts, axis=1),
+            np.minimum.reduceat(self.least, starts),
+            np.maximum.reduceat(self.most, starts),
+        )
+
+    def bounds(self, first: Numbers, last: Numbers, rates: FloatArray) -> FloatArray:
+        """Of all ranges from a prefix in block `first` to one in block `last`."""
+        out = self.high[last] + self.low[first]
+        longest = (last - first + 1) * self.size - 1
+        for ahead, behind, rate in zip(self.ahead, self.behind, rates.tolist(), strict=True):
+            out -= 2 * ahead[last] * behind[first] * np.exp(longest * rate)
+        apart = np.maximum(self.least[last] - self.most[first], self.least[first] - self.most[last])
+        return np.asarray(out - np.maximum(apart, 0.0) ** 2)
+
+
+_CLOSE_WORST_IN_TREE = 1.001  # a thousandth above what was found: the bound is said as such
+_BINS = (64, 256, 1_024)  # each takes sixteen times as long as the one before, a second at the most
+_LISTED = 64  # children of a node up to which every number of them between two is tried; beyond, any sum between
+_ROUNDING_WORST_IN_TREE = 1 + 1e-9  # relative, of sums of few products on every level
+
+
+class TreeLevel(Protocol):
+    """What is read of a level of a tree: u and s of its nodes."""
+
+    @property
+    def variance(self) -> FloatArray: ...
+
+    @property
+    def below(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Of one child the bins of where a range may end in it: the least share, and the largest l + share^2 u."""
+
+    least: FloatArray
+    most: FloatArray
+
+    @classmethod
+    def of(cls, shares: FloatArray, spread: FloatArray, variance: float, bins: int) -> _Ends:
+        place = np.minimum((shares * bins).astype(np.int64), bins - 1)
+        least, most = np.full(bins, np.inf), np.full(bins, -np.inf)
+        np.minimum.at(least, place, shares)
+        np.maximum.at(most, place, spread + shares**2 * variance)
+        kept = most > -np.inf
+        return cls(least[kept], most[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class _Boundaries:
+    """Shares p and variances l of the boundaries before every cell, each in its own node of `width` cells."""
+
+    width: int
+    shares: FloatArray
+    spread: FloatArray
+
+    def suffixes(self, node: int, variance: float, bins: int) -> _Ends:
+        """Where ranges may begin in a node that ends before they do."""
+        inside = slice(node * self.width, (node + 1) * self.width)
+        return _Ends.of(1 - self.shares[inside], self.spread[inside], variance, bins)
+
+    def prefixes(self, node: int, count: int, variance: float, bins: int) -> _Ends:
+        """Where ranges of the first `count` cells may end in a node that begins after they do."""
+        end = (node + 1) * self.width
+        inside = slice(node * self.width + 1, min(end, count + 1, len(self.shares)))
+        whole = count >= min(end, len(self.shares))
+        shares, spread = (
+            np.append(a[inside], np.full(int(whole), w)) for a, w in ((self.shares, 1.0), (self.spread, 0.0))
+        )
+        return _Ends.of(shares, spread, variance, bins)
+
+    def above(self, child: TreeLevel, level: TreeLevel, branching: int) -> _Boundaries:
+        """The same in the parents of the nodes."""
+        u = child.variance
+        node = np.arange(len(self.shares)) // self.width
+        parent = node // branching
+        sums = np.append(0.0, np.cumsum(u))
+        before = sums[node] - sums[parent * branching]
+        x = before + self.shares * u[node]
+        below = level.below[parent]
+        spread = self.spread + before + self.shares**2 * u[node] - x**2 / below
+        return _Boundaries(self.width * branching, x / below, spread)
+
+
+def largest_in_tree(
+    levels: Sequence[TreeLevel], branching: int, count: int, found: float, *, total_known: bool
+) -> float:
+    """An upper bound on the largest variance of a range of the first `count` cells, at least `found`.
+
+    It is within a thousandth of what was found where bins suffice. levels: upwards from the leaves to one node over all
+    cells; every node but the last of a level has `branching` children. `total_known` says that the total is exact from
+    elsewhere.
+    """
+    final = _final(levels, branching, total_known=total_known)
+    proved = np.inf
+    for bins in _BINS:
+        proved = max([float(final[0][:count].max()), *_of_levels(levels, branching, count, final, bins)])
+        if proved <= found * _CLOSE_WORST_IN_TREE:
+            break
+    return max(found, proved * _ROUNDING_WORST_IN_TREE)
+
+
+def _final(levels: Sequence[TreeLevel], branching: int, *, total_known: bool) -> list[FloatArray]:
+    """V of every node, by level upwards."""
+    out = [np.zeros(1) if total_known else levels[-1].variance]
+    for child, level in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        parent = np.arange(len(child.variance)) // branching
+        share = child.variance / level.below[parent]
+        out.append(child.variance - child.variance * share + share**2 * out[-1][parent])
+    return out[::-1]
+
+
+def _of_levels(
+    levels: Sequence[TreeLevel], branching: int, count: int, final: Sequence[FloatArray], bins: int
+) -> Iterator[float]:
+    """For every level but the leaves a bound of the ranges whose ends lie in two children of one of its nodes."""
+    cells = len(levels[0].variance)
+    at = _Boundaries(1, np.zeros(cells), np.zeros(cells))
+    for child, level, variance in zip(levels[:-1], levels[1:], final[1:], strict=True):
+        u, below, first = child.variance, level.below, float(child.variance[0])
+        # the child and the parent in which the last of the cells lie; all before them are like the first
+        last = (count - 1) // at.width
+        top = last // branching
+        few = last - top * branching  # its children before that
+        if last:
+            left, right = at.suffixes(0, first, bins), at.prefixes(0, count, first, bins)
+            if top:
+                slope = max(float(below[0] - variance[:top].max()), 0.0) / float(below[0]) ** 2
+                yield _largest(left, right, _between(first, branching - 1), first, first, slope)
+            slope = max(float(below[top] - variance[top]), 0.0) / float(below[top]) ** 2
+            if few > 1:
+                yield _largest(left, right, _between(first, few - 1), first, first, slope)
+            if few:
+                right = at.prefixes(last, count, float(u[last]), bins)
+                yield _largest(left, right, _between(first, few), first, float(u[last]), slope)
+        at = at.above(child, level, branching)
+
+
+def _between(u: float, most: int) -> FloatArray | float:
+    """The sums of u of 0 to `most` - 1 children between two; their largest where these are too many to be tried."""
+    return u * np.arange(most, dtype=np.float64) if most <= _LISTED else u * (most - 1)
+
+
+def _largest(left: _Ends, right: _Ends, between: FloatArray | float, first: float, last: float, slope: float) -> float:
+    """The largest of the module's bound over two bins and what lies between; slope is (s - V) / s^2."""
+    shared = first * left.least[:, None] + last * right.least
+    top = left.most[:, None] + right.most
+    if isinstance(between, np.ndarray):
+        return max(float((top + middle - slope * (shared + middle) ** 2).max()) for middle in between.tolist())
+    # any sum between: the best is where the slope is one
+    best = np.clip(0.5 / max(slope, 1e-300) - shared, 0.0, between)
+    return float((top + best - slope * (shared + best) ** 2).max())

@@ -1,0 +1,282 @@
+"""Several strategies measured together, each query answered by the one that answers it best."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.codec import fingerprint, later, storable
+from sfumato.errors import NotAnswerable
+from sfumato.operators import Block, Combination, Family
+from sfumato.operators.base import FloatArray, Numbers
+from sfumato.strategies.covariance import agreements, check_size
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.product import Product
+from sfumato.strategies.strategy import Estimate, Strategy
+
+__all__ = [
+    "FINE",
+    "Piece",
+    "Stacked",
+    "column_price",
+    "largest_error",
+    "levelled",
+    "share_design",
+    "shares",
+    "total_error",
+]
+
+
+_HELD = 1_024  # numbers of one query that are kept: of most tables it is one for all their cells
+_ONE_BY_ONE = 500  # tables of a family whose pieces are compared one by one: a second or two
+
+
+class _Chosen(NamedTuple):
+    """The number of a piece, and the sums of squares that it has for a query, where they are few."""
+
+    piece: int
+    squares: FloatArray | None
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Stacked(Strategy):
+    """Pieces under one noise law; their integer multiples say how the budget is shared.
+
+    A block of queries is answered by the piece that errs least on it: on average, or with `largest` at its worst.
+    """
+
+    pieces: tuple[Strategy, ...]
+    title: str = ""
+    largest: bool = later(False)
+
+    @property
+    def blocks(self) -> tuple[Block | Family | Combination, ...]:
+        return tuple(b for p in self.pieces for b in p.blocks)
+
+    @property
+    def summary(self) -> str:
+        return self.title or "; ".join(dict.fromkeys(p.summary for p in self.pieces))
+
+    @property
+    def max_abs(self) -> int:
+        return max(p.max_abs for p in self.pieces)
+
+    @functools.cached_property
+    def _held(self) -> tuple[frozenset[str], ...]:
+        """Per piece the attributes it holds."""
+        return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
+
+    @functools.cached_property
+    def _chosen(self) -> dict[str, _Chosen | str]:
+        """By fingerprint, the pieces of the queries asked about so far, or why none has them."""
+        return {}
+
+    def _found(self, query: Block) -> _Chosen:
+        """The piece of least variance for a query, looked for once."""
+        key = fingerprint(query)
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._chosen.setdefault(key, self._compared(query))
+        if isinstance(found, str):
+            raise NotAnswerable(found)
+        return found
+
+    def _best(self, query: Block) -> int:
+        return self._found(query).piece
+
+    def _compared(self, query: Block) -> _Chosen | str:
+        best: tuple[float, _Chosen] | None = None
+        reasons: list[str] = []
+        asked = set(query.attributes)
+        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
+            if not asked <= held:
+                continue
+            try:
+                powers = piece.row_powers(query, 2)
+                value = float(powers.max() if self.largest else powers.mean())
+            except NotAnswerable as reason:
+                reasons.append(str(reason))
+                continue
+            if best is None or value < best[0]:
+                best = (value, _Chosen(i, _kept(powers)))
+        if best is not None:
+            return best[1]
+        names = ", ".join(query.attributes) or "the total"
+        return (
+            reasons[0]
+            if reasons
+            else f"nothing was measured that holds {names} together; "
+            "ask the release for what it holds, or plan a workload with this query in it"
+        )
+
+    def check(self, query: Block) -> None:
+        self._best(query)
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        piece, squares = self._found(query)
+        return self.pieces[piece].row_powers(query, power) if power != 2 or squares is None else squares
+
+    def source(self, query: Block) -> Strategy:
+        return self.pieces[self._best(query)].source(query)
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        one, other = self.source(first), self.source(second)
+        # the noise of different pieces is independent
+        return one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
+
+    def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
+        one, other = self.source(first), self.source(second)
+        return one.table_covariance(first, second) if one is other else np.zeros(agreements(first, second))
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        out: list[Estimate] = []
+        start = 0
+        for piece in self.pieces:
+            count = len(piece.blocks)
+            out.append(piece.estimate(values[start : start + count], total))
+            start += count
+        return tuple(out)
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        chosen = self._best(query)
+        return self.pieces[chosen].answer(estimate[chosen], query)
+
+    def _serving(self, family: Family) -> int | None:
+        """The piece that has all tables of a family in closed form; None where they are taken one by one.
+
+        By itself a table may be known better to another piece: of large families that is not looked into.
+        """
+        key = fingerprint(family)
+        if key not in self._families:
+            self._families[key] = self._closed(family)
+        return self._families[key]
+
+    @functools.cached_property
+    def _families(self) -> dict[str, int | None]:
+        """By fingerprint, what serves the families asked about so far."""
+        return {}
+
+    def _closed(self, family: Family) -> int | None:
+        asked, best = set(family.attributes), list[tuple[float, int]]()
+        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
+            try:
+                powers = piece.family_powers(family, 2) if asked <= held else None
+            except NotAnswerable:
+                continue  # some of the tables are another piece's
+            if powers is not None:
+                best.append((float(powers.mean()), i))
+        if not best:
+            return None
+        serving = min(best)[1]
+        others = [held for i, held in enumerate(self._held) if i != serving]
+        for i in range(len(family) if len(family) <= _ONE_BY_ONE else 0):
+            names = set(family.set_names(i))
+            if any(names <= held for held in others) and self._best(family.block(i)) != serving:
+                return None
+        return serving
+
+    def family_powers(self, family: Family, power: int) -> FloatArray | None:
+        piece = self._serving(family)
+        return None if piece is None else self.pieces[piece].family_powers(family, power)
+
+    def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+        piece = self._serving(family)
+        if piece is None:
+            return super().answer_family(estimate, family)
+        return self.pieces[piece].answer_family(estimate[piece], family)
+
+    def bias_bound(self, query: Block) -> float:
+        return self.pieces[self._best(query)].bias_bound(query)
+
+
+def _kept(powers: FloatArray) -> FloatArray | None:
+    """A copy that nobody can change, where it is small."""
+    if powers.size > _HELD:
+        return None
+    out = np.array(powers)
+    out.flags.writeable = False
+    return out
+
+
+def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list[float]:
+    """Relative scales of pieces measured together that minimise the sum of errors, the least scale being 1.
+
+    A piece at scale r costs price * r^power (power 2 for Gaussian, 1 for Laplace noise) and errs by
+    error / r^2.
+    """
+    # what a piece is worth by itself does not change with its unit, as errors alone do
+    sizes = [e * max(c, 1e-300) ** (2 / power) for e, c in zip(errors, prices, strict=True)]
+    worth = [size > 1e-12 * max(sizes) for size in sizes]
+    if not any(worth):
+        return [1.0] * len(errors)
+    scales = [(e / max(c, 1e-300)) ** (1 / (2 + power)) for e, c in zip(errors, prices, strict=True)]
+    least = min(s for s, w in zip(scales, worth, strict=True) if w)
+    # a piece without error, such as a public total, needs no share of its own
+    return [s / least if w else 1.0 for s, w in zip(scales, worth, strict=True)]
+
+
+FINE = 2.0**22  # an entry of 1 is 2^22 on the lattice: rounding of entries is below a millionth
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a stacked design: `build(s)`, its error and price at s = 1, and the s from which rounding is harmless."""
+
+    build: Callable[[float], Strategy]
+    error: float
+    price: float
+    fine: float = FINE
+
+
+def column_price(strategy: Product, power: int) -> float:
+    """Largest column sum of |entry|^power of the normalised strategy (its sensitivity under add-remove)."""
+    return math.prod(float(max(f.measured.column_sums(power))) / f.scale**power for f in strategy.factors)
+
+
+def total_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
+    """Weighted sum of squared errors of some blocks at unit noise on the strategy as it stands."""
+    total = 0.0
+    for i in queries:
+        q = problem.workload.blocks[i]
+        summed = strategy.row_errors(q.block)
+        mean = float(strategy.row_powers(q.block, 2).mean()) if summed is None else summed[0]
+        total += problem.objective_weight(q) * mean * q.rows
+    return total
+
+
+def largest_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
+    """The largest weighted squared error of some blocks at unit noise on the strategy as it stands."""
+    blocks = [problem.workload.blocks[i] for i in queries]
+    return max(problem.objective_weight(q) * float(strategy.row_powers(q.block, 2).max()) for q in blocks)
+
+
+def levelled(largest: float, price: float, power: int) -> float:
+    """The `error` of a piece that gives it its share for the objective "max", from its largest squared error.
+
+    Shares for the least sum of these are those at which the largest errors are equal.
+    """
+    return price * largest ** (1 + power / 2)
+
+
+def share_design(
+    mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None, *, largest: bool = False
+) -> Design:
+    """One design of several pieces, the budget shared so that the weighted error is least.
+
+    With `largest` each query is answered by the piece whose largest error on its table is least.
+    """
+    scales = shares([p.error for p in pieces], [p.price for p in pieces], power)
+
+    def build(s: float) -> Strategy:
+        built = tuple(p.build(s * r) for p, r in zip(pieces, scales, strict=True))
+        return built[0] if len(built) == 1 else Stacked(built, title, largest)
+
+    return Design(mechanism, build, max(p.fine / r for p, r in zip(pieces, scales, strict=True)), bound)

@@ -1,0 +1,409 @@
+"""Strategies over time with a short memory: buffered linear Toeplitz matrices with scaled rows and columns. [DMPST24]
+
+C = diag(rows) T diag(columns), T of generating function prod (1 - b_i z) / (1 - a_i z), 1 > a_1 > b_1 > a_2 > ... > 0,
+so that T and its inverse are sums of d exponentials and all coefficients below the diagonal of T are positive.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray, single_thread
+from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
+from sfumato.strategies.buffered_toeplitz import Parameters, row_scale
+from sfumato.strategies.periods import Periods, Question
+from sfumato.strategies.time_errors import Blocks, Every, column_lengths
+from sfumato.strategies.time_fitting import BUFFERS, Goal, begun, fit, listed, unending
+from sfumato.strategies.toeplitz import inverse_series, prefix_bound, range_bound, residues
+
+__all__ = [
+    "DENSE",
+    "MOST_DENSE",
+    "TimeShape",
+    "banded",
+    "dense",
+    "dense_bound",
+    "filter_of",
+    "mean_bound",
+    "optimal_gram",
+    "shape_for",
+    "tree",
+    "width_for",
+]
+
+
+_BUFFERS, _MANY = 6, 2**14
+"""Up to so many periods six: eight err less by 1e-4 there, and are found in twice the time."""
+_STEPS = 80  # of a search: 40 more gain less than 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class TimeShape:
+    """1 - a_i and 1 - b_i (d,), which alternate and rise, and positive scales of rows (periods,).
+
+    Columns are such that all are of one length; with `alike`, as rows, none is scaled.
+    """
+
+    poles: FloatArray
+    zeros: FloatArray
+    rows: FloatArray
+    alike: bool = False
+
+
+@functools.lru_cache(maxsize=2)
+def shape_for(given: Periods) -> TimeShape:
+    """A strategy that errs little in what is asked.
+
+    Of one participation rows have scales too, and columns are scaled to one length, which lowers errors at the same
+    price; of several all periods are alike, for which the price is known.
+    """
+    n = given.count
+    found = _parameters(given)
+    poles, zeros = found.decays
+    if given.per_person > 1:
+        return TimeShape(poles, zeros, np.ones(n), alike=True)
+    return TimeShape(poles, zeros, row_scale(n, found.shape))
+
+
+def _parameters(given: Periods) -> Parameters:
+    """From a table, or found now."""
+    n = given.count
+    if given.anytime:
+        return unending()
+    known = listed(n, f"{given.objective} {given.asked}") if given.per_person == 1 else None
+    if known is not None:
+        return known
+    # half the binary digits of the horizon tell its lags apart to 1e-3 of the optimum
+    buffers = max(1, min(BUFFERS if n > _MANY else _BUFFERS, math.ceil(math.log2(max(n, 2)) / 2) + 1))
+    worst, alike = given.objective == "worst", given.per_person > 1
+    goal = Goal(n, given.questions, worst, given.per_person, given.apart, alike)
+    longest = max(min(asked.last or n, 1 / (1 - asked.rate) if asked.rate < 1 else n) for asked, _ in given.questions)
+    return fit(goal, begun(max(1, min(n, round(longest))), buffers), _STEPS)
+
+
+DENSE = 384  # periods up to which questions have a bound of decompositions: a dozen, half a second
+_STEPS_BOUNDS = 12  # the first is the bound of singular values, the last within 1e-4 of the best
+_OPTIMAL = 25  # after as many the error of 1,024 periods is within 1e-4 of the bound
+_TURNS, _NEAR = 100, 1e-14  # of an iteration, of which some three are enough but for the lowest roots; relative
+_CARE = 1e-11  # relative, for the rounding of sums and decompositions
+
+
+def mean_bound(asked: Sequence[tuple[Question, float]], periods: int) -> float | None:
+    """Of the root mean squared error of all questions, weighted; None where none is known.
+
+    For (Q'Q) = G it is tr (L G L)^(1/2), L diagonal with sum of squares 1: what any strategy errs with columns weighted
+    so. With all alike, the sum of the singular values of Q. [LHR10, HUU23]
+    """
+    if periods <= DENSE:
+        return dense_bound(asked, periods)
+    # those bound the root of the sum over all questions
+    if [question for question, _ in asked] == [Question()]:
+        return prefix_bound(periods) / math.sqrt(periods) * (1 - _CARE)
+    if [question for question, _ in asked] == [Question(ranges=True)]:
+        return range_bound(periods) / math.sqrt(periods * (periods + 1) / 2) * (1 - _CARE)
+    if len(asked) == 1 and asked[0][0].last is None and asked[0][0].rate < 1 and not asked[0][0].ranges:
+        return _decayed_bound(periods, asked[0][0].rate)
+    return None
+
+
+def _decayed_bound(periods: int, rate: float) -> float | None:
+    """The mean singular value of sums that decay: sigma^-2 are the eigenvalues 1 + rate^2 - 2 rate cos f of a matrix
+    with three diagonals and a 1 in its corner, whose f are the roots of sin (n + 1) f = rate sin n f."""
+    turns = np.pi * np.arange(1, periods + 1)
+    found = turns / (periods + 1)
+    left = np.arange(periods)
+    for _ in range(_TURNS):
+        here = found[left]
+        better = (turns[left] - np.arctan2(rate * np.sin(here), 1 - rate * np.cos(here))) / (periods + 1)
+        found[left] = better
+        left = left[abs(better - here) > _NEAR * here]
+        if not left.size:
+            squares = (1 - rate) ** 2 + 4 * rate * np.sin(found / 2) ** 2
+            return float((1 / np.sqrt(squares)).mean()) * (1 - _CARE)
+    return None
+
+
+def dense_bound(asked: Sequence[tuple[Question, float]], periods: int, steps: int = _STEPS_BOUNDS) -> float:
+    """The same from (periods, periods) matrices; the best of some L, each a better one than before."""
+    return max(value for value, _ in _descent(asked, periods, steps)) * (1 - _CARE)
+
+
+def optimal_gram(asked: Sequence[tuple[Question, float]], periods: int) -> FloatArray:
+    """(periods, periods) C'C of a strategy that errs least in the mean, to 1e-4 or less, its diagonal all 1."""
+    gram = [found for _, found in _descent(asked, periods, _OPTIMAL)][-1]
+    lengths = np.sqrt(np.diagonal(gram))
+    return gram / lengths[:, None] / lengths
+
+
+def _descent(asked: Sequence[tuple[Question, float]], periods: int, steps: int) -> Iterator[tuple[float, FloatArray]]:
+    """Bounds, and the strategies that they are the errors of where columns may weigh differently."""
+    gram = sum((weight * question.gram(periods) for question, weight in asked), np.zeros((periods, periods)))
+    shares: FloatArray = np.full(periods, 1 / periods)
+    with single_thread():
+        for _ in range(steps):
+            scale = np.sqrt(shares)
+            values, vectors = np.linalg.eigh(scale[:, None] * gram * scale)
+            roots = np.sqrt(np.maximum(values, 0.0))
+            yield float(roots.sum()), (vectors * roots) @ vectors.T / scale[:, None] / scale
+            shares = (vectors**2 @ roots) / roots.sum()
+
+
+MOST_DENSE = 1_024  # periods of strategies without structure: as many counts a cell, and 8 MB of entries
+_LISTED = 2**17  # entries up to which every column has its own: 1 MB of a plan
+_LARGEST = 2**24  # an entry: what is weighed by 2^-10 keeps 14 bits
+_STEPS_BANDED = 200  # of a search, which ends before by its tolerance
+_GROWING = ((160, (20, 60), 300), (512, (60,), 40), (1_024, (60,), 10))
+"""Streams on which columns are found one by one, each from those of a shorter one: their periods, the power means that
+stand for the largest error, and how often errors are looked at, for a CPU-second in all."""
+_COLUMNS = 64  # of a gradient that are looked at together
+
+
+def width_for(given: Periods) -> int | None:
+    """The band that suits what is asked; None where no band of few entries does."""
+    if any(asked.ranges for asked, _ in given.questions):
+        return None
+    if given.per_person > 1:
+        return min(given.apart, given.count) if given.apart > 1 else None
+    longest = [asked.last for asked, _ in given.questions if asked.last is not None]
+    if len(longest) < len(given.questions):
+        return None
+    return min(2 * max(longest) + 1, given.count)
+
+
+@functools.lru_cache(maxsize=2)
+def banded(given: Periods, width: int) -> WindowFilter:
+    """A band of so many entries. All columns are of one length where they are few, else all of them are alike."""
+    n = given.count
+    taps = _taps(given, width)
+    if n * width > _LISTED:
+        return WindowFilter(np.array([n]), np.rint(taps / abs(taps).max() * _LARGEST)[None].astype(np.int64))
+    entries = np.repeat(taps[None], n, axis=0)
+    if [asked for asked, _ in given.questions] == [Question()]:
+        # what columns have beside those that are all alike, in shares of the stream and the band: from short streams on
+        beside, done = np.ones((1, 1)), 0
+        for most, peaks, steps in _GROWING:
+            short = min(n, most)
+            if short > done:
+                own = Periods(short, ask=given.ask, objective=given.objective)
+                narrow = max(1, round(width * short / n))
+                model = _taps(own, narrow)
+                beside = _stretched(beside, short, narrow)
+                for peak in peaks if given.objective == "worst" else (1,):
+                    beside = _entries(model * beside, peak, steps) / model
+            done = short
+        entries *= _stretched(beside, n, width)
+    heard = np.add.outer(np.arange(n), np.arange(width)) < n
+    entries = entries * heard
+    return _filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
+
+
+def _stretched(table: FloatArray, n: int, width: int) -> FloatArray:
+    """(n, width) of a smooth table, between its values."""
+    for axis, size in enumerate((n, width)):
+        places = (np.arange(size) + 0.5) * table.shape[axis] / size - 0.5
+        low = np.clip(np.floor(places).astype(np.intp), 0, max(table.shape[axis] - 2, 0))
+        share = np.clip(places - low, 0.0, 1.0).reshape(-1, *(1,) * (1 - axis))
+        high = np.minimum(low + 1, table.shape[axis] - 1)
+        table = (1 - share) * np.take(table, low, axis) + share * np.take(table, high, axis)
+    return table
+
+
+def _filter(entries: FloatArray) -> WindowFilter:
+    """Integers of columns (n, w) that begin on the diagonal."""
+    scale = (_LARGEST - 1) / abs(entries).max()
+    return WindowFilter(np.ones(len(entries), dtype=np.int64), np.rint(entries * scale).astype(np.int64))
+
+
+def _taps(given: Periods, width: int) -> FloatArray:
+    """Coefficients of a Toeplitz band of least error, as a gradient finds them: of series, by fast convolutions."""
+    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
+
+    n = given.count
+    # errors of a Toeplitz strategy grow: the worst period is the last
+    left = np.ones(n) if given.objective == "worst" else (n - np.arange(n)) / n
+    asked = [(question.weights(n)[::-1], weight) for question, weight in given.questions]
+
+    def value(taps: FloatArray) -> tuple[float, FloatArray]:
+        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
+
+        inverse = inverse_series(np.append(taps, np.zeros(n - width)))
+        error, slope = 0.0, np.zeros(width)
+        for lags, weight in asked:
+            answer = fftconvolve(lags, inverse)[:n]
+            error += weight * float(left @ answer**2)
+            back = fftconvolve(left * answer, fftconvolve(answer, inverse)[:n][::-1])
+            slope -= 2 * weight * back[n - 1 : n - 1 + width]
+        price = float(taps @ taps)
+        return math.log(error * price) / 2, (slope / error + 2 * taps / price) / 2
+
+    lags = np.arange(1, width)
+    start = np.cumprod(np.concatenate([[1.0], (2 * lags - 1) / (2 * lags)]))  # the square root of sums
+    found = minimize(
+        value, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS_BANDED, "maxcor": 30, "ftol": 1e-12}
+    )
+    return np.asarray(found.x)
+
+
+def _entries(start: FloatArray, power: int, steps: int) -> FloatArray:
+    """(n, w) columns in a band whose totals err least for columns of length 1: a power mean of all periods' variances.
+
+    From the inverse, in which totals are sums of rows; its gradient is wanted in the band alone.
+    """
+    from scipy.linalg.lapack import dlauum, dtrtri  # noqa: PLC0415  (as scipy.optimize)
+    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
+
+    n, width = start.shape
+    columns, lags = np.indices((n, width))
+    inside = columns + lags < n
+    at = (columns + lags)[inside], columns[inside]
+
+    def value(vector: FloatArray) -> tuple[float, FloatArray]:
+        matrix = np.zeros((n, n), order="F")
+        matrix[at] = vector
+        lengths = np.sqrt((matrix**2).sum(axis=0))
+        matrix /= lengths
+        inverse = np.tril(dtrtri(matrix, lower=1)[0])
+        answers = np.cumsum(inverse, axis=0)
+        variances = (answers**2).sum(axis=1)
+        error = float(np.log((variances**power).sum())) / power
+        share = variances ** (power - 1) / (variances**power).sum()
+        gram = np.tril(dlauum(np.asfortranarray(np.sqrt(share)[:, None] * answers), lower=1)[0])
+        gram += np.tril(gram, -1).T
+        slope = np.empty((n, n), order="F")
+        for u in range(0, n, _COLUMNS):
+            some, rows = slice(u, u + _COLUMNS), slice(u, u + _COLUMNS + width)
+            slope[rows, some] = -gram[rows, : some.stop] @ inverse[some, : some.stop].T
+        found, unit = slope[at], matrix[at]
+        along = np.bincount(at[1], weights=found * unit)
+        return error / 2, (found - unit * along[at[1]]) / lengths[at[1]]
+
+    found = minimize(value, start[inside], jac=True, method="L-BFGS-B", options={"maxfun": steps, "ftol": 1e-9})
+    out = start.copy()
+    out[inside] = found.x
+    return out
+
+
+def tree(given: Periods) -> WindowFilter:
+    """The binary tree as it is taught: in period t, from 1, the sum of the last 2^j, of the largest such power in t.
+
+    Of all nodes of a tree these are the ones that sums from the beginning are added up of, at most one for each binary
+    digit of t; a record is in at most one for each level. Raises PlanError.
+    """
+    n = _few(given, "tree")
+    ends = np.arange(1, n + 1)
+    begins = ends - (ends & -ends)
+    periods, lags = np.indices((n, n))
+    later = np.minimum(periods + lags, n - 1)
+    heard = (begins[later] <= periods) & (periods + lags < n)
+    return _filter(heard.astype(np.float64))
+
+
+def dense(given: Periods) -> WindowFilter:
+    """The best of all strategies, in its lower-triangular form: any Gram matrix has one. Raises PlanError."""
+    n = _few(given, "dense")
+    if given.objective != "mean":
+        raise PlanError("strategy='dense' is the best in the mean: sf.periods(..., objective='mean')")
+    lower = np.linalg.cholesky(optimal_gram(given.questions, n)[::-1, ::-1])[::-1, ::-1].T
+    entries = np.zeros((n, n))
+    for u in range(n):
+        entries[u, : n - u] = lower[u:, u]
+    return _filter(entries)
+
+
+def _few(given: Periods, name: str) -> int:
+    if given.count > MOST_DENSE or given.per_person > 1:
+        raise PlanError(
+            f"strategy={name!r} keeps a count for every period: it is for up to {MOST_DENSE:,} periods, and people in "
+            "one of them"
+        )
+    return given.count
+
+
+IntArray = NDArray[np.int64]
+
+_DECAY_BITS = 12  # what a filter allows: poles to 2^-12 of themselves, to which errors are insensitive
+_ROW_BITS, _MORE_ROW_BITS, _STEEP = 11, 14, 64
+"""Of the largest row: errors feel 2^-11 of a row by its square. What a filter allows, where some rows are 64 times
+smaller than others, as where a stream may end at any time."""
+_OCTAVE = 512
+"""Blocks an octave, from both ends, on which rows and columns are constant: the longest column is 2e-4 above the
+mean, which errors grow by; with half as many blocks twice that."""
+_ONE_BY_ONE = 2**14  # periods up to which lengths of columns are found one by one; on their blocks they differ by 1e-6
+_LEAST_ROUNDING = 3e-5  # of the noise, twice: for the last floor, and for those of the states
+
+
+def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
+    """The integers of a strategy over time.
+
+    `ratio`: how much more than a response of length 1 the rounding of one cell counts in the price; the filter is so
+    fine that it counts about 6e-5 of it. Raises PlanError where that needs too many bits.
+    """
+    n = len(shape.rows)
+    e, g, zeros = _told_apart(shape.poles, shape.zeros)
+    poles = e / np.exp2(g)
+    weights = residues(poles, zeros)
+    value_bits = math.ceil(math.log2(ratio * math.sqrt(n) / _LEAST_ROUNDING))
+    state_bits = math.ceil(math.log2(ratio * n**1.5 / _LEAST_ROUNDING))
+    runs = np.array([n]) if shape.alike else _blocks(n)
+    begins = np.concatenate([[0], np.cumsum(runs)[:-1]])
+    rows = np.add.reduceat(shape.rows, begins) / runs
+    row_bits = _ROW_BITS if rows.max() < _STEEP * rows.min() else _MORE_ROW_BITS
+    r = np.maximum(1, np.rint(rows / rows.max() * (2**row_bits - 1))).astype(np.int64)
+    columns = np.ones(len(runs))
+    if not shape.alike:
+        # of the rows and poles as they are rounded
+        scaled = r * (rows.max() / (2**row_bits - 1))
+        if n <= _ONE_BY_ONE:
+            lengths = column_lengths(poles, zeros, np.repeat(scaled, runs), Every(n))
+            columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
+        else:
+            columns = 1 / column_lengths(poles, zeros, scaled, Blocks(np.append(begins, n).astype(np.float64)))
+    fine = columns * 2.0**state_bits
+    if fine.max() * max(1.0, float(weights.max())) >= 2.0**62 or fine.min() < 1:
+        raise PlanError("this strategy over time needs finer integers than 62 bits; plan for fewer periods or tables")
+    carried = np.floor(fine[:, None] * weights).astype(np.int64)
+    direct = np.floor(fine).astype(np.int64)
+    return IntegerFilter(np.column_stack([e, g]), state_bits + row_bits - value_bits, runs, r, direct, carried)
+
+
+def _told_apart(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Poles as integers e / 2^g, and the zeros between them.
+
+    Of two poles that become one the zero between them cancels one; so does a zero that a rounded pole reaches.
+    """
+    kept: list[tuple[int, int, float]] = []
+    for e, g, zero in zip(*_decays(poles), zeros, strict=True):
+        pole = float(e) / 2.0 ** int(g)
+        if kept and pole <= kept[-1][2]:
+            kept[-1] = (*kept[-1][:2], float(zero))
+        elif zero > pole:
+            kept.append((int(e), int(g), float(zero)))
+    # none: a pole that its own zero cancels
+    e, g, zero = zip(*(kept or [(1, 1, 0.5)]), strict=True)
+    return np.array(e), np.array(g), np.array(zero)
+
+
+def _blocks(n: int) -> IntArray:
+    """Lengths of blocks that grow from both ends."""
+    half: list[int] = []
+    done = 0
+    while done < (n + 1) // 2:
+        half.append(min(max(1, done // _OCTAVE), (n + 1) // 2 - done))
+        done += half[-1]
+    other = half[::-1]
+    other[0] -= 2 * done - n
+    return np.array([x for x in (*half, *other) if x > 0], dtype=np.int64)
+
+
+def _decays(poles: FloatArray) -> tuple[IntArray, IntArray]:
+    """e from 2^11 and g with e / 2^g near each pole."""
+    g = _DECAY_BITS - 1 - np.floor(np.log2(poles)).astype(np.int64)
+    e = np.minimum(np.rint(poles * np.exp2(g)), 2**_DECAY_BITS - 1).astype(np.int64)
+    return e, g

@@ -1,0 +1,356 @@
+"""Square roots of the prefix sums, and of windows, as integer strategies of columns of one length. [FHU23]
+
+B = diag(d) T(c) with c near the coefficients of (1 - z)^(-1/2), or for windows of one width w of
+((1 - z^w) / (1 - z))^(1/2), and d such that all columns have one length. Then
+L = R B for the prefix sums L with R = T(r) diag(1/d), r the series of L / c: both are Toeplitz but for a
+diagonal, so the sum of squares of every row of R is one convolution of r^2 and d^-2, and any range, a difference
+of two prefixes, costs one pass. Both are exact for the rounded integers c and d, whatever the rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato._util.codec import storable
+from sfumato.errors import PlanError
+from sfumato.operators import AllRange, LinearOperator
+from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers, single_thread
+from sfumato.operators.structured import Toeplitz, Window, causal
+from sfumato.strategies.range_bounds import largest_bound
+from sfumato.strategies.ranges import Ordered, contiguous
+
+__all__ = [
+    "FINE_ROOT",
+    "Buffers",
+    "Roots",
+    "decayed",
+    "inverse_series",
+    "prefix_bound",
+    "range_bound",
+    "replaced_prefix_bound",
+    "residues",
+    "response",
+    "root_coefficients",
+    "rooted",
+    "row_weights",
+    "wide_bound",
+    "window_bound",
+]
+
+
+_WAVES = 24  # of them and their conjugates: with twice as many the bound is .1 % higher
+_CHUNK = 2**16  # cells at a time: 50 MB of waves
+
+
+def wide_bound(rows: int) -> float:
+    """A lower bound of the root of the sum of variances of `rows` windows that are at least as wide, at unit noise and
+    columns of length at most 1; 3 to 4 % below the optimum."""
+    few = min(_WAVES, rows // 2)
+    turns = np.asarray((2 * np.arange(rows) + 1) * (math.pi / rows), dtype=np.float64)
+    values = 1 / (1 - np.exp(1j * turns))
+    phases = values / np.abs(values)
+    phases[:few] = phases[rows - few :] = 0.0
+    # entry (k, j) of (1 - Q) U is kernel (k - j), which turns its sign with every turn
+    kernel = (np.fft.ifft(phases) * np.exp(1j * turns[0] * np.arange(rows))).real
+    sums = np.append(0.0, np.cumsum(kernel))
+    cell = np.arange(rows)
+    first = (kernel[0] - sums[rows] + sums[rows - cell]) / math.sqrt(2)
+    second = (sums[1] - sums[rows - cell]) / math.sqrt(2)
+    if few:
+        turned, weights = _slow(turns[:few], np.abs(values[:few]), rows)
+        for a in range(0, rows, _CHUNK):
+            some = _partial(turns[:few], cell[a : a + _CHUNK], rows)
+            first[a : a + _CHUNK] += (some @ turned) ** 2 @ weights
+            second[a : a + _CHUNK] += ((some - _partial(turns[:few], cell[-1:], rows)) @ turned) ** 2 @ weights
+    # all windows hold the middle cell: it is one of the first alone
+    return math.sqrt(float(first @ first) + float(second[:-1] @ second[:-1])) * (1 - 1e-9)
+
+
+def _partial(turns: FloatArray, cells: np.ndarray[tuple[int], np.dtype[np.intp]], rows: int) -> FloatArray:
+    """(cells, 2 few) sums of the normalised slow waves, cosines and sines, over rows 0 to j."""
+    found = (1 - np.exp(1j * turns * (cells[:, None] + 1))) / (1 - np.exp(1j * turns)) * math.sqrt(2 / rows)
+    return np.concatenate([found.real, found.imag], axis=1)
+
+
+def _slow(turns: FloatArray, sizes: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Eigenvectors of F Fᵀ on the slow waves, and the inverse roots of its eigenvalues."""
+    ones = _partial(turns, np.array([rows - 1]), rows)[0]
+    gram = np.diag(np.concatenate([2 * sizes**2] * 2)) + rows / 2 * np.multiply.outer(ones, ones)
+    with single_thread():
+        squares, vectors = np.linalg.eigh(gram)
+    return vectors, 1 / np.sqrt(squares)
+
+
+_CIRCLE = 2**24  # 128 MB a transform
+_LEAST = 1e-2  # positive, as weights are divided by; the docstring says for which windows it matters
+
+
+def root_coefficients(n: int, width: int | None = None) -> FloatArray:
+    """The first n coefficients of ((1 - z^width) / (1 - z))^(1/2), whose square is that of sums of `width` cells.
+
+    Without a width those of (1 - z)^(-1/2), binom(2k, k) / 4^k, whose square is that of the prefix sums. [FHU23]
+    """
+    k = np.arange(1, n)
+    whole = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+    if width is None or width >= n:
+        return whole
+    j = np.arange(1, (n - 1) // width + 1)
+    ends = np.zeros(n)
+    ends[::width] = np.concatenate([[1.0], np.cumprod((2 * j - 3) / (2 * j))])
+    return causal(ends, whole)
+
+
+def inverse_series(series: FloatArray) -> FloatArray:
+    """The first n coefficients of 1 / series, for a leading coefficient that is not 0."""
+    n = len(series)
+    out = np.array([1.0 / series[0]])
+    while len(out) < n:
+        m = min(n, 2 * len(out))
+        grown = np.zeros(m)
+        grown[: len(out)] = out
+        error = -causal(series[:m], grown)
+        error[0] += 1.0
+        out = grown + causal(grown, error)
+    return out
+
+
+def response(series: FloatArray, inverse: FloatArray) -> FloatArray:
+    """r with series * r = 1 + z + z^2 + ...: prefix sums of what the series measures; corrected once."""
+    found = np.cumsum(inverse)
+    return found + causal(inverse, 1.0 - causal(series, found))
+
+
+def row_weights(series: FloatArray) -> FloatArray:
+    """Positive w (n,) under which every column of diag(w) T(series) has length 1.
+
+    The squares solve sum_i w_i^2 series_(i-j)^2 = 1 for all j, a triangular Toeplitz system with a right side of
+    ones: they are the partial sums of 1 / (series squared term by term), last row first. For the coefficients of
+    (1 - z)^(-1/2) the squares are log-convex, so by Kaluza's theorem all later terms of that inverse are
+    negative, and its partial sums decrease to a limit that is not negative. Those of wide windows may fall below;
+    they are kept at 1/100, for which some of the first columns are a little longer.
+    """
+    sums = np.cumsum(inverse_series(series**2))
+    return np.sqrt(np.maximum(sums[::-1], _LEAST))
+
+
+def prefix_bound(n: int) -> float:
+    """The sum of singular values of the (n, n) prefix matrix over sqrt(n): no factorization has a smaller error.
+
+    It bounds sqrt(sum of variances) at unit noise and columns of length at most 1; the values are
+    1 / (2 sin((2k - 1) pi / (4n + 2))).
+    """
+    angle = (2 * np.arange(1, n + 1) - 1) * (math.pi / (4 * n + 2))
+    return float((0.5 / np.sin(angle)).sum()) / math.sqrt(n)
+
+
+def replaced_prefix_bound(n: int) -> float:
+    """The same where one record replaces another, at columns no more than 1 apart, by equal weights on all pairs.
+
+    Of cells that sum to zero the last prefix is zero, and the others have them for differences, with zeros at both
+    ends: the singular values are 1 / (2 sin(k pi / 2n)), k < n, and the bound sqrt(2 / (n - 1)) times their sum.
+    """
+    angle = np.arange(1, n) * (math.pi / (2 * n))
+    return float((0.5 / np.sin(angle)).sum()) * math.sqrt(2 / (n - 1))
+
+
+def range_bound(n: int) -> float:
+    """The same for all n (n + 1) / 2 ranges, whose Gram matrix is n + 1 times the inverse of the second differences.
+
+    The singular values are sqrt(n + 1) / (2 sin(k pi / (2n + 2))).
+    """
+    angle = np.arange(1, n + 1) * (math.pi / (2 * n + 2))
+    return math.sqrt((n + 1) / n) * float((0.5 / np.sin(angle)).sum())
+
+
+def window_bound(n: int, width: int) -> float:
+    """The same for the n - width + 1 windows of one width: a lower bound of the optimum, within a percent of it
+    where windows are narrow, 4 to 9 % below it where they take a third of the cells or more, 4 % from half on (`wide`).
+
+    With a shift-invariant P of operator norm 1, its entry in row i and column j a function p of j - i, weights v of
+    sum 1 on the cells give at least <P, F diag(v)^(1/2)> = sum_j q_j v_j^(1/2), where q_j sums P over the windows
+    that hold cell j; the best v makes it the length of q. P has the phases of the windows' transfer function.
+    Cells that are in all windows are alike, and one stands for all.
+    """
+    rows = n - width + 1
+    # of narrower windows the first `width` alone are such
+    wide = wide_bound(min(rows, width)) if 2 * width > rows else 0.0
+    if width > rows:
+        n, width = 2 * rows - 1, rows
+    size = 1 << (n - 1).bit_length()
+    # on a longer circle P is closer to that of the whole line
+    size = max(size, min(4 * size, _CIRCLE))
+    ones = np.zeros(size)
+    ones[:width] = 1.0
+    found = np.fft.rfft(ones)
+    length = np.abs(found)
+    phases = np.divide(found, length, out=np.zeros_like(found), where=length > 1e-9)
+    sums = np.append(0.0, np.cumsum(np.fft.irfft(phases, size)[:width]))
+    cell = np.arange(n)
+    held = sums[cell - np.maximum(cell - width + 1, 0) + 1] - sums[cell - np.minimum(cell, rows - 1)]
+    return max(float(np.linalg.norm(held)), wide)
+
+
+# coefficients fall from 1 like 1/sqrt(pi j), 1/113 at 4,096: they are rounded by 2^-17, and errors are of the rounded
+_COEFFICIENT = 2**16
+FINE_ROOT = 2.0**12  # of row weights, on top of the 16 bits of the coefficients
+
+
+def rooted(n: int, width: int | None = None) -> tuple[Numbers, FloatArray]:
+    """(integer coefficients (n,), real row weights (n,) with the last one 1) of the strategy over n cells.
+
+    It is the root of the windows of `width` cells, or of the prefix sums.
+    """
+    coefficients = np.rint(_COEFFICIENT * root_coefficients(n, width)).astype(np.int64)
+    return coefficients, row_weights(coefficients / _COEFFICIENT)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Roots(Ordered):
+    """A lower-triangular Toeplitz matrix of integers with multiples of its rows: every cell can be solved for."""
+
+    operator: Toeplitz
+
+    @property
+    def measured(self) -> LinearOperator:
+        return self.operator
+
+    @functools.cached_property
+    def _inverse(self) -> FloatArray:
+        return inverse_series(self.operator.coefficients.astype(np.float64))
+
+    @functools.cached_property
+    def _response(self) -> FloatArray:
+        return response(self.operator.coefficients.astype(np.float64), self._inverse)
+
+    def _noise(self, power: int) -> FloatArray:
+        return 1.0 / self.operator.multiples.astype(np.float64) ** power
+
+    def cells(self, values: FloatArray) -> FloatArray:
+        # by way of the prefixes: their sums would otherwise gather the rounding errors of all cells
+        prefixes = causal(self._response, (values.T / self.operator.multiples))
+        return np.diff(prefixes, axis=1, prepend=0.0).T
+
+    def prefix_powers(self, count: int, power: int) -> FloatArray:
+        return causal(np.abs(self._response) ** power, self._noise(power))[:count]
+
+    def range_bound(self, known: FloatArray, found: float) -> float:
+        n = len(known) - 1
+        variances = np.append(0.0, self.prefix_powers(n, 2))
+        proved = largest_bound(self._response[:n], self._noise(2)[:n], variances, known, found)
+        # ranges are differences of two prefixes, whose deviations add up at most
+        return min(proved, 4.0 * float(variances.max()))
+
+    def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
+        inner = contiguous(query)
+        if isinstance(inner, Window):
+            return self._window_powers(inner.n, inner.width, power)
+        if isinstance(inner, AllRange) and 2 * inner.shape[0] <= DENSE_LIMIT:
+            first = np.arange(inner.n)
+            place = first * inner.n - first * (first - 1) // 2
+            out = np.empty(inner.shape[0])
+            for width in range(1, inner.n + 1):
+                out[place[: inner.n - width + 1] + width - 1] = self._window_powers(inner.n, width, power)
+            return out
+        return super().row_powers(query, power)
+
+    def _window_powers(self, n: int, width: int, power: int) -> FloatArray:
+        """(n - width + 1,) for the windows of one width within the first n cells."""
+        kernel = self._response[:n].copy()
+        kernel[width:] -= self._response[: n - width]
+        return causal(np.abs(kernel) ** power, self._noise(power)[:n])[width - 1 :]
+
+    def span_powers(self, first: Numbers, last: Numbers, power: int) -> FloatArray:
+        noise, back = self._noise(power), self._response[::-1]
+        n = len(back)
+        out = np.empty(len(first))
+        for i, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            row = back[n - b :].copy()
+            row[:a] -= back[n - a :]
+            row **= power
+            out[i] = row @ noise[:b]
+        return out
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        turned = causal(self._inverse, np.ascontiguousarray(rows[:, ::-1]))
+        return turned[:, ::-1] / self.operator.multiples
+
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        return causal(self._inverse, self.spread(rows) / self.operator.multiples)
+
+    def spread_ones(self) -> FloatArray:
+        return self.cells_of_rows(np.ones((1, self.operator.shape[1])))[0]
+
+
+_CHUNK_BUFFERS = 64  # terms of a sum that are scaled together: far fewer than overflow, many enough for numpy
+_SLOW = 1e-3  # decay below which a chunk's scales would leave float64; few terms of such sums matter
+_REST = 1e-20  # what a term is scaled by at least to be seen in a double's digits
+
+
+def residues(of: FloatArray, other: FloatArray) -> FloatArray:
+    """prod_j (other_j - of_i) / prod_(j != i) (of_j - of_i) along the last axis: (..., d)."""
+    top = other[..., None, :] - of[..., :, None]
+    rest = of[..., None, :] - of[..., :, None] + np.eye(of.shape[-1])
+    return np.asarray(top.prod(axis=-1) / rest.prod(axis=-1), dtype=np.float64)
+
+
+def decayed(values: FloatArray, decay: float) -> FloatArray:
+    """y_t = sum_(k <= t) decay^(t - k) values_k, (n,), for a decay in (0, 1)."""
+    n = len(values)
+    if decay < _SLOW or n <= _CHUNK_BUFFERS:
+        out, step, scale = values.copy(), 1, decay
+        while step < n and scale > _REST:
+            # every pass doubles the number of terms
+            out[step:] += scale * out[:-step].copy()
+            step, scale = 2 * step, scale * scale
+        return out
+    padded = np.zeros(-(-n // _CHUNK_BUFFERS) * _CHUNK_BUFFERS)
+    padded[:n] = values
+    table = padded.reshape(-1, _CHUNK_BUFFERS)
+    powers = decay ** np.arange(_CHUNK_BUFFERS)
+    table /= powers
+    np.cumsum(table, axis=1, out=table)
+    table *= powers
+    carried = decayed(table[:, -1].copy(), decay**_CHUNK_BUFFERS)
+    table[1:] += np.multiply.outer(carried[:-1], decay * powers)
+    return padded[:n]
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Buffers:
+    """1 - a_i (d,) and 1 - b_i (d,), which interlace: poles_1 < zeros_1 < poles_2 < ... < zeros_d < 1."""
+
+    poles: FloatArray
+    zeros: FloatArray
+
+    def __post_init__(self) -> None:
+        both = [np.array(g, dtype=np.float64) for g in (self.poles, self.zeros)]
+        if both[0].ndim != 1 or both[0].shape != both[1].shape or not len(both[0]):
+            raise PlanError("buffers have one pole and one zero each, and there is at least one")
+        every = np.stack(both, axis=1).reshape(-1)
+        if not (np.diff(every, prepend=0.0) > 0).all() or every[-1] >= 1.0:
+            raise PlanError("poles and zeros of buffers alternate and rise strictly between 0 and 1")
+        for name, values in zip(("poles", "zeros"), both, strict=True):
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    @functools.cached_property
+    def outputs(self) -> FloatArray:
+        """w_i, (d,)."""
+        return residues(self.poles, self.zeros)
+
+    @functools.cached_property
+    def returns(self) -> FloatArray:
+        """u_i, (d,)."""
+        return -residues(self.zeros, self.poles)
+
+    def coefficients(self, lags: Numbers) -> FloatArray:
+        """Of T at some lags, (lags,), whole numbers of at least 0."""
+        rates = np.log1p(-self.poles).tolist()
+        later = sum(w * np.exp((lags - 1) * r) for w, r in zip(self.outputs.tolist(), rates, strict=True))
+        return np.asarray(np.where(lags == 0, 1.0, later), dtype=np.float64)

@@ -1,0 +1,460 @@
+"""Trees of block sums over ordered attributes with least-squares reconstruction. [HRMS10]"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato._util.codec import storable
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.operators import AllRange, Block, Identity, LinearOperator, Padded, Prefix, Scaled, Tree, Window
+from sfumato.operators.base import FloatArray, Numbers, check_dense
+from sfumato.operators.structured import Contiguous
+from sfumato.strategies.covariance import check_size
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.factors import Cells, Factor, Matrix
+from sfumato.strategies.product import Product
+from sfumato.strategies.range_bounds import largest_in_tree
+from sfumato.strategies.ranges import Ordered, contiguous
+from sfumato.strategies.stacked import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
+from sfumato.strategies.strategy import Estimate, Strategy, row_shape
+from sfumato.workloads import QueryBlock
+
+__all__ = ["Canonical", "TreeSums", "branchings", "designs", "is_ordered"]
+
+
+_ROWS = 2**16  # ranges at a time: 512 kB a level stay in the cache of a core
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One level over `cut` of the nodes below: which nodes are measured, s, u, g and the share of a measurement."""
+
+    cut: Numbers
+    measured: Numbers
+    below: FloatArray
+    variance: FloatArray
+    gain: FloatArray
+    own: FloatArray
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class TreeSums(Ordered):
+    """A tree of block sums, reconstructed by least squares in time proportional to its nodes."""
+
+    tree: Tree
+
+    @property
+    def measured(self) -> LinearOperator:
+        return self.tree
+
+    @functools.cached_property
+    def _levels(self) -> list[_Level]:
+        """Upwards from the leaves to the one node over all cells, measured or not."""
+        n, b = self.tree.n, self.tree.branching
+        kept = {width: starts // width for width, starts in self.tree.levels()}
+        ones = np.ones(n)
+        out = [_Level(np.arange(n), np.ones(n, dtype=bool), np.full(n, np.inf), ones, 0 * ones, ones)]
+        width = 1
+        while len(out[-1].variance) > 1:
+            width *= b
+            cut = np.arange(0, len(out[-1].variance), b)
+            below = np.add.reduceat(out[-1].variance, cut)
+            measured = np.zeros(len(cut), dtype=bool)
+            measured[kept.get(width, np.zeros(0, dtype=np.int64))] = True
+            gain = np.where(measured, 1 / (below + 1), 1.0)
+            out.append(_Level(cut, measured, below, below * gain, gain, np.where(measured, 1 - gain, 0.0)))
+        return out
+
+    def _values(self, values: FloatArray) -> list[FloatArray]:
+        """(l, c) measured values by level upwards, 0 for nodes that are not measured."""
+        out: list[FloatArray] = []
+        end = len(values)
+        for level in self._levels:
+            own = np.zeros((len(level.measured), values.shape[1]))
+            start = end - int(level.measured.sum())
+            own[level.measured] = values[start:end]
+            out.append(own)
+            end = start
+        return out
+
+    def cells(self, values: FloatArray) -> FloatArray:
+        levels, given = self._levels, self._values(values)
+        best, sums = [given[0]], [given[0]]
+        for level, own in zip(levels[1:], given[1:], strict=True):
+            total = np.add.reduceat(best[-1], level.cut, axis=0)
+            sums.append(total)
+            best.append(level.own[:, None] * own + level.gain[:, None] * total)
+        final = best[-1]
+        for i in range(len(levels) - 1, 0, -1):
+            residual = (final - sums[i]) / levels[i].below[:, None]
+            parent = np.arange(len(levels[i - 1].variance)) // self.tree.branching
+            final = best[i - 1] + levels[i - 1].variance[:, None] * residual[parent]
+        return final
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        levels = self._levels
+        weights = [rows]
+        for below, level in itertools.pairwise(levels):
+            weights.append(np.add.reduceat(weights[-1] * below.variance, level.cut, axis=1) / level.below)
+        held = weights[-1]
+        out = [(held * levels[-1].own)[:, levels[-1].measured]]
+        for i in range(len(levels) - 2, -1, -1):
+            parent = np.arange(rows.shape[1] if i == 0 else len(levels[i].variance)) // self.tree.branching
+            held = weights[i] + (held * levels[i + 1].gain - weights[i + 1])[:, parent]
+            out.append((held * levels[i].own)[:, levels[i].measured])
+        return np.concatenate(out, axis=1)
+
+    def cells_of_rows(self, rows: FloatArray) -> FloatArray:
+        return self.cells(self.spread(rows).T).T
+
+    def spread_ones(self) -> FloatArray:
+        return self.cells_of_rows(np.ones((1, self.tree.n)))[0]
+
+    def prefix_powers(self, count: int, power: int) -> FloatArray:
+        return self.span_powers(np.zeros(count, dtype=np.int64), np.arange(1, count + 1), power)
+
+    def range_bound(self, known: FloatArray, found: float) -> float:
+        return largest_in_tree(self._levels, self.tree.branching, len(known) - 1, found, total_known=bool(known.any()))
+
+    def span_powers(self, first: Numbers, last: Numbers, power: int) -> FloatArray:
+        sums = self._sums(power)
+        chunks = range(0, len(first), _ROWS)
+        parts = [self._walk(first[a : a + _ROWS], last[a : a + _ROWS] - 1, sums, power) for a in chunks]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _sums(self, power: int) -> list[tuple[FloatArray, FloatArray]]:
+        """Per level sums from the left, one longer than its nodes: of u, and of sum |entry|^power below z_v."""
+        out: list[tuple[FloatArray, FloatArray]] = []
+        below = np.zeros(0)
+        for i, level in enumerate(self._levels):
+            inner = np.add.reduceat(below, level.cut) if i else np.zeros(len(level.own))
+            below = level.own**power + level.gain**power * inner
+            pair = (np.cumsum(level.variance), np.cumsum(below))
+            out.append((np.append(0.0, pair[0]), np.append(0.0, pair[1])))
+        return out
+
+    def _walk(self, left: Numbers, right: Numbers, sums: list[tuple[FloatArray, FloatArray]], power: int) -> FloatArray:
+        """The same for ranges from cell `left` to cell `right`, along the nodes above these two."""
+        levels, b = self._levels, self.tree.branching
+        ends = [(left, right)]
+        weights = [(np.ones(len(left)), np.ones(len(left)))]
+        for i in range(1, len(levels)):
+            (low, high), (a, c) = ends[-1], weights[-1]
+            u, total = levels[i - 1].variance, sums[i - 1][0]
+            up, over = low // b, high // b
+            one = up == over
+            stop = np.where(one, high, np.minimum((up + 1) * b, len(u)))
+            start = np.where(one, low + 1, over * b)
+            # what both ends hold where they are under one parent, else each by itself
+            mine = a * u[low] + total[np.maximum(stop, low + 1)] - total[low + 1]
+            mine += np.where(one & (low < high), c * u[high], 0.0)
+            theirs = np.where(one, mine, c * u[high] + total[np.maximum(high, start)] - total[start])
+            ends.append((up, over))
+            weights.append((mine / levels[i].below[up], theirs / levels[i].below[over]))
+        held = weights[-1]
+        top = levels[-1]
+        out = np.abs(held[0] * top.own[0]) ** power
+        for i in range(len(levels) - 2, -1, -1):
+            out += self._step(i, ends, weights, held, sums[i][1], power)
+            held = self._down(i, ends, weights, held)
+            low, high = ends[i]
+            out += np.abs(held[0] * levels[i].own[low]) ** power
+            out += np.where(low < high, np.abs(held[1] * levels[i].own[high]) ** power, 0.0)
+        return out
+
+    def _down(
+        self,
+        i: int,
+        ends: list[tuple[Numbers, Numbers]],
+        weights: list[tuple[FloatArray, FloatArray]],
+        held: tuple[FloatArray, FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Coefficients of the two end nodes of level i from those of level i + 1."""
+        gain, above = self._levels[i + 1].gain, ends[i + 1]
+        found = [weights[i][e] - weights[i + 1][e] + held[e] * gain[above[e]] for e in (0, 1)]
+        return found[0], found[1]
+
+    def _step(
+        self,
+        i: int,
+        ends: list[tuple[Numbers, Numbers]],
+        weights: list[tuple[FloatArray, FloatArray]],
+        held: tuple[FloatArray, FloatArray],
+        total: FloatArray,
+        power: int,
+    ) -> FloatArray:
+        """What the children of the two end nodes of level i + 1 add that hold all or nothing of the range."""
+        gain, b = self._levels[i + 1].gain, self.tree.branching
+        (low, high), (up, over) = ends[i], ends[i + 1]
+        one = up == over
+        base = [held[e] * gain[(up, over)[e]] - weights[i + 1][e] for e in (0, 1)]
+        none, every = (np.abs(base[0]) ** power, np.abs(base[0] + 1) ** power)
+        end = np.minimum((up + 1) * b, len(total) - 1)
+        stop = np.maximum(np.where(one, high, end), low + 1)
+        out = none * (total[low] - total[up * b]) + every * (total[stop] - total[low + 1])
+        out += np.where(one, none * (total[end] - total[np.maximum(high, low) + 1]), 0.0)
+        none, every = (np.abs(base[1]) ** power, np.abs(base[1] + 1) ** power)
+        final = np.minimum((over + 1) * b, len(total) - 1)
+        theirs = every * (total[high] - total[np.minimum(over * b, high)]) + none * (total[final] - total[high + 1])
+        return out + np.where(one, 0.0, theirs)
+
+
+WIDE = 1_024  # cells up to which a dense tree of 8 MB a copy is solved in a fraction of a second; beyond, sums along it
+
+
+def is_ordered(operator: LinearOperator) -> bool:
+    """Whether the rows are prefixes, ranges or windows of an order of the cells."""
+    inner = operator.operator if isinstance(operator, Padded) else operator
+    return isinstance(inner, (Prefix, AllRange, Window))
+
+
+def designs(problem: Problem, branching: int | None = None) -> list[Design]:
+    """One stack of trees, with the branching that errs least unless it is given; refused where nothing is ordered."""
+    ordered = {
+        g[0]: f
+        for q in problem.workload.blocks
+        for g, f in zip(q.block.groups, q.block.factors, strict=True)
+        if len(g) == 1 and is_ordered(f) and f.shape[1] > 2
+    }
+    if not ordered:
+        raise PlanError("a tree helps prefixes, ranges and windows of an ordered attribute; none is asked")
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, q in enumerate(problem.workload.blocks):
+        families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
+    power = 1 if problem.noise == "laplace" else 2
+    alone = len(families) == 1
+    pieces = [_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()]
+    title = "trees of block sums" if branching is None else f"trees of branching {branching}"
+    return [share_design("tree", title, pieces, power, None)]
+
+
+def _piece(
+    problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None, *, alone: bool
+) -> Piece:
+    """The best tree of a family; `alone` says that it takes the whole budget."""
+    blocks = [problem.workload.blocks[i] for i in members]
+    known = len(names) == 1 and problem.unit.total_is_public
+    sizes = tuple((problem.sizes[a],) for a in names)
+    best: tuple[float, Product, float] | None = None
+    tried = branchings([problem.sizes[a] for a in names], power) if given is None else (given,)
+    for branching in tried:
+        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
+        title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
+        unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
+        price = column_price(unit, power)
+        if alone and len(tried) == 1:
+            # what takes the whole budget, and is compared with no other, need not be judged yet
+            return Piece(functools.partial(_build, unit), 1.0, price, FINE)
+        judge = largest_error if problem.largest and not _wide(problem, names) else total_error
+        error = judge(problem, unit, members)
+        if best is None or error * price ** (2 / power) < best[0]:
+            best = (error * price ** (2 / power), unit, error)
+        if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
+            break
+    assert best is not None
+    _, chosen, error = best
+    price = column_price(chosen, power)
+    if problem.largest and not _wide(problem, names):
+        error = levelled(error, price, power)
+    return Piece(functools.partial(_build, chosen), error, price, FINE)
+
+
+def _wide(problem: Problem, names: tuple[str, ...]) -> bool:
+    """Whether the errors of single queries may be too many to list: they are judged by their mean there."""
+    return any(problem.sizes[a] > WIDE for a in names)
+
+
+def branchings(sizes: Sequence[int], power: int) -> tuple[int, ...]:
+    """What is worth trying over attributes of so many cells: of every depth the least that reaches all, and one more.
+
+    A wider tree of the same depth has as many nodes above a cell, each with more siblings; one more helps where a
+    cell would be left over. On wide domains, where a comparison costs more, binary trees for L2 and 7 to 20 children
+    a node for L1: others lost there, but for three children under L2 a little above some powers of two (1.3 % less on
+    prefixes of 2,049 cells), which is not worth up to twice the time.
+    """
+    found = {2}
+    for n in sizes:
+        least = {next(b for b in range(2, n + 2) if b**d >= n) for d in range(1, max(n - 1, 1).bit_length() + 1)}
+        found |= least | {b + 1 for b in least if b < n}
+    if max(sizes, default=1) <= WIDE:
+        return tuple(sorted(found))
+    return (2,) if power == 2 else tuple(b for b in sorted(found) if 7 <= b <= 20)
+
+
+def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:
+    asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
+    if n > 2 and any(is_ordered(f) for f in asked):
+        tree = Tree(n, branching, root)
+        return Matrix(tree) if n <= WIDE else TreeSums(tree)
+    return Cells(n)
+
+
+def _build(unit: Product, s: float) -> Product:
+    return Product(unit.groups, unit.sizes, unit.factors, max(1, round(s)), unit.public_total, title=unit.title)
+
+
+_LISTED = 2**22  # queries: 32 MB of errors, one by one; of more ranges, sums over the nodes
+_ROWS_CANONICAL = 2**18  # ranges at a time: some MB for each level of the tree
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Canonical(Strategy):
+    """`multiple` times a tree over one attribute; ranges of its cells are answered by sums of the fewest nodes."""
+
+    attribute: str
+    tree: Tree
+    multiple: int = 1
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (Block(((), (self.attribute,)), (Scaled(Identity(1), self.multiple), self.tree)),)
+
+    @property
+    def summary(self) -> str:
+        return f"a tree of branching {self.tree.branching} over {self.attribute}, each query a sum of fewest nodes"
+
+    @functools.cached_property
+    def _levels(self) -> list[Numbers]:
+        """Per level upwards where the values of its blocks are: a block of one child alone is that child."""
+        tree, b = self.tree, self.tree.branching
+        end, width = tree.shape[0], 1
+        out: list[Numbers] = []
+        for size, kept in reversed(tree.levels()):
+            assert size == width
+            count = -(-tree.n // width)
+            # what is left out repeats its first child
+            place = np.arange(count) if not out else out[-1][::b].copy()
+            place[kept // width] = np.arange(end - len(kept), end)
+            out.append(place)
+            end, width = end - len(kept), width * b
+        return out
+
+    def _ranges(self, query: Block) -> Contiguous:
+        """The ranges of cells that are asked. Raises NotAnswerable for what is no range."""
+        if not query.attributes and query.rows == 1:
+            return Window(self.tree.n, self.tree.n)
+        ranges = contiguous(query.factors[0]) if query.groups == ((self.attribute,),) else None
+        if ranges is None:
+            raise NotAnswerable(
+                f"sums of fewest nodes answer ranges of {self.attribute} alone; least squares answer the rest"
+            )
+        return ranges
+
+    def _walk(self, first: Numbers, last: Numbers) -> Iterator[tuple[int, Numbers, Numbers, Numbers, Numbers]]:
+        """Per level upwards the blocks of every range: those from a to b - 1 and those from c to d - 1."""
+        low, high = first, last
+        for i, place in enumerate(self._levels):
+            if i + 1 == len(self._levels):
+                yield i, low, high, high, high
+                return
+            above = len(self._levels[i + 1])
+            up = -(-low // self.tree.branching)
+            # the last block is whole where the domain ends
+            over = np.where(high == len(place), above, high // self.tree.branching)
+            whole = up < over
+            stop = np.where(whole, up * self.tree.branching, high)
+            start = np.where(whole, np.minimum(over * self.tree.branching, high), high)
+            yield i, low, stop, start, high
+            low, high = np.where(whole, up, 0), np.where(whole, over, 0)
+
+    def _counts(self, first: Numbers, last: Numbers) -> FloatArray:
+        """Number of blocks of every range."""
+        out = np.zeros(len(first))
+        for _, a, b, c, d in self._walk(first, last):
+            out += (b - a) + (d - c)
+        return out
+
+    def _rows(self, query: Block) -> FloatArray:
+        """R for a block of queries, (rows, measured) of 0 and 1."""
+        first, last = self._ranges(query).spans()
+        check_dense(len(first), self.tree.shape[0])
+        out = np.zeros((len(first), self.tree.shape[0]))
+        for i, *ends in self._walk(first, last):
+            a, b, c, d = (e[:, None] for e in ends)
+            node = np.arange(len(self._levels[i]))
+            out[:, self._levels[i]] += ((a <= node) & (node < b)) | ((c <= node) & (node < d))
+        return out
+
+    def check(self, query: Block) -> None:
+        self._ranges(query)
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        first, last = self._ranges(query).spans()
+        chunks = (slice(a, a + _ROWS_CANONICAL) for a in range(0, len(first), _ROWS_CANONICAL))
+        counts = np.concatenate([self._counts(first[c], last[c]) for c in chunks])
+        return counts.reshape(row_shape(query)) / float(self.multiple) ** power
+
+    def row_errors(self, query: Block) -> tuple[float, float] | None:
+        asked = self._ranges(query)
+        if query.rows <= _LISTED or not isinstance(asked, AllRange):
+            return None
+        return self._sum(asked.n) / query.rows / self.multiple**2, self._largest(asked.n) / self.multiple**2
+
+    def _sum(self, n: int) -> float:
+        """The number of blocks of all ranges of the first n cells: a block counts where its parent does not fit."""
+        total, below = 0.0, None
+        width = 1
+        for place in self._levels:
+            start = np.arange(len(place)) * width
+            end = np.minimum(start + width, self.tree.n)
+            # ranges that hold a block begin at its first cell or before, and end at its last or after
+            holding = (start + 1.0) * np.maximum(n - end + 1.0, 0.0)
+            if below is not None:
+                total -= float(np.repeat(holding, self.tree.branching)[:below].sum())
+            total += float(holding.sum())
+            below, width = len(place), width * self.tree.branching
+        return total
+
+    def _largest(self, n: int) -> float:
+        """The most blocks of a range of the first n cells, by the children of a block in which it begins and ends.
+
+        Per block the most for ranges that leave out something on the left, or on the right, and for any range in it.
+        """
+        b, count, width = self.tree.branching, n, 1
+        left = right = np.full(count, -np.inf)
+        inside = np.ones(count)
+        child = np.arange(b)
+        for i in range(len(self._levels)):
+            above = -(-count // b)
+            padded = np.full((3, above * b), -np.inf)
+            padded[:, :count] = left, right, inside
+            begin, end, within = padded.reshape(3, above, b)
+            last = np.minimum(count - np.arange(above) * b, b) - 1
+            there = child <= last[:, None]
+            starts, ends = (np.where(there, np.maximum(e, 1.0), -np.inf) for e in (begin, end))
+            short_starts, short_ends = starts.copy(), ends.copy()
+            width *= b
+            if i + 1 < len(self._levels):
+                # what reaches both edges is the block itself, where that lies in the first n cells
+                row = np.flatnonzero(np.minimum((np.arange(above) + 1) * width, self.tree.n) <= n)
+                short_starts[row, 0], short_ends[row, last[row]] = begin[row, 0], end[row, last[row]]
+            found = within.max(axis=1)
+            for one, other in ((starts, short_ends), (short_starts, ends)):
+                pairs = np.maximum.accumulate(one - child, axis=1)[:, :-1] + (other + child)[:, 1:] - 1
+                found = np.maximum(found, pairs.max(axis=1, initial=-np.inf))
+            left, right = (short_starts - child).max(axis=1) + last, (short_ends + child).max(axis=1)
+            inside, count = found, above
+        return float(inside.max())
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        check_size(first.rows, second.rows)
+        return self._rows(first) @ self._rows(second).T / float(self.multiple) ** 2
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        # sums from the left: exact in integers, and differences of them too
+        return tuple(np.append(values[0][:1] * 0, np.cumsum(values[0][place])) for place in self._levels)
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        first, last = self._ranges(query).spans()
+        out = np.zeros(len(first), dtype=estimate[0].dtype)
+        for i, a, b, c, d in self._walk(first, last):
+            sums = estimate[i]
+            out += sums[b] - sums[a] + sums[d] - sums[c]
+        return out / self.multiple
