@@ -180,7 +180,7 @@ def assemble(folder: Path) -> None:
         place.write_text(text, encoding="utf-8")
     assets = pages / "assets"
     assets.mkdir()
-    shutil.copyfile(ROOT / "src/sfumato/report/vendor/vega-bundle.js", assets / "vega-bundle.js")
+    shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
     (assets / "draw.js").write_text(_DRAW, encoding="utf-8")
     (assets / "style.css").write_text(_STYLE, encoding="utf-8")
     (folder / "fence.py").write_text(_FENCE, encoding="utf-8")

@@ -31,14 +31,14 @@ def test_every_stored_class_is_found_and_wings_wait() -> None:
     rooms = {name.split(".")[1] for name in modules}
     assert not rooms & {
         "mechanisms",
-        "recipes",
-        "sessions",
+        "planner",
+        "interactive",
         "local",
         "releases",
-        "wall",
-        "designs",
-        "report",
-        "estimate",
+        "curator",
+        "strategies",
+        "present",
+        "postprocess",
     }
 
 
