@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.cli import pages as command
 from sfumato.studio import serving
 from sfumato.studio.app import Keys
 from sfumato.studio.workspace import Desk, Places
