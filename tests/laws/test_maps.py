@@ -255,4 +255,4 @@ def test_every_map_of_the_set_is_trusted_code() -> None:
 
     stored_classes()
     ours = {c.__module__ for c in below(Map) if c.__module__.startswith("sfumato.")}
-    assert ours == {f"sfumato.maps.{name}" for name in ("base", "given", "made")}
+    assert ours == {f"sfumato.maps.{name}" for name in ("base", "composite", "explicit")}

@@ -10,6 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.operators import Block
 from sfumato.strategies import merged_planning as planning
+from sfumato.strategies import union_planning
 from sfumato.strategies.dense_optimal import optimize
 from sfumato.strategies.merged_rows import affordable, independent, optimize_sparse
 from sfumato.strategies.stacked import Stacked
@@ -75,7 +76,7 @@ def test_a_plan_by_it_errs_as_one_by_the_dense_search(monkeypatch: pytest.Monkey
     monkeypatch.setattr(planning, "MAX_COLUMNS", 1)
     monkeypatch.setattr(planning, "MAX_WORK", 1)
     monkeypatch.setattr("sfumato.strategies.dense_planning.MAX_DENSE", 1)
-    monkeypatch.setattr("sfumato.strategies.union._MAX_ORBITS", 1)
+    monkeypatch.setattr(union_planning, "QUICK", union_planning.QUICK._replace(orbits=1))
     found = sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="factorization")
     assert "distinct columns" in found.strategy.summary
     assert found.lower_bound is not None

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.automatic import Auto as auto
     from sfumato.mechanisms.automatic import Factorization as factorization
     from sfumato.mechanisms.denoised_pairs import Adaptive as adaptive
-    from sfumato.mechanisms.histogram import Histogram as histogram
     from sfumato.mechanisms.iterative import Mwem as mwem
-    from sfumato.mechanisms.local import Local as local
+    from sfumato.mechanisms.local_reports import Local as local
     from sfumato.mechanisms.multiplicative_weights import Pmw as pmw
+    from sfumato.mechanisms.noisy_histogram import Histogram as histogram
     from sfumato.mechanisms.projected import Projection as projection
     from sfumato.mechanisms.research.biased import Approximate as approximate
     from sfumato.mechanisms.research.boosting import Boosting as boosting

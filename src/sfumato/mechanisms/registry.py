@@ -26,10 +26,10 @@ MECHANISMS: dict[str, str] = {
     "hybrid": "sfumato.mechanisms.sketches.Hybrid",
     "count-sketch": "sfumato.mechanisms.sketches.CountSketch",
     "sparse-project": "sfumato.mechanisms.research.sparse_keys.SparseProject",
-    "histogram": "sfumato.mechanisms.histogram.Histogram",
+    "histogram": "sfumato.mechanisms.noisy_histogram.Histogram",
     "pmw": "sfumato.mechanisms.multiplicative_weights.Pmw",
     "sparse-mw": "sfumato.mechanisms.research.sparse_keys.SparseMw",
-    "local": "sfumato.mechanisms.local.Local",
+    "local": "sfumato.mechanisms.local_reports.Local",
     "continual": "sfumato.mechanisms.streams.Continual",
 }
 """What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
