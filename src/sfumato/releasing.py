@@ -16,7 +16,7 @@ from typing import Any, Required, TypedDict, Unpack, cast, overload
 from sfumato._util.display import Progress, watched
 from sfumato.curator import Source
 from sfumato.errors import InvalidInput
-from sfumato.mechanisms import carry_out as run
+from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.registry import made
 from sfumato.planner.inverse import budget_for, plan_for
 from sfumato.planner.loading import read
@@ -111,7 +111,7 @@ def release(
     ((4,), [1.41, 1.41, 1.41, 1.41])
     """
     with watched("releasing", progress) as told:
-        result = run.carry_out(
+        result = carry_out.carry_out(
             plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=told
         )
     if out is not None and isinstance(result, WorkloadRelease) and not (Path(out) / REPORT).exists():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sfumato._util import frames as markup
+from sfumato._util import frames
 from sfumato._util.frames import Frame
 
 __all__ = ["EMPTY", "Progress", "Told", "in_notebook", "watched"]
@@ -55,7 +55,7 @@ class Told(ABC):
         return f"<{type(self).__name__} {self.brief()}>"
 
     def _repr_html_(self) -> str:
-        return markup.card(self.headline(), self.lines(), self.shown())
+        return frames.card(self.headline(), self.lines(), self.shown())
 
 
 Progress = Callable[[int, float], None]

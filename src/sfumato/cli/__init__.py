@@ -9,8 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.cli import keys, ledgers, planning, releases, sessions, statistics, streams
-from sfumato.cli import pages as publishing
+from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, statistics, streams
 from sfumato.cli import pages as studio
 from sfumato.cli import planning as samples
 from sfumato.cli.options import called, spoken
@@ -85,7 +84,7 @@ def _about(
 
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
-app.add_typer(publishing.commands)
+app.add_typer(pages.commands)
 app.add_typer(samples.commands)
 app.add_typer(statistics.commands)
 app.add_typer(studio.commands)

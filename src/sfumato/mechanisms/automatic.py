@@ -23,8 +23,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_planning as matrix
-from sfumato.strategies import spectral_search as spectral
+from sfumato.strategies import dense_planning, spectral_search
 from sfumato.strategies.compound import joined
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.merged_planning import spanned_design
@@ -139,10 +138,10 @@ class Factorization(Designed):
     considers: ClassVar[tuple[str, ...]] = ("factorization",)
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return matrix.designs(problem, progress)
+        return dense_planning.designs(problem, progress)
 
     def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
-        return matrix.searched(problem, progress)
+        return dense_planning.searched(problem, progress)
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         return refined(problem, super().tried(problem, progress), progress)
@@ -203,7 +202,7 @@ _BASES = "products of basis vectors"
 _SECONDS: dict[str, Callable[[Problem, float, Progress | None], Design]] = {
     "the optimum over rows that span all queries": lambda p, _, told: spanned_design(p, told),
     "the optimum by symmetry over few rows": lambda p, _, told: few_rows(p, told),
-    _BASES: lambda p, best, _: spectral.design(p, best),
+    _BASES: lambda p, best, _: spectral_search.design(p, best),
 }
 """Searches that take seconds, in order of cost, for the problem and the error of the best plan so far."""
 
@@ -320,9 +319,9 @@ def _of_questions(asked: Request) -> Any:
 
 
 def _of_keys(asked: Request) -> Any:
-    from sfumato.mechanisms import sketches as sketched  # noqa: PLC0415  (tables need nothing of it)
+    from sfumato.mechanisms import sketches  # noqa: PLC0415  (tables need nothing of it)
 
-    return sketched.automatic(asked)
+    return sketches.automatic(asked)
 
 
 _DEFAULTS: dict[str, Callable[[Request], Any]] = {

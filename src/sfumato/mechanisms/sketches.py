@@ -22,7 +22,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, KeyQueries, Keys, Listed, Signs
 from sfumato.sketches.maps import Words
 from sfumato.sketches.predict import dimension as signs_needed
-from sfumato.strategies import calibration as spending
+from sfumato.strategies import calibration
 from sfumato.strategies.calibration import noise_of, spend_in
 
 __all__ = [
@@ -176,7 +176,7 @@ def gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
 def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Laplace or Gaussian noise, whichever has less variance."""
     laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
-    return spending.cheapest(budget, laplace, squared)
+    return calibration.cheapest(budget, laplace, squared)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

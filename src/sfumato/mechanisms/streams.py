@@ -20,7 +20,7 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Certificate
 from sfumato.privacy.stream_price import MOST_COUNT, IntegerFilter, StreamTerms, WindowFilter
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import residual_planning as marginals
+from sfumato.strategies import residual_planning
 from sfumato.strategies.calibration import noise_of, spend_in
 from sfumato.strategies.certificates import certificate
 from sfumato.strategies.design import Design
@@ -116,7 +116,7 @@ class Continual(Mechanism[StreamPlan]):
         problem = problem_of(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
-        (design,) = marginals.designs(problem)
+        (design,) = residual_planning.designs(problem)
         fine = design.build(design.fine)
         assert isinstance(fine, Residuals)
         strategy = _scaled(fine, design)

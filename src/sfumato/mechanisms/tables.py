@@ -19,10 +19,7 @@ from sfumato.plans.plan import Plan, price_design
 from sfumato.postprocess.projection import largest_tables
 from sfumato.privacy.accounting import PureEvent, price
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import direct, given
-from sfumato.strategies import geography_planning as spine
-from sfumato.strategies import ordered_planning as ordered
-from sfumato.strategies import trees as tree
+from sfumato.strategies import direct, geography_planning, given, ordered_planning, trees
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.geography import Spine
@@ -90,14 +87,14 @@ def named(problem: Problem, strategy: str, reconstruction: object = None) -> Des
         return direct.on_queries(problem)
     if problem.unit_lattice:
         raise PlanError("real coefficients need the fine lattice")
-    if not ordered.applies(problem, 0):
+    if not ordered_planning.applies(problem, 0):
         raise PlanError("the square root serves ranges of one ordered attribute, under Gaussian noise")
-    return ordered.square_root(problem, normalised=strategy == "normalised-square-root")
+    return ordered_planning.square_root(problem, normalised=strategy == "normalised-square-root")
 
 
 def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:
     if not canonical:
-        return tree.designs(problem, branching)[0]
+        return trees.designs(problem, branching)[0]
     asked = {a for i in problem.workload.items for a in i.attributes}
     if len(asked) != 1:
         raise PlanError("sums of fewest nodes serve ranges of one ordered attribute")
@@ -304,7 +301,7 @@ def tried(
     plans: list[Plan] = []
     taken: list[Design] = []
     refused: list[Candidate] = []
-    tall = auto and spine.tall(problem)
+    tall = auto and geography_planning.tall(problem)
     many = tall or problem.workload.tables > _MANY
     each: dict[str, Designed] = {}
     for value in values:

@@ -9,12 +9,7 @@ from sfumato._util.display import Progress
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import whole
 from sfumato.mechanisms.tables import Designed
-from sfumato.strategies import direct
-from sfumato.strategies import geography_planning as spine
-from sfumato.strategies import ordered_planning as ordered
-from sfumato.strategies import residual_planning as marginals
-from sfumato.strategies import trees as hierarchical
-from sfumato.strategies import weighted_planning as weighted
+from sfumato.strategies import direct, geography_planning, ordered_planning, residual_planning, trees, weighted_planning
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.strategies.geography_tree import relation
@@ -86,13 +81,13 @@ class TreeMechanism(Designed):
         whole("branching", self.branching, 2, 10**6)
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return hierarchical.designs(problem, self.branching)
+        return trees.designs(problem, self.branching)
 
     def skipped(self, problem: Problem, *, auto: bool) -> str:
         reason = super().skipped(problem, auto=auto)
         # to list the errors of that many takes as long as to find the optimum
         least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else _LINE
-        if not reason and auto and not problem.unit_lattice and ordered.applies(problem, least):
+        if not reason and auto and not problem.unit_lattice and ordered_planning.applies(problem, least):
             return "not tried: on so many cells the factorization errs less"
         return reason
 
@@ -113,12 +108,12 @@ class Marginals(Designed):
 
     def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
         refused: list[Candidate] = []
-        found = spine.designs(problem)
+        found = geography_planning.designs(problem)
         if not found and problem.unit.within is not None:
             raise PlanError(
                 f"neighbours={relation(problem.unit)!r} is for tables of cells at levels of one attribute, "
                 "factors={...: 'levels'}, with Gaussian noise and the mean error"
             )
-        if found and (spine.tall(problem) or problem.unit.within is not None):
+        if found and (geography_planning.tall(problem) or problem.unit.within is not None):
             return found, refused
-        return [*found, *marginals.designs(problem, refused), *weighted.designs(problem)], refused
+        return [*found, *residual_planning.designs(problem, refused), *weighted_planning.designs(problem)], refused

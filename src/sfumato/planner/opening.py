@@ -13,7 +13,7 @@ from sfumato.interactive.opening import KEPT, histogram_session, kept, open_sess
 from sfumato.interactive.plan import SessionPlan
 from sfumato.interactive.session import KeySession, Opening, QuerySession, Session
 from sfumato.interactive.streams import Stream, open_stream
-from sfumato.mechanisms import carry_out as run
+from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.mechanism import Mechanism
 from sfumato.mechanisms.registry import named, planned
 from sfumato.planner.planning import request
@@ -99,7 +99,7 @@ def open_plan(
             )
         if anchor is not None:
             raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
-        return histogram_session(run.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
+        return histogram_session(carry_out.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
     if place is not None and holds(place):
         return _resumed(Opening(plan, source, account, name, place, table), place, anchor)
     if anchor is not None:

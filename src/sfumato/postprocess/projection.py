@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util import frames as markup
+from sfumato._util import frames
 from sfumato._util.codec import later, storable
 from sfumato._util.display import Progress
 from sfumato._util.frames import Frame
@@ -145,7 +145,7 @@ class Projection:
     def _repr_html_(self) -> str:
         first = Frame({"answer": self.answers[:_SHOWN].tolist()})
         what = f"The first {_SHOWN} of {len(self.answers):,} answers" if len(self.answers) > _SHOWN else "Answers"
-        return markup.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
+        return frames.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

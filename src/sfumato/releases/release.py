@@ -27,11 +27,8 @@ from sfumato.plans.predictions import Question, answer_item, biases, expand
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import files as writing
-from sfumato.releases import linear as middles
-from sfumato.releases import means, projecting
+from sfumato.releases import files, linear, means, projecting, released
 from sfumato.releases import quantiles as statistics
-from sfumato.releases import released as words
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.comparing import Comparison, changed, check_pair, check_snapshots, compared, joined, powers
 from sfumato.releases.files import Contents
@@ -209,7 +206,7 @@ class Release(WorkloadRelease):
                 np.minimum(np.clip(low, least, most), self.answers),
                 np.maximum(np.clip(high, least, most), self.answers),
             )
-        low, high = middles.widened_all(self, low, high, level)
+        low, high = linear.widened_all(self, low, high, level)
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
     def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
@@ -266,8 +263,8 @@ class Release(WorkloadRelease):
                 raise
             return Answer.of(form, level)
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
-        (low,), (high,) = middles.widened(self, query, np.array([low]), np.array([high]), level)
-        form = middles.reaching(self, query, Linear(((1.0, self, block),)))
+        (low,), (high,) = linear.widened(self, query, np.array([low]), np.array([high]), level)
+        form = linear.reaching(self, query, Linear(((1.0, self, block),)))
         return Answer(value, error, float(low), float(high)).known(form, level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
@@ -291,7 +288,7 @@ class Release(WorkloadRelease):
             found = [self._ask_block(QueryBlock(query.part, row, unit=query.unit), level) for row in rows]
             value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
             return value, low, high, errors
-        low, high = middles.widened(self, query, low, high, level)
+        low, high = linear.widened(self, query, low, high, level)
         known = self.projection is None
         return (
             value,
@@ -395,14 +392,14 @@ class Release(WorkloadRelease):
     # -- files and words ----------------------------------------------------------------------------------
 
     def _processing(self) -> dict[str, Any]:
-        return words.processing(self) | caution_facts(self) | cut_facts(self)
+        return released.processing(self) | caution_facts(self) | cut_facts(self)
 
     def contents(self, folder: Path) -> Contents:
-        held = writing.settled(self, folder)
+        held = files.settled(self, folder)
         # standard errors of projected values are none, and say so
         shown = "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
-        parts = functools.partial(writing.write_parts, self, shown)
-        return Contents(held, writing.measured_arrays(held), self._columns, self._cells, shown, parts)
+        parts = functools.partial(files.write_parts, self, shown)
+        return Contents(held, files.measured_arrays(held), self._columns, self._cells, shown, parts)
 
     def _columns(self) -> dict[str, Any]:
         ends = self.intervals()
@@ -412,10 +409,10 @@ class Release(WorkloadRelease):
 
     def _cells(self, names: tuple[str, ...]) -> dict[str, Any]:
         table = self.table(*names)
-        return writing.table_columns(table, table if self.projection is None else self.raw.table(*names))
+        return files.table_columns(table, table if self.projection is None else self.raw.table(*names))
 
     def headline(self) -> str:
-        return words.release_headline(self)
+        return released.release_headline(self)
 
     def shown(self) -> dict[str, Frame]:
         errors = "Errors by part and number of attributes"
@@ -426,7 +423,7 @@ class Release(WorkloadRelease):
         yield from (("in (other)", text) for text in [other_line(self)] if text)
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
-        yield "", words.reading(self)
+        yield "", released.reading(self)
         if told := cut_text(self):
             yield "", told
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util import frames as markup
+from sfumato._util import frames
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import Frame, Framed, safe_text
 from sfumato.domain import Domain
@@ -161,7 +161,7 @@ class Synthetic(Framed):
         headline, said = self.explain().split("\n", 1)
         count = min(_SHOWN, len(self))
         first = Frame({a: c[:count].tolist() for a, c in zip(self.attributes, self._texts(self.labels), strict=True)})
-        return markup.card(headline, [("", said.strip())], {f"The first {count} records": first})
+        return frames.card(headline, [("", said.strip())], {f"The first {count} records": first})
 
     def __repr__(self) -> str:
         left = f" ({len(self.left_out)} left out)" if self.left_out else ""

@@ -19,11 +19,8 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_swap as replace_one
-from sfumato.strategies import given as few
-from sfumato.strategies import merged_planning as merged
+from sfumato.strategies import dense_swap, descent, given, merged_planning, union_planning
 from sfumato.strategies import ordered_planning as ordered
-from sfumato.strategies import union_planning as unions
 from sfumato.strategies.compound import joined_attributes
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import pair_bound, titled
@@ -131,7 +128,7 @@ def attempted(title: str, find: Callable[[], Design], refused: list[Candidate]) 
 def _designs(problem: Problem, progress: Progress | None, refused: list[Candidate]) -> list[Design]:
     if ordered.applies(problem, MAX_DENSE_ORDERED):
         return ordered.designs(problem)
-    swapped = replace_one.design(problem, progress)
+    swapped = dense_swap.design(problem, progress)
     if swapped is not None:
         return [swapped]
     sets = {frozenset(q.attributes) for q in problem.workload.blocks}
@@ -148,7 +145,7 @@ def _designs(problem: Problem, progress: Progress | None, refused: list[Candidat
         # of queries that join attributes the optimum over few columns is nearer than that over all joint cells
         joint = _joint(problem, families, progress, refused)
     if joint is None and (many or len(families) != 1):
-        united = attempted(BY_SYMMETRY, lambda: unions.design(problem, progress), refused)
+        united = attempted(BY_SYMMETRY, lambda: union_planning.design(problem, progress), refused)
     if united is not None and not problem.unit.total_is_public:
         return [united]
     if joint is None and not columns_first:
@@ -157,7 +154,7 @@ def _designs(problem: Problem, progress: Progress | None, refused: list[Candidat
         # where the total is known it is no optimum
         return [united] if joint is None else [joint, united]
     # of many queries where the total is known it is near the optimum, which parts may be too
-    near = problem.unit.total_is_public and sum(q.rows for q in problem.workload.blocks) > merged.MAX_PAIRED
+    near = problem.unit.total_is_public and sum(q.rows for q in problem.workload.blocks) > merged_planning.MAX_PAIRED
     if joint is not None and problem.noise != "laplace" and joint.bound is not None and not near:
         return [joint]
     try:
@@ -179,12 +176,12 @@ def _joint(
     if len(families) == 1:
         (names, _), few_rows = families[0], not problem.unit.total_is_public
         if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
-            few_rows and few.applies(problem, names, problem.workload.blocks)
+            few_rows and given.applies(problem, names, problem.workload.blocks)
         ):
             return None
     if all(i.is_marginal for i in problem.workload.items):
         return None
-    found = attempted(OVER_COLUMNS, lambda: merged.design(problem, progress), refused)
+    found = attempted(OVER_COLUMNS, lambda: merged_planning.design(problem, progress), refused)
     if found is None or problem.noise != "laplace":
         return found
     notes = () if found.bound is None else (laplace_note(problem, found.bound),)
@@ -192,7 +189,7 @@ def _joint(
 
 
 def _apart(problem: Problem, families: list[_Family], progress: Progress | None) -> list[Design]:
-    """The optimum of each family, the budget shared between them."""
+    """The optimum of each family, the budget shared between them; of several also one product."""
     power = 1 if problem.noise == "laplace" else 2
     pieces: list[Piece] = []
     bounds: list[float | None] = []
@@ -218,7 +215,9 @@ def _apart(problem: Problem, families: list[_Family], progress: Progress | None)
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
         return [design, *_apart(replace(problem, objective="cells"), families, progress)]
-    return [design]
+    # tables that share attributes may be better answered from one product than from strategies of their own
+    shared = descent.design(problem) if len(families) > 1 else None
+    return [design] if shared is None else [design, shared]
 
 
 def laplace_note(problem: Problem, bound: float) -> str:
@@ -257,7 +256,7 @@ def _families(problem: Problem) -> list[_Family]:
     out: list[tuple[tuple[str, ...], list[int]]] = []
     for names, members in families.items():
         cells = math.prod(problem.sizes[a] for a in names)
-        if len(members) == 1 or cells <= MAX_DENSE or few.applies(problem, names, [blocks[i] for i in members]):
+        if len(members) == 1 or cells <= MAX_DENSE or given.applies(problem, names, [blocks[i] for i in members]):
             out.append((names, members))
         else:
             out += [(order(blocks[i].attributes), [i]) for i in members]
@@ -283,10 +282,10 @@ def _solve(
         solved[0] = replace(first, bound=first.bound * weight)
         return query.groups, solved
     # by the symmetry of their cells, the optimum is that of one of them, measured in each
-    shared = few.shared(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
+    shared = given.shared(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
     rest = tuple(a for a in names if not any(a in g for g in shared))
     domain = Domain({a: problem.workload.domain[a] for a in rest})
-    operators = [(on_domain(domain, few.beside(q.block, shared)), problem.objective_weight(q)) for q in blocks]
+    operators = [(on_domain(domain, given.beside(q.block, shared)), problem.objective_weight(q)) for q in blocks]
     whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
     cells = [_factor(Identity(math.prod(problem.sizes[a] for a in g)), [], problem, progress) for g in shared]
     return (*shared, rest), [*cells, _factor(whole, operators, problem, progress)]
@@ -306,8 +305,8 @@ def _factor(
     cells = whole.shape[1]
     ordered = all(is_ordered(o) for o, _ in weighted)
     limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
-    if cells > limit and few.affordable(whole):
-        best, basis, found = few.optimum(whole, weighted, laplace=problem.noise == "laplace", progress=progress)
+    if cells > limit and given.affordable(whole):
+        best, basis, found = given.optimum(whole, weighted, laplace=problem.noise == "laplace", progress=progress)
         # the largest variance is at least their mean
         bound = best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
         return _Solved(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)

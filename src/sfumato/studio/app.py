@@ -26,8 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset, environment
-from sfumato.studio import conversations as talking
-from sfumato.studio import paying, reading
+from sfumato.studio import conversations, paying, reading
 from sfumato.studio import reading as downloads
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.page_state import ledger_csv, state
@@ -373,7 +372,7 @@ def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
     found |= {"standing": None, "job": payments.status()}
     if name is not None:
         try:
-            found["standing"] = talking.standing(desk.stored(name))
+            found["standing"] = conversations.standing(desk.stored(name))
             found["release"] = reading.overview(desk.release(name), name) | {"files": downloads.held(desk.stored(name))}
         except SfumatoError as error:
             found["error"] = desk.said(error)
@@ -393,7 +392,7 @@ def _transcripts(desk: Desk) -> list[Json]:
     told: list[Json] = []
     for name in desk.shelf():
         try:
-            found = talking.transcript(desk.stored(name))
+            found = conversations.transcript(desk.stored(name))
         except SfumatoError as error:
             found = {"kind": "broken", "text": desk.said(error)}
         told += [] if found is None else [found | {"name": name}]

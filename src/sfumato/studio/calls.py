@@ -15,9 +15,7 @@ from sfumato.plans.plan import Plan
 from sfumato.present.sections import protects
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
-from sfumato.studio import conversations as talking
-from sfumato.studio import drafts, paying, reading
-from sfumato.studio import what_if as foresight
+from sfumato.studio import conversations, drafts, paying, reading, what_if
 from sfumato.studio.page_state import state
 from sfumato.studio.workspace import Desk
 
@@ -75,15 +73,15 @@ def _plan(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     plan = desk.plan(text, _what(given))
     about = {"variant": drafts.version_of(text), "fingerprint": plan.fingerprint}
     if isinstance(plan, SessionPlan):
-        return talking.figures(plan) | about
-    return foresight.figures(plan) | about | {"protects": protects(plan, released=False)}
+        return conversations.figures(plan) | about
+    return what_if.figures(plan) | about | {"protects": protects(plan, released=False)}
 
 
 def _what(given: Json) -> str:
     """What is to be paid for."""
-    what = given.get("what", talking.RELEASE)
-    if what not in talking.WAYS:
-        raise InvalidInput(f"what is paid for is one of {', '.join(talking.WAYS)}")
+    what = given.get("what", conversations.RELEASE)
+    if what not in conversations.WAYS:
+        raise InvalidInput(f"what is paid for is one of {', '.join(conversations.WAYS)}")
     return str(what)
 
 
@@ -107,7 +105,7 @@ def _budget(given: Json) -> Budget:
 
 def _scale(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     del payments
-    found = foresight.scaled(_one_look(desk, given), _budget(given))
+    found = what_if.scaled(_one_look(desk, given), _budget(given))
     return {"factor": found.factor, "guarantee": found.guarantee, "statement": found.statement, "attack": found.attack}
 
 
@@ -116,8 +114,8 @@ def _margin(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     margin, part, order = given.get("margin"), given.get("part"), given.get("order")
     if not isinstance(margin, (int, float)) or not isinstance(part, str) or not isinstance(order, int):
         raise InvalidInput("a margin is a number, of a line of the plan")
-    budget = foresight.budget_for_margin(_one_look(desk, given), float(margin), part, order)
-    return {"budget": foresight.typed(budget), "statement": str(budget).partition(";")[0]}
+    budget = what_if.budget_for_margin(_one_look(desk, given), float(margin), part, order)
+    return {"budget": what_if.typed(budget), "statement": str(budget).partition(";")[0]}
 
 
 def _alone(desk: Desk, payments: paying.Payments, given: Json) -> Any:
@@ -130,7 +128,7 @@ def _alone(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     spec = desk.spec(text)
     if spec.periods is not None:
         raise InvalidInput("a stream's tables are planned together")
-    found = foresight.alone(spec, numbers, desk.alone(text))
+    found = what_if.alone(spec, numbers, desk.alone(text))
     return {"alone": [[n, error] for n, error in found.items()]}
 
 

@@ -28,7 +28,7 @@ from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
 from sfumato.releasing import release
-from sfumato.studio import conversations as talking
+from sfumato.studio import conversations
 from sfumato.studio.workspace import AnyPlan, Desk, checked_name
 
 __all__ = ["Payments", "account", "open_ledger", "proposal"]
@@ -66,10 +66,10 @@ class Payments:
     def begin(self, version: object, fingerprint: object, name: object, what: object) -> dict[str, Any]:
         """Start to pay for the plan that a window saw. Raises SfumatoError; nothing is spent then."""
         text, called = self.desk.seen(version), checked_name(name)
-        if what not in talking.WAYS:
-            raise InvalidInput(f"what is paid for is one of {', '.join(talking.WAYS)}")
+        if what not in conversations.WAYS:
+            raise InvalidInput(f"what is paid for is one of {', '.join(conversations.WAYS)}")
         spec, plan = self.desk.spec(text), self.desk.plan(text, str(what))
-        if spec.margins and what == talking.RELEASE:
+        if spec.margins and what == conversations.RELEASE:
             raise InvalidInput(
                 "the spec states margins, which a release from its budget would ignore: sfumato plan --margins plans "
                 "by them; or take the margins out"
@@ -104,7 +104,7 @@ class Payments:
             )
         if not place.is_file() or not is_stream(place):
             raise InvalidInput("a period is added to the store of a stream, and this is none")
-        if talking.anchor_of(place) != seen:
+        if conversations.anchor_of(place) != seen:
             raise NameTaken(_MOVED)
         label = period.strip()
         self._turn(place.name, f"reading and publishing {label}")
@@ -129,16 +129,16 @@ class Payments:
         with self._asking:
             session = self._sessions.get(place.name)
             if session is None:
-                session = talking.resumed(place, self.desk.ledger(), seen)
+                session = conversations.resumed(place, self.desk.ledger(), seen)
                 while len(self._sessions) >= _OPEN:
                     self._sessions.pop(next(iter(self._sessions)))
                 self._sessions[place.name] = session
             try:
-                found = talking.ask(session, seen, question)
+                found = conversations.ask(session, seen, question)
             except (LedgerError, NotWritten):
                 self._sessions.pop(place.name, None)  # its file is another by now, or is closed
                 raise
-            return {"answer": found, "standing": talking.standing(place)}
+            return {"answer": found, "standing": conversations.standing(place)}
 
     def _places(self, plan: AnyPlan, name: str) -> tuple[Path, Path]:
         """Where a plan's result is put, and the place of the other kind, which must not have the same name."""

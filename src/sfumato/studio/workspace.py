@@ -31,8 +31,7 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.specs import Spec
-from sfumato.studio import conversations as talking
-from sfumato.studio import drafts
+from sfumato.studio import conversations, drafts
 from sfumato.studio.drafts import check
 from sfumato.workloads.reading import parse_toml
 
@@ -208,12 +207,12 @@ class Desk:
 
     # -- plans ---------------------------------------------------------------------------------------
 
-    def plan(self, text: str, what: str = talking.RELEASE) -> AnyPlan:
+    def plan(self, text: str, what: str = conversations.RELEASE) -> AnyPlan:
         """The plan of a spec's text for what is to be paid; planned once, however many pages ask. No data are read.
 
         A release or a stream of what the spec asks, or a session over its columns (`talking.WAYS`).
         """
-        account = self.ledger() if what == talking.ONE_BY_ONE else None
+        account = self.ledger() if what == conversations.ONE_BY_ONE else None
         currency = None if account is None else account.currency.value
         key = f"{drafts.version_of(text)} {what} {currency}"
         with self._lock:
@@ -223,7 +222,7 @@ class Desk:
                 if key in self._plans:
                     self._plans.move_to_end(key)
                     return self._plans[key]
-            found = talking.planned_for(self.spec(text), what, currency)
+            found = conversations.planned_for(self.spec(text), what, currency)
             with self._lock:
                 self._plans[key] = found
                 while len(self._plans) > _KEPT_PLANS:
@@ -277,7 +276,7 @@ class Desk:
             status = session_status(place)
             return Told({k: v for k, v in status.items() if k != "source"})  # a place of this machine
         if place.is_file() and is_stream(place):
-            return self._kept((place.name, talking.anchor_of(place)), lambda: stored_release(place))
+            return self._kept((place.name, conversations.anchor_of(place)), lambda: stored_release(place))
         stamp = (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns
         return self._kept((place.name, str(stamp)), lambda: load(place))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util import frames as markup
+from sfumato._util import frames
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import show_count
 from sfumato._util.codec import storable
@@ -357,4 +357,4 @@ class Workload:
             }
         )
         queries, cells = self.shape
-        return markup.card(f"Workload: {show_count(queries)} queries over {show_count(cells)} cells", (), {"": frame})
+        return frames.card(f"Workload: {show_count(queries)} queries over {show_count(cells)} cells", (), {"": frame})

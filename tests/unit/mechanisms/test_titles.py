@@ -15,7 +15,7 @@ from sfumato.strategies import dense_swap as swap
 from sfumato.strategies import union_planning as unions
 from sfumato.strategies.dense_dual import titled
 from sfumato.strategies.dense_swap import swap_optimum
-from sfumato.strategies.union import solve_union
+from sfumato.strategies.union import QUICK
 from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": 12, "b": 4, "c": 4})
@@ -67,7 +67,7 @@ def test_where_the_total_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unions_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert title(UNION).startswith("the optimal strategy in ")
-    monkeypatch.setattr(unions, "solve_union", hurried(solve_union, tolerance=0.5))
+    monkeypatch.setattr(unions, "QUICK", QUICK._replace(tolerance=0.5))
     monkeypatch.setattr(
         "sfumato.strategies.merged_planning._MAX_BLOCKS", 0
     )  # all queries together would be the optimum

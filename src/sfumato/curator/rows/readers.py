@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from sfumato._util import elsewhere
 from sfumato._util import files as scratch
-from sfumato.curator.rows import other_files as jsonfile
+from sfumato.curator.rows import other_files, text_files
 from sfumato.curator.rows import other_files as spreadsheet
-from sfumato.curator.rows import text_files as csvfile
 from sfumato.curator.rows.encoding import UNREADABLE, Column, identifier, literal, plain_column
 from sfumato.curator.rows.written import Source, delimiter_of, kind_of, no_source, parquet_files, source_of
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
@@ -164,7 +163,7 @@ def keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
 # reader that starts in many places takes a line end within quotes for one of a record, wherever it happens to start.
 _CSV = (
     f"auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false, "
-    f"parallel = false, max_line_size = {8 * csvfile.MAX_RECORD}, buffer_size = {16 * csvfile.MAX_RECORD}"
+    f"parallel = false, max_line_size = {8 * text_files.MAX_RECORD}, buffer_size = {16 * text_files.MAX_RECORD}"
 )
 
 
@@ -264,16 +263,16 @@ def _check_extent(path: str, size: int, rows: int) -> None:
 def _open_csv(session: Session, path: str, needed: Sequence[str], given: Source, label: str = "") -> Opened:
     label = label or os.path.basename(path)
     encoding, mark = given.encoding, delimiter_of(path, given)
-    found = attempt(f"{label} cannot be read", lambda: csvfile.layout(path, needed, encoding, mark))
+    found = attempt(f"{label} cannot be read", lambda: text_files.layout(path, needed, encoding, mark))
     for name in needed:
         if found.names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in found.names:
             for one in found.names:
-                csvfile.public_name(one, label, encoding)
+                text_files.public_name(one, label, encoding)
             raise lacks(label, name)
     message = f"{label} cannot be read: it is damaged, or memory or disk ran out"
-    plain = attempt(message, lambda: csvfile.readable(path, session.copy, found, encoding))
+    plain = attempt(message, lambda: text_files.readable(path, session.copy, found, encoding))
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
     shown = needed or [name for name in found.names if name]
     dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
@@ -285,8 +284,8 @@ def _open_json(session: Session, path: str, needed: Sequence[str], given: Source
     """Records on lines of their own, or, in a file called .json, an array of objects or objects one after another."""
     label = os.path.basename(path)
     by_line = not path.lower().endswith(".json")
-    plain = attempt(f"{label} cannot be read", lambda: jsonfile.readable(path, session.copy, by_line=by_line))
-    dialect = f"header = false, delim = {literal(jsonfile.SEPARATOR)}, quote = '', escape = ''"
+    plain = attempt(f"{label} cannot be read", lambda: other_files.readable(path, session.copy, by_line=by_line))
+    dialect = f"header = false, delim = {literal(other_files.SEPARATOR)}, quote = '', escape = ''"
     lines = f"read_csv({literal(plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
     # TRY_CAST alone was not total in DuckDB 1.4.0: a malformed line with a backslash ended the statement
     sql = f"(SELECT TRY(CAST(line AS JSON)) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"

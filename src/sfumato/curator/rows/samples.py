@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from sfumato._util.checks import same_table
 from sfumato._util.elsewhere import engine
-from sfumato.curator.rows import text_files as csvfile
+from sfumato.curator.rows import text_files
 from sfumato.curator.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
 from sfumato.curator.rows.readers import Opened, attempt, open_table
 from sfumato.curator.rows.sources import open_source
@@ -192,8 +192,8 @@ def column_names(source: Any) -> tuple[str, ...]:
         _check_regular(path)
         message = f"{str(path)!r} cannot be read"
         mark = delimiter_of(str(path), given)
-        found = attempt(message, lambda: csvfile.layout(str(path), (), given.encoding, mark))
-        names, label = [csvfile.public_name(n, path.name, given.encoding) for n in found.names], path.name
+        found = attempt(message, lambda: text_files.layout(str(path), (), given.encoding, mark))
+        names, label = [text_files.public_name(n, path.name, given.encoding) for n in found.names], path.name
         names = [] if names == [""] else names
     elif kind in (".json", ".ndjson", ".jsonl"):
         _check_regular(path)
@@ -219,7 +219,7 @@ def doubt(source: Any) -> str:
         return ""
     path, kind = str(given.table), kind_of(given.table)
     if kind.removesuffix(".gz") == ".csv" and given.decimal == "." and not given.thousands:
-        found = csvfile.layout(path, (), given.encoding, delimiter_of(path, given))
+        found = text_files.layout(path, (), given.encoding, delimiter_of(path, given))
         return "decimal" if found.delimiter == b";" else ""
     if kind == ".xlsx" and given.sheet is None:
         with zipfile.ZipFile(path) as packed:

@@ -20,7 +20,7 @@ from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_planning as matrix
+from sfumato.strategies import dense_planning
 from sfumato.strategies.approximate import Balanced, Biased, balanced_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
@@ -126,7 +126,7 @@ def _deviation(problem: Problem) -> float:
 def _unbiased(problem: Problem, progress: Progress | None) -> float | None:
     """The error of the factorization mechanism, where it applies."""
     try:
-        return price_design(matrix.designs(problem, progress)[0], problem).objective_value
+        return price_design(dense_planning.designs(problem, progress)[0], problem).objective_value
     except SfumatoError:
         return None
 

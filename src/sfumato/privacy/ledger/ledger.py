@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from sfumato._util import frames as markup
+from sfumato._util import frames
 from sfumato._util.frames import Frame
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from sfumato.privacy.accounting import Event, delta_of, event_to_text, price
@@ -258,7 +258,7 @@ class Ledger(Debits):
         kept = ("name", "table", "unit", "paid", "time", "stored")
         frame = Frame({k: [row[k] for row in spends] for k in kept})
         left = [("total", str(self.total)), ("left", f"{readable(self.remaining)} {self.currency}")]
-        return markup.card("Ledger", left, {"Spends": frame} if spends else {})
+        return frames.card("Ledger", left, {"Spends": frame} if spends else {})
 
     def __repr__(self) -> str:
         where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"
