@@ -224,7 +224,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from sfumato.mechanisms import run
+from sfumato.mechanisms import carry_out
 from sfumato.releases.files import Draft
 Draft.keep = lambda *_: os._exit(9)
 from support.studio import studio
