@@ -162,8 +162,9 @@ def test_sessions_of_0_2_go_on_at_no_cost(name: str, kept: Path) -> None:
     with sf.load(kept / "sessions" / f"{name}.db", ledger=ledger, source=source) as session:
         first = [session.ask("age < 4" if name == "ages" else [KEYS[0]]).value for _ in range(2)]
         more = session.ask("sex == 'm' and edu < 1" if name == "ages" else [KEYS[4]])
-    assert first[0] == first[1]
-    assert math.isfinite(more.value)
+    # a question that the hypothesis missed changes it: asked again, it may answer another number
+    assert name == "ages" or first[0] == first[1]
+    assert all(map(math.isfinite, (*first, more.value)))
     assert sf.Ledger(ledger).anchor == before
 
 
