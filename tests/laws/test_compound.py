@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
 import sfumato as sf
-from sfumato import check_maps
 from sfumato._util.codec import decode, encode
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Identity, Prefix, Sparse
@@ -31,6 +28,7 @@ from sfumato.strategies.design import Design, Problem
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
 from support.reconstructions import check_covariances, reconstruction
+from support.stranger import priced_by_a_stranger
 from support.unions import DOMAIN, SIZES, UNIT, matrix_of
 
 NAMES = list(SIZES)
@@ -94,25 +92,10 @@ def test_what_is_joined_is_answered_without_bias_at_the_predicted_error(name: st
     # the price, by looking at every column, as the stranger finds it too
     assert made.sensitivity.value == max((measured.astype(np.int64).astype(object) ** 2).sum(axis=0))
     assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
-    assert _of_a_stranger(strategy) == (made.sensitivity.value, True)
+    assert priced_by_a_stranger(strategy, SIZES) == (made.sensitivity.value, True)
     again = decode(*encode(strategy))
     assert isinstance(again, Compound)
     np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
-
-
-def _of_a_stranger(strategy: Compound) -> tuple[int, bool]:
-    """What the stranger's half finds in the stored strategy, whose blocks are those that are measured."""
-
-    def stored(value: object) -> Any:
-        document, arrays = encode(value)
-        return json.loads(
-            json.dumps(document), object_hook=lambda d: arrays[d["~array"]] if "~array" in d else check_maps.Doc(d)
-        )
-
-    ops: dict[str, Any] = {}
-    measured = check_maps.blocks(stored(strategy), SIZES, ops)
-    assert measured == [b for own in strategy.blocks for b in check_maps.blocks(stored(own), SIZES, {})]
-    return check_maps.sensitivity(measured, ops, SIZES, 2, False, False)
 
 
 @pytest.mark.parametrize("name", WORKS)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
-from sfumato import check_maps
 from sfumato._util.codec import decode, encode
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, Sparse
@@ -24,6 +21,7 @@ from sfumato.strategies.dense_optimal import optimize
 from sfumato.strategies.union import Orbits, Product
 from sfumato.strategies.union_planning import solve_rows
 from support.reconstructions import check_covariances, reconstruction
+from support.stranger import priced_by_a_stranger
 from support.unions import SIZES, UNIT, dense, matrix_of, named, problem_of, random_products
 
 SEEDS = range(20)
@@ -88,7 +86,7 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error() -> Non
         # the price, by looking at every column, as the stranger finds it too
         assert made.sensitivity.value == max((measured.astype(np.int64).astype(object) ** 2).sum(axis=0))
         assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
-        assert _of_a_stranger(strategy) == (made.sensitivity.value, True)
+        assert priced_by_a_stranger(strategy, SIZES) == (made.sensitivity.value, True)
         assert design.bound is not None
         assert design.bound <= made.objective_value * math.sqrt(problem.total_weight) <= design.bound * 1.004
         again = decode(*encode(strategy))
@@ -96,21 +94,6 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error() -> Non
         np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
         tried += 1
     assert tried >= 8
-
-
-def _of_a_stranger(strategy: Orbits) -> tuple[int, bool]:
-    """What the stranger's half finds in the stored strategy, whose blocks are those that are measured."""
-
-    def stored(value: object) -> Any:
-        document, arrays = encode(value)
-        return json.loads(
-            json.dumps(document), object_hook=lambda d: arrays[d["~array"]] if "~array" in d else check_maps.Doc(d)
-        )
-
-    ops: dict[str, Any] = {}
-    measured = check_maps.blocks(stored(strategy), SIZES, ops)
-    assert measured == [b for own in strategy.blocks for b in check_maps.blocks(stored(own), SIZES, {})]
-    return check_maps.sensitivity(measured, ops, SIZES, 2, False, False)
 
 
 def test_what_is_not_asked_is_refused() -> None:
