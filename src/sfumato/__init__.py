@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
 from sfumato._util import codec, elsewhere
-from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
+from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers, Measure
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
@@ -72,6 +72,7 @@ __all__ = [
     "Hierarchy",
     "Histogram",
     "Integers",
+    "Measure",
     "KeyCounts",
     "Keys",
     "Ledger",

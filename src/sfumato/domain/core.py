@@ -21,6 +21,7 @@ from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
 from sfumato.domain.attributes import OTHER, Attribute, Level, check_size
 from sfumato.domain.impossible import Tied, spans
+from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Integers
 from sfumato.domain.predicates import Mask
 from sfumato.errors import DomainError
@@ -71,7 +72,13 @@ class Domain:
     tied: tuple[Tied, ...] = field(init=False, repr=False, compare=False)
     _levels: dict[str, tuple[str, Level | None]] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, attributes: Mapping[str, Attribute | int], impossible: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        attributes: Mapping[str, Attribute | int],
+        impossible: Iterable[str] = (),
+        *,
+        measures: Mapping[str, Measure] | None = None,
+    ) -> None:
         given = attributes
         if not isinstance(given, Mapping) or not given:
             raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
@@ -87,6 +94,11 @@ class Domain:
                     f"sf.Hierarchy or a size, not {shorten(attribute)}"
                 )
             kept[name] = attribute
+        for name, measure in ({} if measures is None else measures).items():
+            check_text(name, "measure name")
+            if not isinstance(measure, Measure) or name in kept:
+                raise DomainError(f"measures= takes sf.Measure values by names of their own, not {shorten(name)}")
+            kept[name] = measure
         check_distinct(kept, "attributes")
         levels: list[tuple[str, tuple[str, Level | None]]] = []
         for name, attribute in kept.items():
@@ -114,6 +126,16 @@ class Domain:
     def size(self) -> int:
         """Number of cells, an exact integer."""
         return math.prod(self.shape)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the attributes whose numbers are summed; all others have cells that are counted."""
+        return tuple(n for n, a in self.attributes.items() if isinstance(a, Measure))
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of the attributes whose cells are counted: all but the measures."""
+        return tuple(n for n in self.attributes if n not in self.measures)
 
     @property
     def drops(self) -> bool:
@@ -288,7 +310,10 @@ def cell_texts(domain: Domain, name: str) -> list[str]:
 
 def range_text(domain: Domain, name: str) -> str:
     """The declared range of an attribute of numbers, from its first to its last."""
-    ends = domain[name].intervals
+    declared = domain[name]
+    if isinstance(declared, Measure):
+        return f"{_number(declared.low)} to {_number(declared.high)}"
+    ends = declared.intervals
     assert ends is not None
     year = is_year(domain, name)
     last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)

@@ -422,6 +422,7 @@ def price_design(design: Design, problem: Problem) -> Plan:
         problem.budget,
         problem.noise,
         unit_lattice=problem.unit_lattice,
+        measures=problem.measures,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
     bound = at_budget(problem, design.bound) if proved and design.bound is not None else None

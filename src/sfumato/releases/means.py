@@ -137,7 +137,7 @@ def mean(
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
-        declared, row = numeric(release, attribute)
+        declared, row = numeric(release, attribute, measures=True)
         reach = spans(declared)
         assert reach is not None
     else:

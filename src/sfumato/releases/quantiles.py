@@ -189,8 +189,14 @@ def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
     )
 
 
-def numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
-    declared = release.plan.workload.domain[attribute]
+def numeric(release: Release, attribute: str, *, measures: bool = False) -> tuple[Attribute, FloatArray]:
+    """An attribute of numbers, and what each of its cells counts in a sum; a measure only where it may be one."""
+    domain = release.plan.workload.domain
+    declared = domain[attribute]
+    if attribute in domain.measures and declared.midpoints is not None:
+        if not measures:
+            raise PlanError(f"{attribute} is a measure, which is summed; quantiles need sf.Bins of the same column")
+        return declared, np.asarray(declared.midpoints, dtype=np.float64)
     if declared.intervals is None or declared.midpoints is None:
         raise PlanError(
             f"{attribute} is not numeric; quantiles and means need sf.Integers or sf.Bins "
