@@ -79,8 +79,8 @@ class Rule:
         return self.declared + ("other" in (self.outside, self.missing))
 
     @property
-    def codes(self) -> int:
-        """How many codes a record may have: the number of its cell, but for measures."""
+    def states(self) -> int:
+        """In how many ways a record may be encoded: by the number of its cell, but for measures."""
         return self.size
 
 
@@ -222,7 +222,7 @@ class Amounts(Rule):
         return 3
 
     @property
-    def codes(self) -> int:
+    def states(self) -> int:
         return POINTS + 2
 
 
@@ -288,9 +288,9 @@ class Grid:
         return math.prod(self.shape)
 
     @property
-    def codes(self) -> tuple[int, ...]:
-        """How many codes a record may have of each attribute."""
-        return tuple(r.codes for r in self.rules)
+    def states(self) -> tuple[int, ...]:
+        """In how many ways a record may be encoded, by attribute."""
+        return tuple(r.states for r in self.rules)
 
     @property
     def measures(self) -> tuple[str, ...]:

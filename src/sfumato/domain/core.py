@@ -80,7 +80,7 @@ class Domain:
         measures: Mapping[str, Measure] | None = None,
     ) -> None:
         given = attributes
-        if not isinstance(given, Mapping) or not given:
+        if not isinstance(given, Mapping) or not (given or measures):
             raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
         kept: dict[str, Attribute] = {}
         for name, attribute in given.items():
@@ -99,6 +99,8 @@ class Domain:
             if not isinstance(measure, Measure) or name in kept:
                 raise DomainError(f"measures= takes sf.Measure values by names of their own, not {shorten(name)}")
             kept[name] = measure
+        # sets of attributes whose cells are counted are told by the first positions
+        kept = dict(sorted(kept.items(), key=lambda item: isinstance(item[1], Measure)))
         check_distinct(kept, "attributes")
         levels: list[tuple[str, tuple[str, Level | None]]] = []
         for name, attribute in kept.items():
@@ -202,6 +204,15 @@ class Domain:
         self.check_names([name])
         return self.names.index(name)
 
+    def check_counted(self, names: Iterable[str]) -> None:
+        """Refuse the names of measures, which have no cells to count."""
+        for name in names:
+            if name in self.measures:
+                raise DomainError(
+                    f"{name!r} is a measure, which is summed and not counted: ask sf.means(domain, {name!r}, by=[...]) "
+                    "or sf.sums, or declare sf.Bins of the same column beside it, under another name"
+                )
+
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Names of attributes as a tuple, refused where unknown or repeated."""
         result = self._listed(names)
@@ -267,9 +278,11 @@ class Domain:
             yield "impossible", f"{listed}{more}: a record of which it is said counts in the nearest cell that can be"
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())
+        inside = ", ".join(f"{n}: {self.attributes[n].size}" for n in self.dimensions)
+        summed = f"; measures {', '.join(self.measures)}" if self.measures else ""
         cannot_be = f"; {show_count(len(self.impossible))} impossible" if self.impossible else ""
-        return f"Domain({inside}; {show_count(self.size)} cells{cannot_be})"
+        cells = math.prod(self.attributes[n].size for n in self.dimensions)
+        return f"Domain({inside}; {show_count(cells)} cells{cannot_be}{summed})"
 
 
 _YEARS = (1800, 2200)  # whole numbers that all lie here are read as years

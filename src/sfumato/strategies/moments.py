@@ -19,6 +19,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -26,11 +27,12 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Dense, Identity, Residual, Total
+from sfumato.operators import Block, Dense, Residual
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
 from sfumato.strategies.covariance import between, check_size, component_powers
 from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.strategy import Estimate, Strategy
 
 __all__ = ["MomentPart", "Moments", "curve_bound", "designs"]
@@ -215,11 +217,40 @@ class Moments(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a workload asks of one set of attributes: rows C with C' C = G c, and the squared length c of a column."""
+    """What a workload asks of one set of attributes: rows C with C' C = G c, and the squared length c of a column.
+
+    basis: whole numbers, (rank, joint cells), which span the rows: what is measured are whole combinations of them, so
+    that rounding a strategy takes nothing out of it.
+    """
 
     attributes: tuple[str, ...]
     rows: FloatArray
     length: float
+    basis: NDArray[np.int64]
+
+
+# Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
+_POWERS = np.array([[1, 1, 1, 0], [-1, 0, 1, 0], [1, -1, 1, 0], [0, 0, 0, 1]])
+_LARGEST = 64  # coefficient of a whole row: more would take room from records
+_FAINT = 1e-6  # of the weight of what is asked: rows beside it that are measured because whole rows ask for them
+
+
+def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int64], bool]:
+    """Whole rows that span the rows, and whether these span more."""
+    powers = reduce(np.kron, [_POWERS[[*range(3), *range(3, n)], :n] for n in cells])
+    found = rows @ np.linalg.inv(powers)
+    found = found / np.abs(found).max(axis=1, keepdims=True)
+    found[np.abs(found) < 1e-13] = 0.0
+    whole: list[list[int]] = []
+    for row in found.tolist():
+        exact = [Fraction(v).limit_denominator(_LARGEST) for v in row]
+        common = math.lcm(*(v.denominator for v in exact))
+        near = all(abs(float(e) - v) <= 1e-12 for e, v in zip(exact, row, strict=True))
+        if not near or common > _LARGEST:
+            return powers[np.abs(found).max(axis=0) > 0], True
+        whole.append([int(v * common) for v in exact])
+    table = np.array(whole)
+    return table[independent_rows(table.astype(np.float64))] @ powers, False
 
 
 def _joint(table: Sequence[FloatArray]) -> FloatArray:
@@ -233,7 +264,7 @@ def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
     if len(measures) > 3 or corner > _MOST_CORNERS:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
     whole = Moments(sizes, measures, ())
-    asked: dict[frozenset[str], FloatArray] = {}
+    asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
     for query in problem.workload.blocks:
         dims, rows, _ = whole._split(query.block)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         weight = problem.objective_weight(query)
@@ -247,18 +278,23 @@ def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
             if ratio == 0.0:
                 continue
             names = frozenset(g[i] for g, t in zip(dims.groups, choice, strict=True) for i in t)
-            asked[names] = asked.get(names, 0.0) + gram * ratio
+            before, each = asked.get(names, (np.zeros_like(gram), []))
+            asked[names] = before + gram * ratio, [*each, rows]
     if len(asked) > _MOST_SETS:
         raise PlanError(f"sums of measures are planned for up to {_MOST_SETS:,} sets of attributes, not {len(asked):,}")
     out: list[_Asked] = []
-    for names, gram in asked.items():
+    cells = [sizes[m] for m in measures]
+    for names, (gram, each) in asked.items():
+        basis, more = _whole_basis(np.unique(np.concatenate(each), axis=0), cells)
+        if more:
+            gram = gram + basis.T @ basis * (_FAINT * np.trace(gram) / np.trace(basis.T @ basis))
         ordered = tuple(a for a in sizes if a in names)
         # of n I - J: the rows are divided by n, so that its noise counts 1 / n^2; and a column has n^2 - n
         length = math.prod(1 - 1 / sizes[a] for a in ordered)
         values, vectors = np.linalg.eigh(gram * length)
         kept = values > _RANK * values.max(initial=1e-300)
         if kept.any():
-            out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length))
+            out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis))
     return measures, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
@@ -330,14 +366,15 @@ def designs(problem: Problem) -> list[Design]:
         values, vectors = np.linalg.eigh(middle)
         matrix = (vectors * np.sqrt(values)).T @ a.rows / math.sqrt(a.length)
         # A at unit price; over n I - J, whose columns are n times as long as those of I - J / n
-        found.append((a, matrix / math.prod(problem.sizes[n] for n in a.attributes)))
+        own = matrix / math.prod(problem.sizes[n] for n in a.attributes)
+        found.append((a, own @ np.linalg.pinv(a.basis.astype(np.float64))))
     used = {n for a in asked for n in a.attributes}
     sizes = {n: s for n, s in problem.sizes.items() if n in used or n in measures}
     smallest = min(float(np.abs(m).max()) for _, m in found)
     fine = 2.0 ** (WHOLE_BITS + _BITS) / smallest
 
     def build(s: float) -> Moments:
-        parts = [MomentPart(a.attributes, np.rint(m * (s / _WHOLE)).astype(np.int64)) for a, m in found]
+        parts = [MomentPart(a.attributes, np.rint(m * (s / _WHOLE)).astype(np.int64) @ a.basis) for a, m in found]
         return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()))
 
     gaussian = problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public

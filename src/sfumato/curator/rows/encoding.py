@@ -214,7 +214,7 @@ def encode(
         statements += prepared(rule, i)
         raw.append(f"{column.sql} AS r{i}")
         fields.append(f"{field_of(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.codes)}) AS a{i}")
+        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.states)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
@@ -314,7 +314,7 @@ def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
         value = v if outside else f"greatest(least({v}, {high}), {low})"
         # no step beyond the last, however the product of doubles is rounded
         step = f"least(floor(({value} - {low}) * {_double(POINTS / (rule.high - rule.low))} + 0.5), {POINTS})"
-        found, missing = f"CAST({step} AS BIGINT)", str(rule.codes - 1)
+        found, missing = f"CAST({step} AS BIGINT)", str(rule.states - 1)
         outside = missing if outside else None
     elif isinstance(rule, (Edges, Days)):
         low, *_, end = map(_double, thresholds(rule))

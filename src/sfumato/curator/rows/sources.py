@@ -138,7 +138,7 @@ def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> C
 
     `persons`: whether it says of whom more rows were there than are kept.
     """
-    session, shape = opened.session, grid.codes
+    session, shape = opened.session, grid.states
     names = [f"a{i}" for i in range(len(shape))]
     checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
     many = "count(*) FILTER (cut)" if persons else "0"
