@@ -6,4 +6,16 @@ from sfumato.domain.hierarchies import Hierarchy
 from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Bins, Dates, Integers
 
-__all__ = ["OTHER", "Attribute", "Bins", "Booleans", "Categories", "Dates", "Domain", "Hierarchy", "Integers", "Level", "Measure"]
+__all__ = [
+    "OTHER",
+    "Attribute",
+    "Bins",
+    "Booleans",
+    "Categories",
+    "Dates",
+    "Domain",
+    "Hierarchy",
+    "Integers",
+    "Level",
+    "Measure",
+]

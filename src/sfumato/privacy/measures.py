@@ -28,7 +28,7 @@ from sfumato.privacy.terms import Sizes
 __all__ = ["PIECES", "UNIT_BITS", "WHOLE_BITS", "corners", "over_hull", "widened"]
 
 PIECES = 8
-"""Of the curve: by then what is priced is .03 % above the curve where a record comes or goes, .06 % where it changes."""
+"""Of the curve: what is priced is then .03 % above the curve where a record comes or goes, .06 % where it changes."""
 UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64
 WHOLE_BITS = 24
 """A record is 2^24 in a table of measures."""
@@ -39,7 +39,9 @@ _MOST = 3  # measures of a table
 def corners(cells: int) -> NDArray[np.int64]:
     """(cells, corners) shares, of 64, of the corners around a measure's curve; the last is whoever has no number."""
     n = PIECES
-    meeting = [(n * n - n * (2 * i + 1) + i * (i + 1), n * (2 * i + 1) - 2 * i * (i + 1), i * (i + 1)) for i in range(n)]
+    meeting = [
+        (n * n - n * (2 * i + 1) + i * (i + 1), n * (2 * i + 1) - 2 * i * (i + 1), i * (i + 1)) for i in range(n)
+    ]
     found = [(n * n, 0, 0), *meeting, (0, 0, n * n)]
     table = np.zeros((cells, len(found) + cells - 3), dtype=np.int64)
     table[:3, : len(found)] = np.array(found).T

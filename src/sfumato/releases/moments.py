@@ -83,7 +83,9 @@ def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Momen
     powers = _rows(len(names))
     for extra in ([], others):
         joined = [*names, *extra]
-        sides = [[np.pad(_SHARES[p], (0, domain[n].size - 3)) for n, p in zip(names, own, strict=True)] for own in powers]
+        sides = [
+            [np.pad(_SHARES[p], (0, domain[n].size - 3)) for n, p in zip(names, own, strict=True)] for own in powers
+        ]
         there = [np.pad(np.ones(3), (0, domain[m].size - 3)) for m in extra]
         rows = np.stack([reduce(np.kron, [*side, *there]) for side in sides])
         if is_answered(raw.plan.strategy, block(rows, joined)):

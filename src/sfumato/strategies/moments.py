@@ -179,7 +179,7 @@ class Moments(Strategy):
     def _ordered(rows: FloatArray, query: Block, order: Sequence[int]) -> FloatArray:
         """Rows in the order attributes, measures, (rows, ...), in that of the query."""
         lengths = [query.factors[j].shape[0] for j in order]
-        table = rows.reshape(*lengths, *rows.shape[1:])
+        table = rows.reshape((*lengths, *rows.shape[1:]))
         axes = [order.index(j) for j in range(len(order))]
         return table.transpose([*axes, *range(len(order), table.ndim)]).reshape(rows.shape)
 

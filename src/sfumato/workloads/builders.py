@@ -72,7 +72,9 @@ def identity(domain: Domain, *attributes: str) -> Workload:
     >>> sf.identity(domain)
     Workload(6 queries over 6 cells; identity: 6)
     """
-    return Workload(domain, (QueryBlock("identity", table_block(domain, domain.ordered(attributes or domain.dimensions))),))
+    return Workload(
+        domain, (QueryBlock("identity", table_block(domain, domain.ordered(attributes or domain.dimensions))),)
+    )
 
 
 def total(domain: Domain) -> Workload:

@@ -43,7 +43,9 @@ def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tu
     return blocks, sizes, ("m", "k")
 
 
-def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator) -> object:
+def _added(
+    blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator
+) -> object:
     """(records, rows): what each of some records adds to all rows, as it is counted."""
     codes = {m: _codes(rng, 12) for m in measures}
     joint = list(itertools.product(range(len(codes["m"])), range(len(codes["k"]))))
@@ -146,7 +148,7 @@ def test_the_curve_lies_in_its_hull() -> None:
         found = (1 - u) ** 2 * ends[0] + 2 * u * (1 - u) * middle + u * u * ends[1]
         assert found.tolist() == [(1 - t) ** 2 * PIECES**2, 2 * t * (1 - t) * PIECES**2, t * t * PIECES**2]
         # and the ends of pieces lie between the points around them
-        if 0 < i:
+        if i > 0:
             assert (ends[0] * 2 == c[:, i] + c[:, 1 + i]).all()
 
 

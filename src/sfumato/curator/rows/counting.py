@@ -22,14 +22,14 @@ from sfumato.cells import POINTS, Grid
 from sfumato.errors import PlanError, SourceError
 
 __all__ = [
+    "MAX_MEASURES",
+    "SHARES",
     "Batch",
     "Cluster",
     "ColumnCounts",
     "Counts",
     "Outbox",
-    "MAX_MEASURES",
     "PackedCounts",
-    "SHARES",
     "Packing",
     "Sets",
     "TableCounts",
