@@ -22,8 +22,8 @@ class Measure(Attribute):
 
     Sums, means, variances and correlations of a measure are of the numbers themselves, not of cells they were counted
     in. The range is public knowledge, or a guess made without looking: a number beyond it is cut to it
-    (outside="clamp", the default), or left out as if it were missing (outside="absent"). Records without a number count as records, but
-    not in the sums and means of the measure.
+    (outside="clamp", the default), or left out as if it were missing (outside="absent"). Records without a number count
+    as records, but not in the sums and means of the measure.
 
     A measure is no dimension: it has no cells to count. For a histogram, quantiles or a CDF of the same column declare
     `sf.Bins` of it beside, under another name.

@@ -1,10 +1,10 @@
 """Variances, covariances and correlations of measures, with intervals from all that a table could have held.
 
-Counts, sums, sums of squares and products come with Gaussian (or Laplace) noise of known covariance. A set of numbers in
-a range has a mean in it, and a variance and a covariance that go with each other. Of all such moments, those that make a
-statistic be some value have a least distance from the noisy ones, in units of the noise; the interval holds the values
-whose distance is beyond the least of all by no more than a normal number's square is, with the confidence asked. So it
-stays within what is possible, and needs no division by a noisy count. `variance`, `std`, `covariance_between` and
+Counts, sums, sums of squares and products come with Gaussian (or Laplace) noise of known covariance. A set of numbers
+in a range has a mean in it, and a variance and a covariance that go with each other. Of all such moments, those that
+make a statistic be some value have a least distance from the noisy ones, in units of the noise; the interval holds the
+values whose distance is beyond the least of all by no more than a normal number's square is, with the confidence asked.
+So it stays within what is possible, and needs no division by a noisy count. `variance`, `std`, `covariance_between` and
 `correlation` are methods of `Release`.
 """
 
@@ -63,7 +63,7 @@ def _rows(count: int) -> list[tuple[int, ...]]:
 
 
 _SHARES = {0: (1.0, 1.0, 1.0), 1: (-1.0, 0.0, 1.0), 2: (1.0, -1.0, 1.0)}
-"""What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at the lower end to 1 at the upper."""
+"""What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at its lower end to 1."""
 
 
 def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
@@ -253,7 +253,7 @@ def _pair_interval(values: FloatArray, noise: FloatArray, width: float, kind: St
     whole = float(values @ weight @ values)
 
     def distance(place: FloatArray, theta: float) -> float:
-        """Of moments with means a, b and spreads, over all counts; place: means, and shares of the largest variances."""
+        """Of moments with means and spreads, over all counts; place: means, and shares of the largest variances."""
         a, b = float(place[0]), float(place[1])
         va, vb = float(place[2]) * (1 - a * a), float(place[3]) * (1 - b * b)
         room = math.sqrt(max(va * vb, 0.0))

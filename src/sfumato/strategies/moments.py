@@ -6,10 +6,11 @@ A_U over the measures' joint cells. All cells of an attribute are alike, so A_U 
 
     the least  sum_U tr(G_U M_U^-1)  with  sum_U c_U v' M_U v <= 1  for every corner v of the measures' hull,
 
-M_U = A_U' A_U, G_U what the workload asks of U, and c_U the squared length of a column of ⊗ (n_i I - J). For weights w on
-the corners with sum 1 and D = sum_v w_v v v', the root of that is at least sum_U tr (D^1/2 c_U G_U D^1/2)^1/2; the weights
-at which this is largest give the best M_U. With points of the curve itself in place of corners it bounds whatever is
-done with Gaussian noise. [NTZ13] for the duality of factorizations, [XZK23] for residuals; docs/decisions/0136.
+M_U = A_U' A_U, G_U what the workload asks of U, and c_U the squared length of a column of ⊗ (n_i I - J). For weights w
+on the corners with sum 1 and D = sum_v w_v v v', the root of that is at least sum_U tr (D^1/2 c_U G_U D^1/2)^1/2; the
+weights at which this is largest give the best M_U. With points of the curve itself in place of corners it bounds
+whatever is done with Gaussian noise. [NTZ13] for the duality of factorizations, [XZK23] for residuals;
+docs/decisions/0136.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Moments(Strategy):
         out: list[FloatArray] = []
         for p in self.parts:
             scale = _WHOLE * math.prod(float(self.sizes[a]) for a in p.attributes)
-            out.append(np.linalg.pinv(p.matrix.astype(np.float64), rcond=_RANK) / scale)
+            out.append(np.asarray(np.linalg.pinv(p.matrix.astype(np.float64), rcond=_RANK) / scale, dtype=np.float64))
         return tuple(out)
 
     # -- what a query asks -----------------------------------------------------------------------------------
@@ -112,9 +113,9 @@ class Moments(Strategy):
         if any(a not in self.measures for j in theirs for a in query.groups[j]):
             raise NotAnswerable("a query that joins a measure and an attribute in one condition was not measured")
         names = [a for j in theirs for a in query.groups[j]]
-        rows = np.ones((1, 1))
+        rows: FloatArray = np.ones((1, 1))
         for j in theirs:
-            rows = np.kron(rows, np.asarray(query.factors[j].dense(), dtype=np.float64))
+            rows = np.asarray(np.kron(rows, query.factors[j].dense()), dtype=np.float64)
         table = rows.reshape(-1, *(self.sizes[a] for a in names))
         held = [a for a in self.measures if a in names]
         table = table.transpose([0, *(1 + names.index(a) for a in held)])
@@ -254,7 +255,7 @@ def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int
 
 
 def _joint(table: Sequence[FloatArray]) -> FloatArray:
-    return reduce(np.kron, table)
+    return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
 def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
@@ -348,7 +349,7 @@ _PLACES = {1: 257, 2: 33, 3: 9}  # of each measure, by how many there are: a bou
 
 
 def curve_bound(problem: Problem) -> float:
-    """What the root of the summed weighted variances is at least at noise multiplier 1, where a record may come or go."""
+    """What the root of the summed weighted variances is at least at noise multiplier 1, by added or removed records."""
     measures, asked = _asked(problem)
     return _best(asked, _points(problem, _PLACES[len(measures)]), 400)[1]
 

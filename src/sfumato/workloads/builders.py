@@ -222,6 +222,7 @@ def _row(domain: Domain, rows: Mapping[str, FloatArray], part: str, unit: str, b
 
 def _less(domain: Domain, name: str) -> str:
     middle = _centred(cast(Measure, domain[name]))[2]
+    middle = int(middle) if middle == int(middle) else middle
     return f"{name} less {show_number(middle)}" if middle > 0 else f"{name} plus {show_number(-middle)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def _exact(frame: pd.DataFrame, name: str, low: Fraction, high: Fraction, power:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "csv", "parquet"])
 def test_sums_are_those_of_exact_numbers(tmp_path: Path, kind: str) -> None:
-    """Off by at most n 2^-25 of the range and a hair, from whatever holds the table. Mutants: steps rounded down; squares
-    of the rounded shares; a number beyond the range that counts as missing."""
+    """Off by at most n 2^-25 of the range and a hair, from whatever holds the table. Mutants: steps rounded down;
+    squares of the rounded shares; a number beyond the range that counts as missing."""
     frame = _frame(1)
     source: Any = frame
     if kind == "polars":
@@ -112,7 +113,7 @@ def test_persons_bring_at_most_their_rows() -> None:
     assert int(counts.shared((1,)).sum()) == 250 * SHARES
 
 
-WORKS = {
+WORKS: dict[str, Callable[[sf.Domain], sf.Workload]] = {
     "means": lambda d: sf.means(d, ["cost", "days"], by="ward"),
     "moments": lambda d: sf.moments(d, ["cost", "days"], by="ward"),
     "sums alone": lambda d: sf.sums(d, "cost", by="ward"),
@@ -208,8 +209,8 @@ def test_plans_reach_the_bound_of_the_curve() -> None:
 
 
 def test_a_mean_errs_by_the_least_that_can_be() -> None:
-    """.789 of the range over n, averaged over means, is the least; halves of a budget give .816. Mutant: sums and counts
-    weighed alike."""
+    """.789 of the range over n, averaged over means, is the least; halves of a budget give .816. Mutant: sums and
+    counts weighed alike."""
     domain = sf.Domain({}, measures={"x": sf.Measure(0, 1)})
     strategy = sf.plan(sf.means(domain, "x"), sf.gdp(1), neighbours="add-remove")
     first, last = np.array([[0.0, 0.5, 1.0, 0.0]]), np.array([[1.0, 1.0, 1.0, 0.0]])
@@ -220,7 +221,7 @@ def test_a_mean_errs_by_the_least_that_can_be() -> None:
     assert (total / 200) ** 0.5 == pytest.approx(0.622**0.5, rel=2e-3)
 
 
-REFUSED: dict[str, Any] = {
+REFUSED: dict[str, Callable[[sf.Domain], object]] = {
     "counted": lambda d: sf.marginals(d, sets=[("ward", "cost")]),
     "cells": lambda d: sf.identity(d, "cost"),
     "ordered": lambda d: sf.prefix(d, "cost"),
@@ -289,7 +290,10 @@ def test_engines_that_count_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatc
         def counts(self, *_: object) -> object:
             raise AssertionError
 
-    monkeypatch.setattr(sources.elsewhere, "engine", lambda _: Engine())
+    def engine(_: object) -> Engine:
+        return Engine()
+
+    monkeypatch.setattr(sources.elsewhere, "engine", engine)
     with pytest.raises(SourceError, match="summed over tables that are read here"):
         open_source("postgresql://x/y?table=t", _domain())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,9 +44,7 @@ def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tu
     return blocks, sizes, ("m", "k")
 
 
-def _added(
-    blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator
-) -> object:
+def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator) -> Any:
     """(records, rows): what each of some records adds to all rows, as it is counted."""
     codes = {m: _codes(rng, 12) for m in measures}
     joint = list(itertools.product(range(len(codes["m"])), range(len(codes["k"]))))
@@ -53,7 +52,7 @@ def _added(
     out: list[list[int]] = []
     here = any(set(b.attributes) & set(measures) for b in blocks)
     for i in chosen.tolist():
-        place = dict(zip(("m", "k"), joint[i], strict=True))
+        place: dict[str, int] = dict(zip(("m", "k"), joint[i], strict=True))
         for cells in itertools.product(range(sizes["a"]), range(sizes["b"])):
             own = dict(zip("ab", cells, strict=True))
             row: list[int] = []
@@ -74,7 +73,7 @@ def _added(
     return np.array(out, dtype=object)
 
 
-def _largest(added: np.ndarray[tuple[int, int], np.dtype[np.object_]], power: int, *, replaced: bool) -> int:
+def _largest(added: Any, power: int, *, replaced: bool) -> int:
     if not replaced:
         return int((np.abs(added) ** power).sum(axis=1).max())
     return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
@@ -90,7 +89,7 @@ def _errs(count: int, first: int) -> tuple[int, float]:
         for power, unit in itertools.product((1, 2), (ADD, REPLACE)):
             named = [m for m in measures if any(m in b.attributes for b in blocks)]
             price = certified(blocks, sizes, unit, power, None, named)
-            found = _largest(added, power, replaced=unit is REPLACE)  # type: ignore[arg-type]
+            found = _largest(added, power, replaced=unit is REPLACE)
             low += price < found
             if unit is ADD and found:
                 most = max(most, price / found)
@@ -140,7 +139,7 @@ def test_the_curve_lies_in_its_hull() -> None:
     """Each point is a mean of the corners of its piece, exactly. Mutants: tangents' points shifted; pieces of the
     wrong ends."""
     c = corners(3).astype(object)
-    for i, u in itertools.product(range(PIECES), map(lambda k: Fraction(k, 11), range(12))):
+    for i, u in itertools.product(range(PIECES), (Fraction(k, 11) for k in range(12))):
         a, b = Fraction(i, PIECES), Fraction(i + 1, PIECES)
         t = a + (b - a) * u
         ends = [np.array([(1 - x) ** 2, 2 * x * (1 - x), x * x]) * PIECES**2 for x in (a, b)]
@@ -166,7 +165,7 @@ def test_a_measured_block_is_dearer_than_its_corners() -> None:
 
 
 def test_certificates_are_for_the_hull() -> None:
-    """All pairs of corners are looked at where that is proposed. Mutant: a certificate for cells in place of corners."""
+    """All pairs of corners are looked at where that is proposed. Mutant: pairs of cells in place of corners."""
     block = BlockMap((("m",),), (DenseMap(np.array([[0, 50, 100]])),))
     pairs = certified([block], {"m": 3}, REPLACE, 2, Certificate("pairs"), ("m",))
     assert (100 * SHARES) ** 2 <= pairs < (100 * SHARES) ** 2 * 1.0001
