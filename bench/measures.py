@@ -1,5 +1,4 @@
-"""Sums of measures: features against exact numbers, the price against brute force, plans against the curve's bound, means
-against the least, coverage of intervals on drawn tables.
+"""Sums of measures: prices against brute force, plans against the bound of the curve, coverage of intervals.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000]
 
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 def price(count: int) -> None:
     """Prices of drawn maps, held against records: how many are too low."""
-    from unit.measures.test_price import errs  # noqa: PLC0415
+    from unit.measures.test_price import errs
 
     low, most = 0, 0.0
     for first in range(0, count, 100):
