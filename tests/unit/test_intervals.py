@@ -48,8 +48,8 @@ def test_unequal_weights_against_simulation(weights: list[float], level: float) 
 
 
 def test_squares_may_be_alike_where_fourth_powers_are_not() -> None:
-    """Squares that are all the same are said once, and the shapes of the noise differ all the same: a drawn plan of sums
-    was paid for and could not be stored. Mutant: shapes written where there is room for one."""
+    """Squares that are all the same are said once, and the shapes of the noise differ all the same: a drawn plan of
+    sums was paid for and could not be stored. Mutant: shapes written where there is room for one."""
     fourth = np.array([[[0.3, 0.5]], [[0.9, 0.1]]])
     found = margins(0.95, np.ones((1, 1, 1)), fourth, DiscreteLaplace(Fraction(1000)))
     alone = [float(margins(0.95, np.ones(1), np.array([f]), DiscreteLaplace(Fraction(1000)))[0]) for f in fourth.flat]

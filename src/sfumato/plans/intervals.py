@@ -116,9 +116,9 @@ def margins(
 ) -> FloatArray:
     """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
 
-    Arrays broadcast, and so does the result: squares may be alike where fourth powers are not. `fourth` is needed for Laplace noise only; nan
-    where it is not known, for which the widest of all is taken. With `bias`,
-    which bounds what answers may be off by besides, the intervals hold for every bias within.
+    Arrays broadcast, and so does the result: squares may be alike where fourth powers are not. `fourth` is needed for
+    Laplace noise only; nan where it is not known, for which the widest of all is taken. With `bias`, which bounds what
+    answers may be off by besides, the intervals hold for every bias within.
     """
     if bias is not None and bias.any():
         if noise.variance < 64.0 or isinstance(noise, DiscreteLaplace):
