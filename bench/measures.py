@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +21,11 @@ import sfumato as sf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.shares import errs
+
 
 def price(count: int) -> None:
     """Prices of drawn maps, held against records: how many are too low."""
-    from unit.measures.test_price import errs
-
     low, most = 0, 0.0
     for first in range(0, count, 100):
         found, largest = errs(100, 1_000 + first)
@@ -84,7 +85,7 @@ def coverage(count: int) -> None:
             {"g": sf.Integers(0, len(sizes) - 1, outside="clamp", missing="other")},
             measures={"x": sf.Measure(0, 100_000), "y": sf.Measure(-50_000, 100_000)},
         )
-        kept = frame.assign(x=frame.x.clip(0, 100_000), y=frame.y.clip(-50_000, 100_000)).groupby("g")
+        kept: Any = frame.assign(x=frame.x.clip(0, 100_000), y=frame.y.clip(-50_000, 100_000)).groupby("g")
         for budget in (sf.gdp("0.5"), sf.gdp(3)):
             plan = sf.plan(sf.moments(domain, ["x", "y"], by="g"), budget, neighbours="add-remove")
             truth = {

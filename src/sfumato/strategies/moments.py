@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Dense, Residual
+from sfumato.operators import Block, Dense, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
+from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import between, check_size, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged_rows import independent_rows
@@ -40,8 +41,11 @@ __all__ = ["MomentPart", "Moments", "curve_bound", "designs"]
 
 
 _WHOLE = 2.0**WHOLE_BITS
-_BITS = 8  # of the largest coefficient of a row: rounding then costs less than a hundred-thousandth
+# Bits of the largest coefficient of a row: by 12 rounding costs less than a part in 2,000. With 24 of a record's whole
+# and those of residuals' n there is room for the records of a large hospital, or of a small country, in 63.
+_MOST_BITS, _LEAST_BITS, _RECORDS_BITS = 12, 8, 22
 _MOST_CORNERS = 2**14  # of the measures that some table joins: 11 of one, 1,331 of three
+_MOST_WAYS = 64  # in which attributes two records differ
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
 _ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
 _RANK = 1e-11  # of the largest eigenvalue: what is below is rounding
@@ -61,12 +65,14 @@ class MomentPart:
 class Moments(Strategy):
     """Residuals of attributes, each with sums of measures.
 
-    sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part.
+    sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part. Where the
+    number of records is public, nothing is measured of it.
     """
 
     sizes: Mapping[str, int]
     measures: tuple[str, ...]
     parts: tuple[MomentPart, ...]
+    public_total: bool = False
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:  # type: ignore[override]
@@ -93,12 +99,26 @@ class Moments(Strategy):
 
     @functools.cached_property
     def _ways_back(self) -> tuple[FloatArray, ...]:
-        """Per part A^+, at the scale in which a record is 1."""
+        """Per part A^+, at the scale in which a record is 1; but for the mean over cells where the total is public."""
         out: list[FloatArray] = []
         for p in self.parts:
             scale = _WHOLE * math.prod(float(self.sizes[a]) for a in p.attributes)
-            out.append(np.asarray(np.linalg.pinv(p.matrix.astype(np.float64), rcond=_RANK) / scale, dtype=np.float64))
+            matrix = p.matrix.astype(np.float64)
+            if self._is_known(p.attributes):
+                matrix = matrix - matrix.mean(axis=1, keepdims=True)
+            out.append(np.asarray(np.linalg.pinv(matrix, rcond=_RANK) / scale, dtype=np.float64))
         return tuple(out)
+
+    def _is_known(self, attributes: Sequence[str]) -> bool:
+        """Whether the sum over all cells of the measures is public: of all records, where their number is."""
+        return self.public_total and not attributes
+
+    def _of_total(self, rows: FloatArray) -> FloatArray:
+        """(rows,) how much of the public total is in each row, beside what is measured of all records."""
+        place = self._places.get(frozenset())
+        if place is None:
+            return rows.mean(axis=1)
+        return (rows - rows @ self._ways_back[place] @ self.parts[place].matrix * _WHOLE).mean(axis=1)
 
     # -- what a query asks -----------------------------------------------------------------------------------
 
@@ -136,14 +156,17 @@ class Moments(Strategy):
             names = [g[i] for g, t in zip(dims.groups, choice, strict=True) for i in t]
             i = self._places.get(frozenset(names))
             what = f"{', '.join([*names, *self.measures])} together"
-            if i is None:
-                raise NotAnswerable(f"sums and counts of {what} were not measured")
-            matrix = self.parts[i].matrix
-            back = rows @ self._ways_back[i] @ matrix
-            scale = _WHOLE * math.prod(float(self.sizes[a]) for a in names)
-            if np.abs(back * scale - rows).max() > 1e-6 * np.abs(rows).max(initial=1e-300):
-                raise NotAnswerable(f"these sums of {what} were not measured")
-            yield i, sums
+            known = self._is_known(names)
+            left = rows
+            if i is not None:
+                scale = _WHOLE * math.prod(float(self.sizes[a]) for a in names)
+                left = rows - rows @ self._ways_back[i] @ self.parts[i].matrix * scale
+            if known:
+                left = left - left.mean(axis=1, keepdims=True)
+            if np.abs(left).max() > 1e-6 * np.abs(rows).max(initial=1e-300):
+                raise NotAnswerable(f"these sums and counts of {what} were not measured")
+            if i is not None:
+                yield i, sums
 
     def check(self, query: Block) -> None:
         dims, rows, _ = self._split(query)
@@ -195,15 +218,18 @@ class Moments(Strategy):
             for axis in range(len(sizes)):
                 table = table - table.mean(axis=axis, keepdims=True)
             out.append(table @ back.T)
-        return tuple(out)
+        return (total, *out)
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         dims, rows, order = self._split(query)
         names = dims.attributes
         table = np.zeros((*(self.sizes[a] for a in names), len(rows)))
+        if self.public_total:
+            cells = math.prod(self.sizes[a] for a in names)
+            table = table + self._of_total(rows) * (estimate[0] / cells)
         for i, _ in self._needed(dims, rows, 2):
             p = self.parts[i]
-            own = estimate[i] @ rows.T
+            own = estimate[i + 1] @ rows.T
             held = [a for a in names if a in p.attributes]
             own = own.transpose([*(p.attributes.index(a) for a in held), len(held)])
             own = own.reshape(*(self.sizes[a] if a in held else 1 for a in names), len(rows))
@@ -299,41 +325,93 @@ def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
     return measures, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
-def _best(asked: Sequence[_Asked], points: FloatArray, rounds: int = _ROUNDS) -> tuple[list[FloatArray], float, float]:
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What records may change: for each of them a few vectors over the measures' joint cells, and by set of attributes
+    how much each vector counts there.
+
+    An added record changes a set by v v', v its shares. A record with v in place of one with w changes it by
+    v v' + w w' - g (v w' + w v'), where g is a product: 1 for each of the set's attributes in which the two agree,
+    -1 / (n - 1) for each other. That is (1 - g) / 2 of (v + w)(v + w)' and (1 + g) / 2 of (v - w)(v - w)'.
+    """
+
+    vectors: tuple[FloatArray, ...]
+    differ: tuple[frozenset[str], ...] = ()
+    sizes: Mapping[str, int] | None = None
+
+    def counts(self, attributes: Sequence[str]) -> list[FloatArray]:
+        """(changes,) how much of each vector counts in a set of attributes."""
+        if self.sizes is None:
+            return [np.ones(len(self.vectors[0]))]
+        each = [math.prod(-1 / (self.sizes[a] - 1) for a in attributes if a in some) for some in self.differ]
+        repeat = len(self.vectors[0]) // len(each)
+        g = np.repeat(np.array(each), repeat)
+        return [(1 - g) / 2, (1 + g) / 2]
+
+    @classmethod
+    def of(cls, problem: Problem, places: FloatArray, attributes: Sequence[str]) -> _Changes:
+        """Those of the privacy unit, of records at these places (places, joint cells)."""
+        if problem.unit.neighbours is Neighbours.ADD_REMOVE:
+            return cls((places,))
+        ways = [frozenset(c) for k in range(len(attributes) + 1) for c in itertools.combinations(attributes, k)]
+        if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
+            ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
+        i, j = np.triu_indices(len(places))
+        return cls(
+            (np.tile(places[i] + places[j], (len(ways), 1)), np.tile(places[i] - places[j], (len(ways), 1))),
+            tuple(ways),
+            problem.sizes,
+        )
+
+
+def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> tuple[list[FloatArray], float, float]:
     """(per set the W of M = C' W C, the root of the least error at unit price as proved, and as found).
 
-    points: (points, joint cells). Weights that are proportional to what each point costs come ever nearer to the best.
+    Weights that are proportional to what each change costs come ever nearer to the best.
     """
-    weights = np.full(len(points), 1 / len(points))
-    images = [points @ a.rows.T for a in asked]
-    # of a part in 2^20 of the best bound so far: points of no weight could not come back
+    count = len(changes.vectors[0])
+    weights = np.full(count, 1 / count)
+    images: list[list[tuple[FloatArray, FloatArray]]] = []
+    told: list[FloatArray] = []  # per set the directions of its rows that some change tells apart: others are public
+    for a in asked:
+        own = zip(changes.vectors, changes.counts(a.attributes), strict=True)
+        image = [(v @ a.rows.T, c) for v, c in own if c.any()]
+        values, vectors = np.linalg.eigh(_gram(image, weights))
+        told.append(vectors[:, values > _RANK * values.max(initial=1e-300)])
+        images.append([(x @ told[-1], c) for x, c in image])
     best: tuple[float, list[FloatArray], float] | None = None
     proved = 0.0
     for _ in range(rounds):
         middles: list[FloatArray] = []
-        cost, bound = np.zeros(len(points)), 0.0
+        cost, bound = np.zeros(count), 0.0
         for image in images:
-            values, vectors = np.linalg.eigh((image * weights[:, None]).T @ image)
-            values = np.maximum(values, _RANK**2 * values.max())
+            values, vectors = np.linalg.eigh(_gram(image, weights))
+            values = np.maximum(values, _RANK**2 * values.max(initial=1e-300))
             bound += float(np.sqrt(values).sum())
             half = vectors * values**-0.25
-            middles.append(vectors * values**-0.5 @ vectors.T)
-            cost += ((image @ half) ** 2).sum(axis=1)
+            middles.append(half @ half.T)
+            for x, c in image:
+                cost += c * ((x @ half) ** 2).sum(axis=1)
         proved = max(proved, bound)
-        # sum of weights times cost is the bound; scaled so that no point costs more than 1
+        # sum of weights times cost is the bound; scaled so that no change costs more than 1
         found = math.sqrt(float(cost.max()) * bound)
         if best is None or found < best[0]:
             best = (found, middles, float(cost.max()))
-        if best[0] <= proved * (1 + _NEAR):
+        if best[0] <= proved * (1 + _NEAR) or not bound:
             break
         weights = weights * cost / bound
         weights = weights / weights.sum()
     assert best is not None
-    return [m / best[2] for m in best[1]], proved, best[0]
+    return [t @ (m / best[2]) @ t.T for m, t in zip(best[1], told, strict=True)], proved, best[0]
 
 
-def _points(problem: Problem, count: int) -> FloatArray:
-    """(points, joint cells) shares of records at so many places of each measure, and of those without a number."""
+def _gram(image: Sequence[tuple[FloatArray, FloatArray]], weights: FloatArray) -> FloatArray:
+    """The sum over changes of their weights times x x'."""
+    return np.asarray(sum((x * (weights * c)[:, None]).T @ x for x, c in image), dtype=np.float64)
+
+
+def _places(problem: Problem, count: int) -> FloatArray:
+    """(places, joint cells) shares of records at so many places of each measure, and of those without a number."""
     sides: list[FloatArray] = []
     for name in problem.measures:
         t = np.linspace(0, 1, count)
@@ -345,13 +423,29 @@ def _points(problem: Problem, count: int) -> FloatArray:
     return _joint(sides)
 
 
-_PLACES = {1: 257, 2: 33, 3: 9}  # of each measure, by how many there are: a bound holds whichever points are taken
+# of each measure, by how many there are: a bound holds whichever places are taken
+_PLACES = {Neighbours.ADD_REMOVE: {1: 257, 2: 33, 3: 9}, Neighbours.REPLACE_ONE: {1: 65, 2: 9, 3: 3}}
 
 
-def curve_bound(problem: Problem) -> float:
-    """What the root of the summed weighted variances is at least at noise multiplier 1, by added or removed records."""
+def curve_bound(problem: Problem) -> float | None:
+    """What the root of the summed weighted variances is at least at noise multiplier 1; None where it is not known.
+
+    That is where all cells of an attribute are asked about alike, and records are replaced by any other.
+    """
+    alike = all(
+        isinstance(f, Identity | Total) or any(a in problem.measures for a in g)
+        for q in problem.workload.blocks
+        for g, f in zip(q.block.groups, q.block.factors, strict=True)
+    )
+    if not alike or problem.unit.within is not None or problem.unit.person is not None or problem.largest:
+        return None
     measures, asked = _asked(problem)
-    return _best(asked, _points(problem, _PLACES[len(measures)]), 400)[1]
+    count = _PLACES[problem.unit.neighbours][len(measures)]
+    return _best(asked, _Changes.of(problem, _places(problem, count), _named(asked)), _ROUNDS // 10)[1]
+
+
+def _named(asked: Sequence[_Asked]) -> list[str]:
+    return list(dict.fromkeys(n for a in asked for n in a.attributes))
 
 
 def designs(problem: Problem) -> list[Design]:
@@ -361,23 +455,28 @@ def designs(problem: Problem) -> list[Design]:
     """
     measures, asked = _asked(problem)
     sides = [corners(problem.sizes[m]).T / PIECES**2 for m in measures]
-    middles, _, _ = _best(asked, _joint(sides))
+    middles, _, _ = _best(asked, _Changes.of(problem, _joint(sides), _named(asked)))
     found: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
         values, vectors = np.linalg.eigh(middle)
-        matrix = (vectors * np.sqrt(values)).T @ a.rows / math.sqrt(a.length)
+        kept = values > _RANK * values.max(initial=1e-300)
+        matrix = (vectors[:, kept] * np.sqrt(values[kept])).T @ a.rows / math.sqrt(a.length)
         # A at unit price; over n I - J, whose columns are n times as long as those of I - J / n
         own = matrix / math.prod(problem.sizes[n] for n in a.attributes)
-        found.append((a, own @ np.linalg.pinv(a.basis.astype(np.float64))))
+        if own.size:
+            found.append((a, own @ np.linalg.pinv(a.basis.astype(np.float64))))
+    if not found:
+        raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     used = {n for a in asked for n in a.attributes}
     sizes = {n: s for n, s in problem.sizes.items() if n in used or n in measures}
     smallest = min(float(np.abs(m).max()) for _, m in found)
-    fine = 2.0 ** (WHOLE_BITS + _BITS) / smallest
+    widest = max(math.prod(problem.sizes[n] for n in a.attributes) for a, _ in found)
+    bits = min(_MOST_BITS, max(_LEAST_BITS, 62 - WHOLE_BITS - _RECORDS_BITS - math.ceil(math.log2(widest))))
+    fine = 2.0 ** (WHOLE_BITS + bits) / smallest
+    public = problem.unit.total_is_public
 
     def build(s: float) -> Moments:
         parts = [MomentPart(a.attributes, np.rint(m * (s / _WHOLE)).astype(np.int64) @ a.basis) for a, m in found]
-        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()))
+        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public)
 
-    gaussian = problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
-    bound = curve_bound(problem) if gaussian and problem.unit.neighbours.value == "add-remove" else None
-    return [Design("factorization", build, fine, bound)]
+    return [Design("factorization", build, fine, curve_bound(problem) if problem.noise == "gaussian" else None)]

@@ -1,0 +1,93 @@
+"""Drawn maps over measures, what drawn records add to them, and whether they are priced too low."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from sfumato.cells import POINTS
+from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.maps import AlikeMap, BlockMap, DenseMap, Map, TotalMap
+from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+__all__ = ["ADD", "REPLACE", "errs"]
+
+ADD = PrivacyUnit(Neighbours.ADD_REMOVE)
+REPLACE = PrivacyUnit(Neighbours.REPLACE_ONE)
+
+
+def _codes(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Places of records: both ends, corners of pieces, anything between, and no number."""
+    special = [0, POINTS, POINTS // 2, POINTS // 16, POINTS + 1, 1, POINTS - 1]
+    return np.concatenate([special, rng.integers(0, POINTS + 1, count)]).astype(np.uint32)
+
+
+def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tuple[str, ...]]:
+    """Blocks over up to two attributes and up to two measures, of any integer factors."""
+    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": int(rng.integers(3, 5)), "k": 4}
+    blocks: list[BlockMap] = []
+    for _ in range(int(rng.integers(1, 4))):
+        names = [n for n in sizes if rng.random() < 0.6]
+        factors: list[Map] = []
+        for name in names:
+            n = sizes[name]
+            kind = rng.integers(3) if name in "ab" else 2
+            dense = DenseMap(rng.integers(-9, 10, (int(rng.integers(1, 4)), n)) * int(rng.integers(1, 40)))
+            factors.append([AlikeMap(n, n, -1), TotalMap(n), dense][int(kind)])
+        blocks.append(BlockMap(tuple((n,) for n in names), tuple(factors)))
+    return blocks, sizes, ("m", "k")
+
+
+def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator) -> Any:
+    """(records, rows): what each of some records adds to all rows, as it is counted."""
+    codes = {m: _codes(rng, 12) for m in measures}
+    joint = list(itertools.product(range(len(codes["m"])), range(len(codes["k"]))))
+    chosen = rng.choice(len(joint), 40, replace=False)
+    out: list[list[int]] = []
+    here = any(set(b.attributes) & set(measures) for b in blocks)
+    for i in chosen.tolist():
+        place: dict[str, int] = dict(zip(("m", "k"), joint[i], strict=True))
+        for cells in itertools.product(range(sizes["a"]), range(sizes["b"])):
+            own = dict(zip("ab", cells, strict=True))
+            row: list[int] = []
+            for block in blocks:
+                mine = [n for n in block.attributes if n in measures]
+                unit = 1 if mine or not here else SHARES
+                part = np.array([unit], dtype=object)
+                if mine:
+                    found = shares([codes[n][place[n] : place[n] + 1] for n in mine], [sizes[n] for n in mine])
+                    part = found[:, 0].astype(object)
+                table = part.reshape([sizes[n] if n in mine else 1 for n in block.attributes])
+                full = np.zeros([sizes[n] for n in block.attributes], dtype=object)
+                full[tuple(slice(None) if n in mine else own[n] for n in block.attributes)] = table.reshape(
+                    [sizes[n] for n in mine]
+                )
+                row += [int(v) for v in block.apply(full.astype(np.int64))]
+            out.append(row)
+    return np.array(out, dtype=object)
+
+
+def _largest(added: Any, power: int, *, replaced: bool) -> int:
+    if not replaced:
+        return int((np.abs(added) ** power).sum(axis=1).max())
+    return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
+
+
+def errs(count: int, first: int) -> tuple[int, float]:
+    """(how many prices are too low, the largest price over what is found), of so many draws."""
+    low, most = 0, 0.0
+    for seed in range(first, first + count):
+        rng = np.random.default_rng([136, seed])
+        blocks, sizes, measures = _drawn(rng)
+        added = _added(blocks, sizes, measures, rng)
+        for power, unit in itertools.product((1, 2), (ADD, REPLACE)):
+            named = [m for m in measures if any(m in b.attributes for b in blocks)]
+            price = certified(blocks, sizes, unit, power, None, named)
+            found = _largest(added, power, replaced=unit is REPLACE)
+            low += price < found
+            if unit is ADD and found:
+                most = max(most, price / found)
+    return low, most
