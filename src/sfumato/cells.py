@@ -214,8 +214,10 @@ class Amounts(Rule):
         Rule.__post_init__(self)
         if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high)):
             raise DomainError("a measure goes from one finite number to another")
-        if not 1e-290 < self.high - self.low < math.inf or "drop" in (self.outside, self.missing):
+        if not 1e-290 < self.high - self.low < math.inf or self.outside not in ("clamp", "other"):
             raise DomainError("a measure goes from low to a high above it, and drops no record")
+        if self.missing != "other":  # whoever has no number has a cell, whose price is paid
+            raise DomainError("a measure has a cell for records without a number")
 
     @property
     def declared(self) -> int:

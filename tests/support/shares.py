@@ -27,7 +27,7 @@ def _codes(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dt
 
 def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tuple[str, ...]]:
     """Blocks over up to two attributes and up to two measures, of any integer factors."""
-    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": int(rng.integers(3, 5)), "k": 4}
+    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": 4, "k": 4}
     blocks: list[BlockMap] = []
     for _ in range(int(rng.integers(1, 4))):
         names = [n for n in sizes if rng.random() < 0.6]

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["correlation", "covariance_between", "std", "variance"]
 
-_GRID = 161  # places of a mean, and values of a variance, that are compared at once
+_GRID = 81  # places of a mean, and values of a variance, near the noisy ones and in the whole range
+_REACH = 8.0  # standard errors around the noisy ones
 _FINER = 3  # times the grid is laid anew around an end
 _STEPS = 18  # of halving towards an end, which is then known to a hundred-thousandth of the range
 
@@ -159,34 +160,45 @@ def _variance_of(values: FloatArray) -> float:
 
 def _variance_interval(values: FloatArray, noise: FloatArray, width: float) -> tuple[float, float]:
     """The variances of numbers from -1 to 1 that are near enough."""
-    weight = np.linalg.pinv(noise, hermitian=True)
+    weight = _weight(noise)
     whole = float(values @ weight @ values)
+    n, x, xx = values
+    mean, middle = float(np.clip(x / n, -1, 1)), _variance_of(values)
+    slopes = np.array([[-mean / n, 1 / n, 0], [(2 * mean * mean - xx / n) / n, -2 * mean / n, 1 / n]])
+    spread, error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", slopes, noise, slopes), 0.0)).tolist()
+    reach = np.linspace(-_REACH, _REACH, _GRID)
+    means = np.unique(np.clip(np.concatenate([mean + spread * reach, np.linspace(-1, 1, _GRID)]), -1, 1))
 
-    def distances(variance: FloatArray, mean: FloatArray) -> FloatArray:
+    def distances(variance: FloatArray) -> FloatArray:
         """(variances,) the least over means, and over counts."""
-        v, m = np.meshgrid(variance, mean, indexing="ij")
+        v, m = np.meshgrid(variance, means, indexing="ij")
         ray = np.stack([np.ones_like(v), m, m * m + v], axis=-1)
         along = np.maximum(ray @ weight @ values, 0.0)
         length = np.einsum("...i,ij,...j->...", ray, weight, ray)
         return np.where(v <= 1 - m * m + 1e-12, whole - along**2 / length, np.inf).min(axis=1)
 
-    means = np.linspace(-1, 1, 4 * _GRID + 1)
-    grid = np.linspace(0, 1, _GRID)
-    found = distances(grid, means)
+    grid = np.unique(np.clip(np.concatenate([middle + error * reach, np.linspace(0, 1, _GRID)]), 0, 1))
+    found = distances(grid)
     best = int(found.argmin())
-    around = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)], _GRID)
-    least = min(float(found.min()), float(distances(around, means).min()))
-    inside = np.flatnonzero(found <= least + width**2)
+    limit = float(found.min()) + width**2
+    inside = np.flatnonzero(found <= limit)
     ends: list[float] = []
-    for inner, step in ((int(inside[0]) if len(inside) else best, -1), (int(inside[-1]) if len(inside) else best, 1)):
-        near, far = float(grid[inner]), float(grid[min(max(inner + step, 0), _GRID - 1)])
+    for inner, step in ((int(inside[0]), -1), (int(inside[-1]), 1)):
+        near, far = float(grid[inner]), float(grid[min(max(inner + step, 0), len(grid) - 1)])
         for _ in range(_FINER):
-            between = np.linspace(near, far, 33)
-            kept = np.flatnonzero(distances(between, means) <= least + width**2)
-            last = int(kept[-1]) if len(kept) else 0
-            near, far = float(between[last]), float(between[min(last + 1, 32)])
+            between = np.linspace(near, far, 17)
+            last = int(np.flatnonzero(distances(between) <= limit)[-1])
+            near, far = float(between[last]), float(between[min(last + 1, 16)])
         ends.append(far)
     return min(ends[0], float(grid[best])), max(ends[1], float(grid[best]))
+
+
+def _weight(noise: FloatArray) -> FloatArray:
+    """The inverse of a covariance; what is known without noise, as a public number of records, weighs very much."""
+    scale = np.sqrt(np.maximum(np.diagonal(noise), np.diagonal(noise).max() * 1e-9))
+    return np.asarray(
+        np.linalg.inv(noise / np.outer(scale, scale) + 1e-9 * np.eye(len(noise))) / np.outer(scale, scale)
+    )
 
 
 def _half(release: Release, name: str) -> float:
@@ -249,7 +261,7 @@ def _pair_interval(values: FloatArray, noise: FloatArray, width: float, kind: St
     """The covariances or correlations that are near enough, of numbers from -1 to 1."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
-    weight = np.linalg.pinv(noise, hermitian=True)
+    weight = _weight(noise)
     whole = float(values @ weight @ values)
 
     def distance(place: FloatArray, theta: float) -> float:
