@@ -88,18 +88,43 @@ class Framed(ABC):
 
     @abstractmethod
     def frame(self) -> Frame:
-        """The rows."""
+        """The rows as a frame of columns.
+
+        Returns:
+            The frame.
+        """
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of the rows."""
+        """The rows as a pandas DataFrame.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
         return package("pandas").DataFrame(dict(self.frame().columns))
 
     def to_polars(self) -> Any:
-        """A polars DataFrame of the rows."""
+        """The rows as a polars DataFrame.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            MissingExtra: polars is not installed.
+        """
         return package("polars").DataFrame(dict(self.frame().columns))
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table of the rows."""
+        """The rows as a pyarrow Table.
+
+        Returns:
+            The Table.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
         return package("pyarrow").table(dict(self.frame().columns))
 
 

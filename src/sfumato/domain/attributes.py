@@ -57,7 +57,11 @@ class Attribute:
     edition: int = later(EDITION, before=1)
 
     def settle(self, *, alike: bool) -> None:
-        """At birth: the first edition where every one reads alike, so that such attributes are equal."""
+        """Take the first edition where both editions read every value alike, so that such attributes are equal.
+
+        Args:
+            alike: Whether both editions read every value alike.
+        """
         if alike:
             object.__setattr__(self, "edition", 1)
 
@@ -159,11 +163,24 @@ def check_size(count: int, what: str) -> None:
 @storable
 @dataclass(frozen=True, slots=True)
 class Categories(Attribute):
-    """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given).
+    """A finite set of codes, each with a label.
 
-    Codes of one label share its cell; cells stand in the order in which their labels appear first. With case="ignore"
-    capitals make no difference (GROSS is Groß), with trim=True blanks around a text make none. Letters that Unicode
+    Codes of one label share its cell; cells stand in the order in which their labels appear first. Letters that Unicode
     writes in two ways are the same in any case (form NFC).
+
+    Args:
+        values: The codes, as a list, or a mapping from codes to labels. Without a mapping a code is its own label.
+        case: "exact", or "ignore" where capitals make no difference (GROSS is Groß).
+        trim: Whether blanks around a text make no difference.
+        outside: What happens to a value that is not declared: "other" counts it in one extra, last cell, "drop" leaves
+            the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+
+    Raises:
+        DomainError: There are no codes, a code is declared twice, two texts of different cells are compared as one, or
+            an option is not allowed.
 
     >>> sf.Categories(["north", "south"], outside="other").labels
     ('north', 'south', '(other)')
@@ -234,7 +251,14 @@ class Categories(Attribute):
         return found
 
     def cell_of(self, text: str) -> int | None:
-        """The declared cell of a code or a label, None where it is neither."""
+        """The declared cell of a code or of a label.
+
+        Args:
+            text: A code or a label.
+
+        Returns:
+            The position of its cell, or None where it is neither.
+        """
         return self._names.get(self._read(text))
 
     @property
@@ -299,7 +323,17 @@ def read_code(value: object) -> str:
 @storable
 @dataclass(frozen=True, slots=True)
 class Booleans(Attribute):
-    """True or false; texts true/false, t/f, yes/no, y/n and 1/0 are read in any case.
+    """True or false; the texts true/false, t/f, yes/no, y/n and 1/0 are read in any case.
+
+    Args:
+        outside: What happens to a value that is neither: "other" counts it in one extra, last cell, "drop" leaves the
+            row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out.
+
+    Raises:
+        DomainError: `outside` or `missing` is not allowed.
 
     >>> sf.Booleans(missing="other").labels
     ('false', 'true', '(other)')

@@ -120,11 +120,23 @@ class Session(Told):
 
     @abstractmethod
     def status(self) -> dict[str, Any]:
-        """How the session stands, as plain values. All of it is public."""
+        """How the session stands. All of it is public.
+
+        Returns:
+            Plain values by name.
+        """
 
     @abstractmethod
     def ask(self, *question: Any, **options: Any) -> Any:
-        """The answer to a question."""
+        """Answer a question.
+
+        Args:
+            *question: The question, as the kind of session takes it.
+            **options: Options of the kind of session.
+
+        Returns:
+            The answer.
+        """
 
     def appended(self) -> Iterator[str]:
         yield self.plan.explain()

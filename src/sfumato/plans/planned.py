@@ -72,7 +72,12 @@ class Planned(Told):
         return fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
 
     def check(self) -> None:
-        """Raise PlanError for what a damaged file holds in place of a part, or for what cannot be stored."""
+        """Check that every part of the plan is what it has to be, as a damaged file could hold something else.
+
+        Raises:
+            PlanError: A part is of another class, or contradicts the others.
+            InvalidInput: A part cannot be stored.
+        """
         for name, kind in self.holds.items():
             found = getattr(self, name)
             if not isinstance(found, kind):
@@ -80,7 +85,12 @@ class Planned(Told):
         _ = encode(self), self.fingerprint
 
     def agree(self) -> None:
-        """Raise PlanError, or another error of the library, where what a file says contradicts itself."""
+        """Check that the plan does not contradict itself: all of `check`, and that its price keeps its budget.
+
+        Raises:
+            PlanError: It does.
+            InvalidInput: A part cannot be stored.
+        """
         self.check()
         if not self.honest:
             raise PlanError("its price is above the budget that it states")
@@ -91,7 +101,14 @@ class Planned(Told):
         return keeps(self.price, self.budget)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle)."""
+        """Write the plan to one file (no pickle), which `sf.load` reads.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         write_document(path, self)
 
 
@@ -117,7 +134,12 @@ class WorkloadPlan(Planned):
         return candidate_table(self.considered)
 
     def error_tables(self) -> dict[str, Frame]:
-        """What is known of errors before data: by part and number of attributes, and by table; nothing by default."""
+        """What is known of errors before data, as tables.
+
+        Returns:
+            Tables by name: "orders", by part and number of attributes, and "families", by table; empty where nothing is
+            known.
+        """
         return {}
 
     @property
@@ -127,10 +149,18 @@ class WorkloadPlan(Planned):
 
     @abstractmethod
     def own_facts(self) -> dict[str, dict[str, Any]]:
-        """`mechanism` and `error` of the facts."""
+        """What the facts say of the mechanism and of its errors.
+
+        Returns:
+            The entries `mechanism` and `error` of `facts`.
+        """
 
     def facts(self) -> dict[str, Any]:
-        """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+        """The public facts: what is protected, measured and predicted, and hashes of it all.
+
+        Returns:
+            Plain JSON values.
+        """
         within = self.unit.within
         return {
             "privacy": {

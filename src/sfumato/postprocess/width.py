@@ -83,15 +83,28 @@ class Width:
 
 
 def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int | np.random.Generator = 0) -> Width:
-    """The Gaussian and the mean width of the body that answers to `work` lie in, with its support function.
+    """The Gaussian and the mean width of the body of possible answers, with its support function.
 
-    body: as in `sf.project`, with a known total of one record ("auto", "simplex", "isotonic", "hull", "local", "sdp",
-    "sdp+local", "exact"), or "cone", which is infinitely wide; "mixtures" is no body. The widths are those of shares of
-    the records; of n records they are n times as large. `draws` directions, seeded by `rng`, are each taken with its
-    opposite: h(u) + h(-u) does not change when the body is moved, and neither do the widths.
+    The widths are those of shares of the records; of n records they are n times as large. With n records, noise of
+    standard deviation s and the Gaussian width l*(K), n s l*(K) / k bounds the expected mean squared error of the
+    projected answers, in records.
 
-    Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [NTZ13]; in the proved form, n s l*(K) / k
-    bounds the expected mean squared error in records, without any constant left open. Raises InvalidInput.
+    Args:
+        work: The queries.
+        body: As in `sf.project`, with a known total of one record: "auto", "simplex", "isotonic", "hull", "local",
+            "sdp", "sdp+local", "exact"; or "cone", which is infinitely wide.
+        draws: The number of random directions, from 2 to 1,000,000. Each is taken with its opposite: h(u) + h(-u) does
+            not change when the body is moved, and neither do the widths.
+        rng: A seed, or a generator of numpy.
+
+    Returns:
+        The widths with the standard errors of their simulation, and the support function.
+
+    Raises:
+        InvalidInput: There is no such body, it does not take these queries, or `draws` is not allowed.
+
+    Source:
+        [NTZ13], Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [Nikolov]
 
     >>> wide = sf.width(sf.identity(sf.Domain({"age": 3})))
     >>> wide.body, wide.queries, wide.draws

@@ -269,31 +269,93 @@ class Debits:
         return isinstance(self._chain, FileChain)
 
     def find(self, name: str) -> Entry | None:
-        """The spend of that name, or None."""
+        """The spend with a name.
+
+        Args:
+            name: The name of a release or of a session.
+
+        Returns:
+            Its line of the ledger, or None where nothing was spent under that name.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         return self._read().find(name)
 
     def check(self, anchor: str) -> None:
-        """Raise LedgerCorrupted unless the ledger goes on from an anchor, InvalidInput for a text that is none."""
+        """Check that the ledger goes on from an anchor.
+
+        Args:
+            anchor: The anchor of an earlier moment, which was kept outside the ledger.
+
+        Raises:
+            LedgerCorrupted: The ledger does not go on from it.
+            InvalidInput: The text is not an anchor.
+        """
         self._chain.check(anchor)
 
     def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
+        """Raise what `debit` would raise now, and spend nothing: so no table is opened in vain.
+
+        Args:
+            name: As for `debit`.
+            plan_hash: As for `debit`.
+            event: As for `debit`.
+            unit: As for `debit`.
+            table: As for `debit`.
+
+        Raises:
+            SfumatoError: As for `debit`.
+        """
         self._spend(self._chain.read(), name, plan_hash, event, unit, table)
 
     def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
-        """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
+        """Record the price of an event durably.
 
-        `unit` is whose privacy the event protects, `table` the public name of the table it looks at, if that has one.
-        The first spend fixes both for good. Raises LedgerMismatch for another unit or table, NameTaken where the name
-        was debited before, BudgetExceeded where the price does not fit, BudgetError where it has no price in this
-        currency; nothing is spent then.
+        Only after this returns may noise be drawn or data be looked at. The first spend fixes the unit and the table
+        for good.
+
+        Args:
+            name: The name of the release: 1 to 128 printable characters. A name is debited once.
+            plan_hash: The fingerprint of the plan that is paid for.
+            event: What is paid for, as its price.
+            unit: Whose privacy the event protects.
+            table: The public name of the table that the event looks at, if it has one.
+
+        Returns:
+            The receipt, which proves the debit.
+
+        Raises:
+            LedgerMismatch: Earlier spends were of another unit or table. Nothing is spent.
+            NameTaken: The name was debited before. Nothing is spent.
+            BudgetExceeded: The price is above what is left. Nothing is spent.
+            BudgetError: The event has no price in the ledger's currency. Nothing is spent.
+            InvalidInput: The name, the hash or the table cannot be used. Nothing is spent.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+
+        Guarantee:
+            The debit is on stable storage before the call returns, and the recorded spends never exceed the total.
         """
         with self._chain.turn(write=True) as turn:
             turn.append(self._spend(turn, name, plan_hash, event, unit, table))
             return self._receipt(turn, name)
 
     def paid(self, name: str, plan_hash: str) -> Receipt | None:
-        """The receipt of an earlier debit, if one was made under that name for that very hash."""
+        """The receipt of an earlier debit.
+
+        Args:
+            name: The name under which it was made.
+            plan_hash: The fingerprint of the plan that it paid for.
+
+        Returns:
+            The receipt, or None where nothing was debited under that name for that very hash.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         with self._chain.turn() as turn:
             entry = turn.state.find(name)
             return None if entry is None or entry.plan_hash != plan_hash else self._receipt(turn, name)
@@ -305,7 +367,19 @@ class Debits:
         return Receipt(at, f"{at}:{turn.hashes[at]}", self.ledger_id, name, entry.price, self.currency)
 
     def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
+        """Check that a spend for a unit and a table could come next; spends nothing.
+
+        Args:
+            unit: Whose privacy the spend would protect.
+            table: The public name of the table, if it has one.
+
+        Raises:
+            LedgerMismatch: Earlier spends were of another unit or table.
+            PlanError: `unit` is not a `PrivacyUnit`.
+            InvalidInput: The table cannot be called so.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         self._admit(self._read(), unit, table)
 
     def _admit(self, state: State, unit: PrivacyUnit, table: str | None) -> tuple[PrivacyUnit, str | None]:

@@ -18,6 +18,12 @@ __all__ = ["Neighbours", "PrivacyUnit", "Within"]
 class Neighbours(Enum):
     """Which two tables must be hard to tell apart.
 
+    Args:
+        value: "add-remove", where one table has one record more, or "replace-one", where one record differs.
+
+    Raises:
+        ValueError: The value is neither; `parse` says so with what is allowed.
+
     >>> sf.Neighbours("add-remove")
     <Neighbours.ADD_REMOVE: 'add-remove'>
     >>> sf.Neighbours.parse("replace")
@@ -31,7 +37,17 @@ class Neighbours(Enum):
 
     @classmethod
     def parse(cls, given: object) -> Neighbours:
-        """From its text, refused with what is allowed."""
+        """The relation that a text names.
+
+        Args:
+            given: A text, or a relation, which is returned as it is.
+
+        Returns:
+            The relation.
+
+        Raises:
+            PlanError: The text is neither "add-remove" nor "replace-one".
+        """
         if isinstance(given, Neighbours):
             return given
         for member in cls:

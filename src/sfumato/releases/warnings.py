@@ -47,7 +47,17 @@ __all__ = [
 
 
 def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
-    """How many persons had more rows than were counted, with its interval; None where that was not measured."""
+    """How many persons had more rows than were counted.
+
+    Args:
+        confidence: The probability, strictly between 0 and 1, with which the interval holds.
+
+    Returns:
+        An Answer in persons, or None where it was not measured.
+
+    Raises:
+        PlanError: The confidence is no such probability.
+    """
     level, times, found = check_confidence(confidence), release.plan.cut, release.measurement.cut
     if not times or found is None:
         return None

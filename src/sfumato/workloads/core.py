@@ -185,9 +185,20 @@ def on_domain(domain: Domain, block: Block) -> LinearOperator:
 class Workload:
     """Linear queries over a domain: shape (k, m) with k queries over m cells.
 
-    Cells are in C order of the domain. Within a product the rows run in C order too, attributes in
-    the domain's order. Weights multiply the variance in the objective; answers are unweighted.
-    `items` hold the queries in order; `blocks` are the same queries with every table by itself.
+    Cells are in C order of the domain. Within a product the rows run in C order too, attributes in the domain's order.
+    Weights multiply the variance in the objective; answers are unweighted. `blocks` are the same queries with every
+    table by itself.
+
+    Builders such as `sf.marginals` and `sf.queries` make workloads. `a + b` stacks two workloads over one domain, and
+    `a * b` is their Kronecker product over disjoint attributes.
+
+    Args:
+        domain: The attributes whose cells are counted.
+        items: Blocks or families of queries, in order.
+
+    Raises:
+        WorkloadError: There is no query, or a family of tables numbers other attributes than the domain's.
+        DomainError: A block names an attribute that the domain does not have.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": sf.Categories(["female", "male"])})
     >>> cdf, sex = sf.prefix(domain, "age"), sf.identity(domain, "sex")
@@ -228,7 +239,11 @@ class Workload:
 
     @functools.cached_property
     def blocks(self) -> tuple[QueryBlock, ...]:
-        """The queries table by table. Raises WorkloadError for more than 50,000 of them."""
+        """The queries table by table.
+
+        Raises:
+            WorkloadError: There are more than 50,000 tables.
+        """
         if self.tables > _MAX_BLOCKS:
             raise WorkloadError(f"{self.tables:,} tables are too many for this, which takes up to {_MAX_BLOCKS:,}")
         return tuple(q for i in self.items for q in i.blocks())
@@ -253,7 +268,17 @@ class Workload:
         return tuple(dict.fromkeys(i.unit for i in self.items))
 
     def named(self, name: str, weight: object = 1) -> Workload:
-        """The same queries as one part of that name, their weights multiplied by `weight`.
+        """The same queries as one part.
+
+        Args:
+            name: The name of the part.
+            weight: A number from 1e-100 to 1e100, by which the weights of the queries are multiplied.
+
+        Returns:
+            A workload with one part.
+
+        Raises:
+            WorkloadError: The weight is no such number.
 
         >>> domain = sf.Domain({"age": 100})
         >>> sf.total(domain).named("people", weight=3).weights
@@ -263,7 +288,14 @@ class Workload:
         return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
 
     def block_labels(self, query: QueryBlock) -> list[str]:
-        """One text per query of a block."""
+        """The labels of the queries of one block.
+
+        Args:
+            query: One of the workload's `blocks`.
+
+        Returns:
+            One text per query.
+        """
         axes = [
             list(given) if given is not None else row_labels(self.domain, g, f)
             for given, g, f in zip(query.labels, query.block.groups, query.block.factors, strict=True)
@@ -274,7 +306,13 @@ class Workload:
         return [row or "total" for row in rows]
 
     def labels(self) -> list[str]:
-        """One text per query, in order.
+        """The labels of all queries.
+
+        Returns:
+            One text per query, in order.
+
+        Raises:
+            WorkloadError: There are more than 20 million queries.
 
         >>> sf.prefix(sf.Domain({"age": sf.Integers(0, 29, width=10)}), "age").labels()
         ['age up to 0..9', 'age up to 10..19', 'age up to 20..29']
@@ -293,7 +331,16 @@ class Workload:
         return parts[0] if len(parts) == 1 else Stack(parts)
 
     def answer(self, x: ArrayLike) -> Numbers:
-        """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`.
+        """Exact answers to the queries. They are not private.
+
+        Args:
+            x: Counts of the cells, of shape (m,) or `domain.shape`.
+
+        Returns:
+            (k,) answers, in order; integers where the counts and the queries are.
+
+        Raises:
+            WorkloadError: The counts have another shape, or there are more than 50,000 tables.
 
         >>> domain = sf.Domain({"age": 3, "sex": 2})
         >>> sf.marginals(domain, order=1).answer([[1, 2], [3, 4], [5, 6]])
