@@ -12,16 +12,18 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import sys
 import tempfile
 import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from enum import Enum
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "sfumato"
@@ -149,8 +151,21 @@ def names(of_classes: bool) -> Counter[str]:
     return found
 
 
-def public() -> Iterator[tuple[str, Any]]:
-    """Every public name that can be called, and every public method of a public class, as it is written."""
+SECTIONS = ("Args", "Returns", "Raises", "Guarantee", "Source")
+"""The sections that a docstring of the library may have."""
+
+
+class Public(NamedTuple):
+    """A public name, or a member of a public class: a function, a class, or a property, as the class holds it."""
+
+    name: str
+    value: Any
+    method: bool
+    """Whether callers leave out its first parameter."""
+
+
+def public() -> Iterator[Public]:
+    """Every public name that can be called, and every public method and property of a public class."""
     import sfumato as sf
 
     seen: set[int] = set()
@@ -161,35 +176,89 @@ def public() -> Iterator[tuple[str, Any]]:
             if not callable(one) or id(one) in seen:
                 continue
             seen.add(id(one))
-            yield called, one
-            if not inspect.isclass(one) or issubclass(one, Exception):
-                continue
-            for base in one.__mro__:
-                if base.__module__.startswith("sfumato"):
-                    for method, held in vars(base).items():
-                        function = getattr(held, "__func__", held)
-                        if not method.startswith("_") and inspect.isfunction(function) and id(function) not in seen:
-                            seen.add(id(function))
-                            yield f"{called}.{method}", function
+            yield Public(called, one, False)
+            if inspect.isclass(one) and not issubclass(one, Exception):
+                yield from members(called, one, seen)
 
 
-def lacking(value: Any) -> list[str]:
-    """The sections that a docstring would have to have, and has not."""
-    document = inspect.getdoc(value) or ""
-    function = vars(value).get("__init__", value) if inspect.isclass(value) else value
-    wanted: list[str] = []
+def members(called: str, cls: type, seen: set[int]) -> Iterator[Public]:
+    """The public methods and properties of a class and of those of the library that it derives from, each once."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("sfumato"):
+            for name, held in vars(base).items():
+                value = getattr(held, "__func__", held)
+                known = inspect.isfunction(value) or isinstance(held, property | cached_property)
+                if not name.startswith("_") and known and id(value) not in seen:
+                    seen.add(id(value))
+                    yield Public(f"{called}.{name}", value, not isinstance(held, staticmethod))
+
+
+def sections(document: str) -> dict[str, list[str]]:
+    """The names under `Args` and `Raises` of a docstring, and what stands under its other sections, line by line."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in document.splitlines():
+        if line.strip() and not line.startswith(" "):
+            title = line[:-1] if line[-1] == ":" and line[:-1] in SECTIONS else ""
+            found |= {title: []} if title else {}
+        elif title in ("Args", "Raises"):
+            entry = re.match(r" {4}([*\w.]+): \S", line)
+            found[title] += [entry[1]] if entry else []
+        elif title and line.strip():
+            found[title].append(line.strip())
+    return found
+
+
+def parameters(one: Public) -> list[str]:
+    """What has to be described of a function, or of a class: what callers may give, with the stars of the rest."""
+    if isinstance(one.value, type) and issubclass(one.value, Enum):
+        return ["value"]
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     try:
-        signature = inspect.signature(value)
-        text = inspect.getsource(inspect.unwrap(function))
-    except (OSError, TypeError, ValueError):
-        return []
-    if [p for p in signature.parameters if p not in ("self", "cls")]:
-        wanted.append("Args")
-    if not inspect.isclass(value) and str(signature.return_annotation) not in ("None", "NoReturn"):
-        wanted.append("Returns")
-    if not inspect.isclass(value) and any(isinstance(n, ast.Raise) for n in ast.walk(ast.parse(textwrap.dedent(text)))):
-        wanted.append("Raises")
-    return [s for s in wanted if f"{s}:\n" not in document]
+        given = list(inspect.signature(one.value).parameters.values())
+    except (TypeError, ValueError):
+        return []  # of an exception that takes a message
+    bound = one.method and not inspect.ismethod(one.value)
+    return [stars.get(p.kind, "") + p.name for p in given[bound:] if not p.name.startswith("_")]
+
+
+def raised(value: Any) -> set[str] | None:
+    """The errors that the code of a function, or of the birth of a class, raises by itself; None where it raises none.
+
+    An error that is made elsewhere has no name here.
+    """
+    births = [vars(value).get(name) for name in ("__init__", "__post_init__")] if inspect.isclass(value) else [value]
+    found: list[ast.Raise] = []
+    for birth in births:
+        try:
+            text = inspect.getsource(inspect.unwrap(birth)) if birth is not None else ""
+        except (OSError, TypeError):
+            text = ""  # what a dataclass has of itself
+        found += [n for n in ast.walk(ast.parse(textwrap.dedent(text))) if isinstance(n, ast.Raise)]
+    calls = [n.exc.func if isinstance(n.exc, ast.Call) else n.exc for n in found]
+    named = {c.id for c in calls if isinstance(c, ast.Name) and c.id[:1].isupper()}
+    # a kind that has none says so by this one, and all others override it
+    return None if not found or named == {"AttributeError"} else named
+
+
+def lacking(one: Public) -> list[str]:
+    """What a docstring would have to have, and has not: sections, and entries of them; entries of what is not there."""
+    value = one.value
+    function = value.fget if isinstance(value, property) else getattr(value, "func", value)
+    document = inspect.getdoc(value) or ""
+    known = sections(document)
+    found = [] if document else ["a docstring"]
+    if function is value:
+        wanted, described = parameters(one), known.get("Args", [])
+        found += ["Args"] if wanted and not described else [f"Args: {p}" for p in wanted if p not in described]
+        found += [f"Args: no {p}" for p in described if p not in wanted]
+        returned = getattr(value, "__annotations__", {}).get("return")
+        if not inspect.isclass(value) and returned not in ("None", "NoReturn") and not known.get("Returns"):
+            found.append("Returns")
+    errors, said = raised(function), known.get("Raises", [])
+    if errors is not None:
+        found += ["Raises"] if not said else [f"Raises: {e}" for e in sorted(errors) if e not in said]
+    return found
 
 
 def bars(worst: int) -> Iterator[str]:
@@ -209,7 +278,7 @@ def bars(worst: int) -> Iterator[str]:
     found, methods = names(of_classes=False), names(of_classes=True)
     alone = sum(n == 1 and name not in methods for name, n in found.items())
     yield share("functions with a name of their own", alone, sum(found.values()), 0.9)
-    documents = {name: lacking(value) for name, value in public()}
+    documents = {one.name: lacking(one) for one in public()}
     yield share(
         "public docstrings with Args, Returns, Raises", sum(not v for v in documents.values()), len(documents), 1
     )

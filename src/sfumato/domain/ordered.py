@@ -156,6 +156,12 @@ class Integers(Attribute):
 
     @property
     def groupings(self) -> tuple[Level, ...]:
+        """The levels above the cells, coarsest first; none unless declared.
+
+        Raises:
+            DomainError: A level divides a cell, or its width is not a multiple of the cells'. Attributes are checked
+                when they are made, so it is never raised later.
+        """
         starts = [a for a, _ in self.intervals] if self.levels else []
         found: list[Level] = []
         for name, given in self.declared_levels:

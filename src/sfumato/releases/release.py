@@ -117,7 +117,17 @@ class Release(WorkloadRelease):
         return self if self.projection is None else replace(self, projection=None)
 
     def answer_block(self, block: Block) -> FloatArray:
-        """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
+        """Answers to any block of queries in the span of what was measured.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+
+        Returns:
+            (rows,) answers: unbiased ones, or those of the projection.
+
+        Raises:
+            NotAnswerable: The block lies outside the span of what was measured.
+        """
         found = projected_answer(self, block)
         return self.plan.strategy.answer(self.estimate, block) if found is None else found
 

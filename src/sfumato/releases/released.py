@@ -337,7 +337,11 @@ class WorkloadRelease(Released):
         """
 
     def appended(self) -> Iterator[str]:
-        """The answers themselves, of a part that is short."""
+        """The answers themselves, where the release is that of a short part.
+
+        Returns:
+            Whole lines; none for a whole release.
+        """
         if self.part is None:
             return
         if len(self.workload) <= _READ:
