@@ -219,7 +219,14 @@ def configuration() -> dict[str, Any]:
                                 "members_order": "source",
                                 "separate_signature": True,
                                 "show_signature_annotations": True,
-                                "docstring_style": "sphinx",
+                                "docstring_style": "google",
+                                "docstring_section_style": "list",
+                                "docstring_options": {
+                                    "returns_multiple_items": False,
+                                    # tests/unit/test_walk.py looks at parameters, and knows those of enums, too
+                                    "warn_unknown_params": False,
+                                    "warn_missing_types": False,
+                                },
                                 "inherited_members": True,
                                 "filters": ["!^_"],
                             },
