@@ -23,7 +23,7 @@ from enum import Enum
 from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_overloads
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "sfumato"
@@ -164,21 +164,50 @@ class Public(NamedTuple):
     """Whether callers leave out its first parameter."""
 
 
+INSIDE = (
+    *("cells.", "maps.", "mechanisms.", "operators.", "domain.predicates.", "privacy.noise.", "releases.files."),
+    *("interactive.parameters.", "local.questions.", "strategies.design.", "strategies.strategy."),
+    *("strategies.time_errors.", "strategies.periods.Question", "plans.predictions.Entry", "releases.streams.History"),
+    *("releases.answers.Linear", "releases.answers.Nonlinear", "releases.modelled.Findings"),
+)
+"""Classes and their places that public names return for the library's own use; who extends it reads them as code."""
+
+
 def public() -> Iterator[Public]:
-    """Every public name that can be called, and every public method and property of a public class."""
+    """Every public name that can be called, what it returns, and every public method and property of these classes."""
     import sfumato as sf
+    from sfumato.planner.loading import DOCUMENTS
 
     seen: set[int] = set()
+    found: list[tuple[str, Any]] = []
     for name in sf.__all__:
         value: Any = getattr(sf, name)
-        inner = [(f"{name}.{n}", getattr(value, n)) for n in value.__all__] if inspect.ismodule(value) else []
-        for called, one in inner or [(name, value)]:
-            if not callable(one) or id(one) in seen:
-                continue
-            seen.add(id(one))
-            yield Public(called, one, False)
-            if inspect.isclass(one) and not issubclass(one, Exception):
-                yield from members(called, one, seen)
+        if inspect.ismodule(value):
+            found += [(f"{name}.{n}", getattr(value, n)) for n in value.__all__]
+        else:
+            found.append((name, value))
+    found += [(cls.__name__, cls) for cls in DOCUMENTS]  # whose class `sf.load` does not say
+    while found:
+        called, one = found.pop(0)
+        if not callable(one) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        whole = [Public(called, one, False)]
+        if inspect.isclass(one) and not issubclass(one, Exception):
+            whole += members(called, one, seen)
+        yield from whole
+        found += [(cls.__name__, cls) for public in whole for cls in returned(public.value)]
+
+
+def returned(value: Any) -> Iterator[type]:
+    """The library's classes that a function, its variants or a property are annotated to return."""
+    function = value.fget if isinstance(value, property) else getattr(value, "func", getattr(value, "__func__", value))
+    for variant in [function, *get_overloads(function)] if inspect.isfunction(function) else []:
+        for name in re.findall(r"\w+", str(variant.__annotations__.get("return", ""))):
+            cls = variant.__globals__.get(name)
+            room, _, place = f"{getattr(cls, '__module__', '')}.{name}".partition(".")
+            if inspect.isclass(cls) and room == "sfumato" and not name.startswith("_") and not place.startswith(INSIDE):
+                yield cls
 
 
 def members(called: str, cls: type, seen: set[int]) -> Iterator[Public]:

@@ -123,9 +123,12 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """A coarser reading of an attribute: its cells in groups, which are the cells of `attribute`.
+    """A coarser reading of an attribute: its cells in groups, which are the cells of another attribute.
 
-    groups: (cells of the finer attribute,) the group of each. The extra cell is a group of its own.
+    Args:
+        name: The name of the level.
+        attribute: The attribute whose cells are the groups.
+        groups: (cells of the finer attribute,) the group of each. The extra cell is a group of its own.
     """
 
     name: str
@@ -134,7 +137,16 @@ class Level:
 
     @classmethod
     def of(cls, name: str, attribute: Attribute, declared: NDArray[np.int64]) -> Level:
-        """A level from the groups of the declared cells."""
+        """A level from the groups of the declared cells.
+
+        Args:
+            name: The name of the level.
+            attribute: The attribute whose cells are the groups.
+            declared: (declared cells of the finer attribute,) the group of each.
+
+        Returns:
+            The level.
+        """
         extra = [attribute.declared_size] if attribute.has_other else []
         groups = np.concatenate([declared, np.array(extra, dtype=np.int64)])
         groups.flags.writeable = False

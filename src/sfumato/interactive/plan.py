@@ -96,7 +96,14 @@ class ConversationPlan(Planned):
         return bounds_of(self.terms, self.shape.asked, self.beta)
 
     def threshold_after(self, used: int) -> int:
-        """The threshold once so many updates are used up."""
+        """The threshold in a later state of the session.
+
+        Args:
+            used: How many updates are used up.
+
+        Returns:
+            The threshold, in records.
+        """
         return self.threshold
 
     @property
@@ -111,7 +118,11 @@ class ConversationPlan(Planned):
 
     @property
     def answer_noise(self) -> NoiseLaw:
-        """The noise of hard answers."""
+        """The noise of hard answers.
+
+        Raises:
+            PlanError: The terms answer with bits alone.
+        """
         if self.terms.answer is None:
             raise PlanError("these terms answer with bits alone")
         return self.terms.answer
@@ -140,12 +151,20 @@ class ConversationPlan(Planned):
         return f"until {self.updates:,} updates are used up"
 
     def promise(self) -> str:
-        """What is promised of answers, in words."""
+        """What is promised of answers, in words.
+
+        Returns:
+            The bounds and their probability.
+        """
         easy = f"easy answers within {self.easy_bound:,} records ({self.easy_bound / self.records:.3g} of "
         return f"with probability {1 - self.beta:g}: {easy}{self.records:,}), hard ones within {self.hard_bound:,}"
 
     def opening(self) -> Iterator[tuple[str, str]]:
-        """What is protected, and the price."""
+        """What is protected, and the price, as lines of the explanation.
+
+        Returns:
+            Pairs of a heading and a text.
+        """
         yield from protected(self.unit, self.price)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
 
@@ -158,10 +177,26 @@ class ConversationPlan(Planned):
 class SessionPlan(ConversationPlan):
     """A session of private multiplicative weights before it is opened. Holds nothing private.
 
-    `records` is the number of records (replace-one) or a public number near it (add-remove, where the first update buys
-    the number itself; for a promise the most there may be). `threshold` and `alpha` are in records; with `alpha` the
-    updates are promised to last for the first `questions` questions of coefficients that span at most `span`. With
-    `growing` the threshold rises once half of the updates are used up, so that the rest lasts longer.
+    Args:
+        domain: The attributes that questions are about.
+        budget: The budget that all answers together keep.
+        unit: Whose privacy is protected.
+        price: What a ledger is charged at the opening.
+        terms: What is paid for every question, and the noise.
+        threshold: The error, in records, from which a question is hard.
+        records: The number of records under replace-one; under add-remove a public number near it (the first update
+            buys the number itself), and for a promise the most that there may be.
+        questions: For how many questions bounds hold.
+        beta: The probability that a bound fails.
+        span: How far apart the coefficients of a question may be.
+        alpha: The promised error in records, or None. With it the updates last for the first `questions` questions.
+        growing: Whether the threshold rises once half of the updates are used up, so that the rest lasts longer.
+
+    Raises:
+        PlanError: The numbers contradict each other.
+
+    Source:
+        [HR10]
     """
 
     domain: Domain
@@ -190,7 +225,15 @@ class SessionPlan(ConversationPlan):
         return Shape(self.domain.size, self.questions, self.records, self.beta, buys, self.span, rows)
 
     def threshold_after(self, used: int) -> int:
-        """The threshold once so many updates are used up: from half of them on it grows, up to fourfold."""
+        """The threshold in a later state of the session: with `growing` it rises from half of the updates on, up to
+        fourfold.
+
+        Args:
+            used: How many updates are used up.
+
+        Returns:
+            The threshold, in records.
+        """
         if not self.growing or 2 * used <= self.updates:
             return self.threshold
         return round(self.threshold * 4.0 ** (2 * used / self.updates - 1))

@@ -26,9 +26,18 @@ _ROUNDING = 1e-9  # records: what an interval's end may be off by in floats
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Simulation:
-    """Errors of `repetitions` simulated releases against the exact answers.
+    """Errors of simulated releases against the exact answers. `sf.simulate` makes it.
 
     `rmse` and `max_error` are over the queries that count records (over all, where none does), as in a plan.
+
+    Args:
+        rmse: The root mean squared error over queries and repetitions.
+        per_query_rmse: (k,) root mean squared errors over repetitions.
+        max_error: The mean over repetitions of the largest error.
+        mean_error: (k,) mean errors over repetitions.
+        coverage: The share of pointwise intervals that hold the exact answer.
+        confidence: The confidence of the intervals.
+        repetitions: The number of repetitions.
     """
 
     rmse: float

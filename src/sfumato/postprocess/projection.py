@@ -275,7 +275,13 @@ _CONE = 1e-9  # relative: products that are 0 but for rounding
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """`value` <= h(y) <= `bound`, and `point` (k,), a point of the body with <y, point> = value (None for a cone)."""
+    """How far a body goes in a direction: `value` <= h(y) <= `bound`.
+
+    Args:
+        value: The largest <y, a> that was found over the points a of the body.
+        bound: A proved bound on it from above.
+        point: (k,) a point of the body where `value` is reached; None for a cone.
+    """
 
     value: float
     bound: float

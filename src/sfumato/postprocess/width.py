@@ -33,11 +33,18 @@ _DRAWS, _MOST_DRAWS = 200, 10**6
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Width:
-    """The body of possible answers of one record (shares), and how wide it is.
+    """The body of possible answers of one record (shares), and how wide it is. `sf.width` makes it.
 
-    body: which. queries: k. gaussian, mean: l*(K) and M*(K), each with the standard error of its simulation, infinite
-    for a cone. slack: by how much, at most, `gaussian` is too small because maxima were found within a proved bound
-    only (0 where they are exact, up to rounding). draws: pairs of opposite directions.
+    Args:
+        body: What answers must lie in.
+        queries: The number of queries, k.
+        gaussian: The Gaussian width; infinite for a cone.
+        gaussian_error: The standard error of its simulation.
+        mean: The mean width; infinite for a cone.
+        mean_error: The standard error of its simulation.
+        slack: By how much, at most, `gaussian` is too small because maxima were found within a proved bound only; 0
+            where they are exact, up to rounding.
+        draws: The number of pairs of opposite directions.
     """
 
     body: str
@@ -51,23 +58,67 @@ class Width:
     _reach: Support = field(repr=False, compare=False)
 
     def support(self, direction: ArrayLike) -> float:
-        """h(y), the largest <y, a> over the points a of the body, for a (k,) direction; exact up to `reach`."""
+        """The support function h(y): the largest <y, a> over the points a of the body.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            h(y), exact up to `reach`.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         return self.reach(direction).value
 
     def farthest(self, direction: ArrayLike) -> FloatArray | None:
-        """(k,) a point of the body where h(y) is reached, the linear oracle's answer; None where a cone has none."""
+        """A point of the body that is farthest in a direction: the answer of the linear oracle.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            (k,) a point where h(y) is reached; None for a cone.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         return self.reach(direction).point
 
     def reach(self, direction: ArrayLike) -> Reach:
-        """`value`, a proved `bound` on h(y) from above, and the point."""
+        """How far the body goes in a direction, with a proved bound.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            `value`, a proved `bound` on h(y) from above, and the point.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         given = real_array(direction, "a direction").astype(np.float64)
         if given.shape != (self.queries,) or not np.isfinite(given).all():
             raise InvalidInput(f"a direction is of {self.queries:,} finite numbers, not of shape {given.shape}")
         return self._reach(given)
 
     def error(self, noise: float, records: int) -> float:
-        """An upper bound on the root mean squared error, in records, of projecting answers whose noise has the standard
-        deviation s = `noise`, for n = `records`: sqrt(n s (l* + 3 standard errors + slack) / k), at most s. [NTZ13]
+        """An upper bound on the root mean squared error of projected answers.
+
+        It is sqrt(n s (w + 3 standard errors + slack) / k), w the Gaussian width, and s at most.
+
+        Args:
+            noise: s, the standard deviation of the noise of the answers, in records.
+            records: n, the number of records.
+
+        Returns:
+            The bound, in records.
+
+        Raises:
+            InvalidInput: A number is not positive and finite.
+
+        Source:
+            [NTZ13]
         """
         for name, given in (("noise", noise), ("records", records)):
             if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
@@ -86,8 +137,8 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
     """The Gaussian and the mean width of the body of possible answers, with its support function.
 
     The widths are those of shares of the records; of n records they are n times as large. With n records, noise of
-    standard deviation s and the Gaussian width l*(K), n s l*(K) / k bounds the expected mean squared error of the
-    projected answers, in records.
+    standard deviation s and the Gaussian width w, n s w / k bounds the expected mean squared error of the projected
+    answers, in records.
 
     Args:
         work: The queries.

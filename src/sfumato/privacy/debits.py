@@ -55,10 +55,20 @@ _MAX_BITS = 8192  # twice what one amount may have, so that any two prices add u
 class Entry:
     """One line of the ledger, in its currency.
 
-    A line of kind "spend" says what was paid, for whom (`unit`) and of which table; its `released` and `result_hash`
-    show whether a line "released" follows, which says that what it paid for was stored and costs nothing. A line
-    "named" gives all spends before it, that named no table, the name of theirs. `unit` is None for a line
-    that spends nothing; `table` is None where none was named. `time` is a label.
+    Args:
+        sequence: The number of the line, from 1.
+        kind: "spend", which says what was paid; "released", which says that what a spend paid for was stored, and costs
+            nothing; or "named", which gives all spends before it, that named no table, the name of theirs.
+        name: The name of the release or session.
+        plan_hash: The fingerprint of its plan.
+        event: What was paid for.
+        price: Its price.
+        cumulative: The sum of all prices so far.
+        time: The time in UTC, which is a label.
+        released: Whether what a spend paid for was stored.
+        result_hash: The hash of what was stored, or None.
+        unit: Whose privacy a spend protects; None for a line that spends nothing.
+        table: The public name of the table, or None where none was named.
     """
 
     sequence: int
@@ -77,12 +87,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything a ledger says, after its chain was checked.
+    """Everything that a ledger says, after its chain was checked.
 
-    `promise` is the budget that was granted, as its document in JSON; it was turned into `total` when the ledger was
-    made. `unit` is whose privacy its spends protect: None until the first spend that says so. `table` is None until the
-    first spend, and after one that named none. `delta_remaining` is what mechanisms with a delta of their own may
-    still add: a ledger of another currency has none for them.
+    Args:
+        ledger_id: A random public name of the ledger.
+        promise: The budget that was granted, as its document in JSON.
+        currency: What is added up.
+        total: The budget in the currency.
+        delta_remaining: What mechanisms with a delta of their own may still add; 0 for a ledger of another currency
+            than epsilon.
+        unit: Whose privacy its spends protect; None until the first spend.
+        table: The public name of the table; None until the first spend, and after one that named none.
+        entries: All lines, in order.
     """
 
     ledger_id: str
@@ -96,13 +112,23 @@ class State:
 
     @property
     def spent(self) -> Fraction:
+        """The sum of all prices so far, in the currency."""
         return self.entries[-1].cumulative if self.entries else Fraction(0)
 
     @property
     def remaining(self) -> Fraction:
+        """What is left, in the currency."""
         return self.total - self.spent
 
     def find(self, name: str) -> Entry | None:
+        """The spend with a name.
+
+        Args:
+            name: The name of a release or of a session.
+
+        Returns:
+            Its line, or None where nothing was spent under that name.
+        """
         return next((entry for entry in self.entries if entry.kind == "spend" and entry.name == name), None)
 
 
@@ -241,7 +267,16 @@ _FILE = re.compile(r".*\.(csv|tsv|txt|parquet|json|ndjson|jsonl|arrow|feather|db
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof of a debit. Keep `anchor` outside the ledger: it finds a ledger that was rolled back or made anew."""
+    """Proof of a debit.
+
+    Args:
+        sequence: The number of the line.
+        anchor: The anchor after it. Kept outside the ledger, it finds a ledger that was rolled back or made anew.
+        ledger_id: The random public name of the ledger.
+        name: The name of the release or session.
+        price: The price.
+        currency: The ledger's currency.
+    """
 
     sequence: int
     anchor: str

@@ -72,7 +72,14 @@ def _known(values: list[float]) -> list[float | None]:
 
 
 class Intervals(NamedTuple):
-    """Interval ends, one per query, and the confidence they hold with."""
+    """The ends of intervals, one per query.
+
+    Args:
+        low: (k,) lower ends.
+        high: (k,) upper ends.
+        confidence: The probability with which they hold.
+        simultaneous: Whether all of them hold together with it; otherwise each one does.
+    """
 
     low: FloatArray
     high: FloatArray
@@ -83,8 +90,10 @@ class Intervals(NamedTuple):
 class Batch(NamedTuple):
     """Some tables, or other blocks of queries, of one shape.
 
-    attributes: one tuple of names per table; values: (tables, n_1, ..., n_k); standard_errors broadcasts to that, or is
-    None for projected answers.
+    Args:
+        attributes: One tuple of names per table.
+        values: (tables, n_1, ..., n_k) answers.
+        standard_errors: Standard errors, which broadcast to the values; None for projected answers.
     """
 
     attributes: tuple[tuple[str, ...], ...]

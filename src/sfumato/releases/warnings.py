@@ -103,9 +103,15 @@ _NAMED = 5  # attributes in one line
 class Caution:
     """A reason to doubt a declaration: the noisy share of records in one cell of one attribute.
 
-    `attribute` and `cell` are None where the table as a whole holds no records that can be told from noise; `share`
-    is then that of its standard error; and where persons had more rows than were counted: `share` is then that of
-    counted records that are theirs, 0 where the number of records is not known. `text` is one sentence for people.
+    Args:
+        attribute: The attribute; None where the table as a whole holds no records that can be told from noise, and
+            where persons had more rows than were counted.
+        cell: The cell, or None in the same cases.
+        share: The share of records; where the table holds no records that can be told from noise, that of the standard
+            error; where persons had more rows than were counted, the share of counted records that are theirs, 0 where
+            the number of records is not known.
+        standard_error: The standard error.
+        text: One sentence for people.
     """
 
     attribute: str | None
@@ -115,7 +121,11 @@ class Caution:
     text: str
 
     def facts(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The fields as plain values.
+
+        Returns:
+            JSON values by name.
+        """
         return asdict(self)
 
 

@@ -166,7 +166,15 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeyQueries:
-    """Queries about keys that are known now: for each the field elements of its keys. Made by `Keys.queries`."""
+    """Queries about keys that are known now, for `sf.plan`. `Keys.queries` makes them.
+
+    Args:
+        keys: Which keys there are.
+        supports: For each query the field elements of its keys.
+
+    Raises:
+        WorkloadError: No query has a key.
+    """
 
     keys: Keys
     supports: tuple[Words, ...]

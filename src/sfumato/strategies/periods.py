@@ -105,11 +105,23 @@ _TOTALS = (("totals", 1.0),)
 @storable
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before.
+    """The periods of a stream, what is asked over time, and in how many of its periods one person may be.
 
-    What is to err little are the questions `ask`, by their weights, in the worst period or in the mean; of a stream
-    that may end at any time totals, each beside what it would err if it were known to be the last. `promised`: by
-    the custodian, how often a person is counted; otherwise the stream sees to it, where a column says whose row it is.
+    `sf.periods` makes them.
+
+    Args:
+        count: How many periods there are.
+        per_person: In how many periods the rows of one person may be.
+        apart: The least distance between two periods of one person.
+        ask: The questions over time that are to err little, with their weights.
+        objective: "worst" or "mean", over periods.
+        anytime: Whether the stream may end at any time: it is planned for totals, each beside what it would err if it
+            were known to be the last.
+        promised: Whether whoever appends sees to it how often a person is counted; otherwise the stream does, where a
+            column says whose row it is.
+
+    Raises:
+        PlanError: A number or a question is not allowed, or options contradict each other.
     """
 
     count: int
@@ -160,7 +172,11 @@ class Periods:
         return ", ".join(f"{text} (weight {weight:g})" for text, weight in self.ask)
 
     def describe(self) -> str:
-        """One line for people."""
+        """The declaration in words.
+
+        Returns:
+            One line for people.
+        """
         if self.anytime:
             return f"as many periods as come, up to {self.count:,}, each person's rows in one of them"
         if self.per_person == 1:

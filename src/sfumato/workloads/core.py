@@ -56,10 +56,17 @@ def weight_items(weights: Mapping[Any, object] | None) -> list[tuple[Any, object
 @storable
 @dataclass(frozen=True, slots=True)
 class QueryBlock:
-    """One block of queries: its part, its map, its weight in the objective, the unit of its answers.
+    """One block of queries over one marginal table.
 
-    `labels` holds, per factor of the block, either one text per row or None where the texts follow
-    from the attribute's cells.
+    Args:
+        part: The name of the part that it belongs to.
+        block: The linear map from the table's cells to the answers.
+        weight: Its weight in the objective, from 1e-100 to 1e100.
+        unit: The unit of its answers.
+        labels: Per factor of the block, one text per row, or None where the texts follow from the attribute's cells.
+
+    Raises:
+        WorkloadError: The weight is not allowed, or there are not as many labels as factors or rows.
     """
 
     part: str
@@ -111,7 +118,11 @@ class QueryBlock:
         return self.unit == RECORDS and all(isinstance(f, Identity) for f in self.block.factors)
 
     def blocks(self) -> Iterator[QueryBlock]:
-        """Every block by itself: this one."""
+        """Every block by itself, as of a family.
+
+        Returns:
+            This block.
+        """
         return iter((self,))
 
 
@@ -166,7 +177,11 @@ class QueryFamily:
         return all(isinstance(self.family.factors[i], Identity) for i in np.unique(self.family.sets).tolist())
 
     def blocks(self) -> Iterator[QueryBlock]:
-        """Every block by itself."""
+        """Every block by itself.
+
+        Returns:
+            One block per table.
+        """
         return (QueryBlock(self.part, b, self.weight) for b in self.family.blocks())
 
 

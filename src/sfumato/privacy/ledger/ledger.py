@@ -59,7 +59,15 @@ FORMAT = Format(
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a plan would cost now; `remaining_after` is negative where it does not fit."""
+    """What a plan would cost now.
+
+    Args:
+        price: The price, in the ledger's currency.
+        remaining: What is left before it.
+        remaining_after: What would be left after it; negative where it does not fit.
+        fits: Whether the ledger would pay.
+        currency: The ledger's currency.
+    """
 
     price: Fraction
     remaining: Fraction
@@ -74,7 +82,16 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a successful check of the whole ledger found; `unreleased` are names."""
+    """What a successful check of the whole ledger found.
+
+    Args:
+        ledger_id: The random public name of the ledger.
+        entries: The number of lines.
+        spent: The sum of all prices, in the ledger's currency.
+        remaining: What is left, in the ledger's currency.
+        unreleased: The names of spends without a stored release.
+        anchor: The anchor of now, to be kept outside the ledger.
+    """
 
     ledger_id: str
     entries: int
