@@ -225,8 +225,9 @@ class SessionPlan(ConversationPlan):
         return Shape(self.domain.size, self.questions, self.records, self.beta, buys, self.span, rows)
 
     def threshold_after(self, used: int) -> int:
-        """The threshold in a later state of the session: with `growing` it rises from half of the updates on, up to
-        fourfold.
+        """The threshold in a later state of the session.
+
+        With `growing` it rises from half of the updates on, up to fourfold.
 
         Args:
             used: How many updates are used up.

@@ -32,7 +32,7 @@ class Stream(Session):
 
     Args:
         plan: The plan.
-        public: What was published, and the door to the curator.
+        public: What was published, and how further periods are measured.
         made: When, by which versions and from which ledger it was opened.
 
     Raises:

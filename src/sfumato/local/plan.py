@@ -69,8 +69,8 @@ class LocalPlan(Planned):
         considered: The reporters that were considered.
 
     Raises:
-        PlanError: The questions are about other cells than the queries, or the number of reports is not allowed.
-        BudgetError: epsilon is out of its range.
+        PlanError: epsilon is not from 1/1024 to 64, the questions are about other cells than the queries, or the number
+            of reports is not allowed.
 
     Guarantee:
         Every report is epsilon-differentially private by itself, whatever all others do: any two records of the person

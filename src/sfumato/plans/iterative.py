@@ -48,8 +48,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyBound:
-    """A bound that is proved before data: no answer of `model` is off by more than `largest`, except with probability
-    `failure`.
+    """A bound that is proved before data.
+
+    No answer of `model` is off by more than `largest`, except with probability `failure`.
 
     Args:
         largest: The largest error, in the plan's unit.

@@ -244,7 +244,7 @@ class StreamPlan(WorkloadPlan):
             workload in all periods up to that one hold together, by the union bound.
 
         Raises:
-            PlanError: There is no such question, or the confidence is no such probability.
+            PlanError: There is no such question.
         """
         doubling = {min(2**j, self.periods.count) for j in range(self.periods.count.bit_length() + 1)}
         columns: dict[str, list[Any]] = {
