@@ -218,6 +218,15 @@ def _here(cls: type) -> type:
     return cls
 
 
+def test_what_public_names_return_is_public() -> None:
+    """Mutants: variants of a function passed over (streams), what `sf.load` reads (reports), or what methods return
+    (spends); the library's own algebra among it."""
+    walk = script("scripts/walk.py")
+    names = {one.name for one in walk.public()}
+    assert {"Stream.append", "LocalRelease.intervals", "Quote", "Frame.rows", "Release.cautions", "pure"} <= names
+    assert not {"LinearOperator", "Strategy", "Map", "Grid"} & names
+
+
 def test_every_public_docstring_is_whole() -> None:
     """Whatever is public says every argument by its name and no other, what comes back, and what it raises.
 
