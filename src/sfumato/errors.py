@@ -209,7 +209,7 @@ class LedgerError(SfumatoError):
 
 
 class LedgerCorrupted(LedgerError):
-    """The chain of hashes of a ledger, or of a file paid from one, is broken; it refuses to go on.
+    """The chain of hashes of a ledger, or of a file paid from one, is broken; the file is not used any further.
 
     >>> ledger = sf.Ledger.create("people.ledger", total=sf.pure(1))
     >>> other = sf.Ledger.create("other.ledger", total=sf.pure(1))

@@ -97,7 +97,7 @@ class Attribute:
 
     @property
     def rule(self) -> Rule:
-        """Which cell a value falls into, for whoever reads records."""
+        """The rule by which a value of the table is counted in a cell."""
         raise AttributeError
 
     @property
@@ -117,7 +117,7 @@ class Attribute:
 
     @property
     def cell_level(self) -> str | None:
-        """What the level of the cells themselves is called, where it has a name of its own."""
+        """The name of the level of the cells themselves, where it has a name of its own; else None."""
         return None
 
 
@@ -279,7 +279,7 @@ class Categories(Attribute):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What the table holds, at least one code per declared cell, as text."""
+        """The codes that the table may hold, as text; every declared cell has at least one."""
         return tuple(self._mapping)
 
     @property

@@ -132,7 +132,7 @@ class Domain:
 
     @property
     def grid(self) -> Grid:
-        """Names and rules alone: what the wall needs of a domain."""
+        """The names and the rules of cells, which are all that the curator needs of a domain."""
         # a text of a class that derives from str may compare as it likes
         return Grid(
             tuple("".join((n,)) for n in self.names), tuple(a.rule for a in self.attributes.values()), self.moves()

@@ -133,7 +133,7 @@ class Hierarchy(Attribute):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What the table holds, one code per declared cell, as text."""
+        """The codes that the table may hold, as text; every declared cell has one."""
         return self._cells.codes
 
     def cell_of(self, text: str) -> int | None:

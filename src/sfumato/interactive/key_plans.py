@@ -117,7 +117,7 @@ class SparsePlan(ConversationPlan):
 
     @property
     def slots(self) -> int:
-        """Keys that updates can name."""
+        """The number of keys that updates can name."""
         return self.size * self.updates
 
     @property

@@ -76,7 +76,7 @@ class ConversationPlan(Planned):
     @property
     @abstractmethod
     def shape(self) -> Shape:
-        """What bounds follow from."""
+        """The public numbers from which bounds follow."""
 
     @property
     def buys(self) -> bool:
@@ -85,12 +85,15 @@ class ConversationPlan(Planned):
 
     @property
     def updates(self) -> int:
-        """Hard questions that are paid for."""
+        """The number of hard questions that are paid for."""
         return self.terms.epochs.count - self.buys
 
     @functools.cached_property
     def bounds(self) -> Bounds:
-        """v and g: with probability 1 - beta no easy answer errs by more than threshold + v, no hard one by more."""
+        """v and g, from which the largest errors of answers follow.
+
+        With probability 1 - beta no easy answer errs by more than threshold + v, and no hard one by more than g.
+        """
         if self.alpha is not None:
             return promised(self.shape, self.terms)[2]
         return bounds_of(self.terms, self.shape.asked, self.beta)
@@ -108,12 +111,12 @@ class ConversationPlan(Planned):
 
     @property
     def easy_bound(self) -> int:
-        """How far an easy answer may be off, as long as the threshold has not grown."""
+        """The largest error of an easy answer, in records, as long as the threshold has not grown."""
         return self.threshold + self.bounds.v
 
     @property
     def hard_bound(self) -> int:
-        """How far a hard answer may be off."""
+        """The largest error of a hard answer, in records."""
         return self.bounds.g
 
     @property
@@ -130,24 +133,25 @@ class ConversationPlan(Planned):
     @property
     @abstractmethod
     def off(self) -> float:
-        """How far what a hard question taught may be off, with a promise."""
+        """The largest error of what the hypothesis learns from a hard question, under a promise."""
 
     @property
     def refit(self) -> float:
-        """The gap from which an earlier answer is fitted again.
+        """The difference from which the hypothesis is fitted to an earlier answer again.
 
-        With a promise twice what its noise can be: no such step leads away from the table. Else its standard deviation.
+        Under a promise it is twice the largest error of that answer, so that no such step leads away from the table;
+        otherwise the standard deviation of its noise.
         """
         return math.sqrt(self.answer_noise.variance) if self.alpha is None else 2.0 * self.off
 
     @property
     @abstractmethod
     def advice(self) -> str:
-        """What would err less, if anything."""
+        """Another way to answer that would err less, in words, if there is one."""
 
     @property
     def lasting(self) -> str:
-        """Until when bounds hold where no promise says that updates last."""
+        """How long bounds hold where it is not promised that updates last, in words."""
         return f"until {self.updates:,} updates are used up"
 
     def promise(self) -> str:
@@ -274,7 +278,7 @@ class SessionPlan(ConversationPlan):
 
     @property
     def advice(self) -> str:
-        """Which of them to take."""
+        """Which mechanism errs least here, in words."""
         _, histogram, single = self.compared["bound"]
         ours = max(self.easy_bound, self.hard_bound)
         if min(histogram, single) <= ours:

@@ -112,13 +112,14 @@ class Session(Told):
     @property
     @abstractmethod
     def plan(self) -> Planned:
-        """What was decided before any data."""
+        """The plan, which was decided before any data."""
 
     @property
     def anchor(self) -> str | None:
-        """How the store stands, in short: kept elsewhere and given to `sf.open` or `sf.load`, it finds one put back.
+        """A short text that stands for the present state of the store; None where nothing that changes is stored.
 
-        None where nothing that changes is kept.
+        Keep it elsewhere and give it to `sf.open` or `sf.load`: a store that was put back to a state before it is then
+        refused.
         """
         return None
 
@@ -143,6 +144,11 @@ class Session(Told):
         """
 
     def appended(self) -> Iterator[str]:
+        """The explanation of the plan.
+
+        Returns:
+            Whole lines.
+        """
         yield self.plan.explain()
 
     def __enter__(self) -> Self:

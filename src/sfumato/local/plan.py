@@ -111,12 +111,12 @@ class LocalPlan(Planned):
 
     @functools.cached_property
     def reading(self) -> Reading:
-        """How reports become answers."""
+        """The map from reports to answers."""
         return Reading(self.questions, dense_queries(self.workload), float(self.epsilon))
 
     @functools.cached_property
     def impossible(self) -> NDArray[np.bool_]:
-        """(k,) which queries count cells alone that are declared impossible."""
+        """(k,) whether a query counts only cells that are declared impossible."""
         possible = self.workload.domain.possible(self.names)
         if possible is None:
             return np.zeros(self.workload.shape[0], dtype=bool)
@@ -192,19 +192,22 @@ class LocalPlan(Planned):
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved: with epsilon-LDP reports of one kind, no unbiased linear answers have less rmse on every table."""
+        """A proved bound on the rmse on the worst table, or None.
+
+        It holds for unbiased linear answers from epsilon-differentially private reports of one kind.
+        """
         return None if self.bound is None else math.sqrt(self.bound / self.workload.shape[0] * self.records)
 
     # ---- the report ----
 
     @property
     def outcomes(self) -> int:
-        """A report is a whole number below this."""
+        """The number of different reports: a report is a whole number below it."""
         return self.questions.outcomes
 
     @property
     def report_bytes(self) -> int:
-        """Bytes that a report needs."""
+        """The number of bytes that a report needs."""
         return -(-(self.outcomes - 1).bit_length() // 8)
 
     def respond(self, record: Any, *, most: Any = None) -> int:
@@ -259,7 +262,7 @@ class LocalPlan(Planned):
 
     @property
     def candidates(self) -> Frame:
-        """Every reporter considered."""
+        """Every reporter that was considered."""
         return Frame.of(LocalCandidate, self.considered)
 
     def headline(self) -> str:

@@ -206,7 +206,7 @@ class Tables(Mechanism[Plan]):
 
     @property
     def law(self) -> str | None:
-        """The noise that is asked for."""
+        """The law of noise that is asked for, or None."""
         return self.noise
 
     def plan(self, asked: Request) -> Plan:
@@ -245,7 +245,7 @@ class Tables(Mechanism[Plan]):
             The plans that apply, and lines for those that do not, with the reason.
 
         Raises:
-            PlanError: The mechanism has no designs of its own.
+            PlanError: The mechanism makes its plan in another way.
         """
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
@@ -289,7 +289,7 @@ class Tables(Mechanism[Plan]):
             plans: The plans that were found, or that of a strategy that was given.
 
         Returns:
-            The plan of least error.
+            The plan; that of least error, unless the mechanism chooses otherwise.
         """
         return min(plans, key=lambda p: p.objective_value)
 

@@ -59,7 +59,7 @@ class Factorization:
 
     @property
     def gap(self) -> float:
-        """upper / lower - 1."""
+        """By which share the error may be above the least possible one: upper_bound / lower_bound - 1."""
         return self.upper_bound / self.lower_bound - 1 if self.upper_bound > 0.0 else 0.0
 
     def __repr__(self) -> str:

@@ -107,7 +107,10 @@ class IterativePlan(WorkloadPlan):
 
     @functools.cached_property
     def bound(self) -> AccuracyBound | None:
-        """What is proved of the answers before data; found anew from the plan, never read from a file."""
+        """The bound that is proved of the answers before data, or None.
+
+        It is computed from the plan and never read from a file.
+        """
         return self.course.bound(self)
 
     @property

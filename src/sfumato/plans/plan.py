@@ -115,7 +115,10 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """The sums of squares of the reconstruction's rows: per family of tables where each has one, else per block."""
+        """The sums of squares of the reconstruction's rows, from which every error follows.
+
+        They are per family of tables where every table has one, else per block.
+        """
         out: list[Entry] = []
         for item in self.workload.items:
             if isinstance(item, QueryFamily):
@@ -132,11 +135,11 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def rmse(self) -> float | None:
-        """Root mean squared error over all queries alike, in their unit; None where they have several.
+        """The root mean squared error over all queries alike, in their unit; None where they have several units.
 
-        Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
-        Where they will be projected, the least that is proved of that (`forecast`), over all queries; where they will
-        be denoised, which proves nothing, that of the measured pairs before.
+        For biased answers it is a bound: the error of the noise and of the bias, if all records are in the worst cell.
+        For answers that will be projected it is the least bound that is proved (`forecast`). For answers that will be
+        denoised nothing is proved; it is then the error of the measured pairs before.
         """
         if len(self.workload.units) > 1:
             return None
@@ -148,16 +151,16 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def bias_rmse(self) -> float:
-        """The root mean squared bias of all queries alike, at most: 0 where answers are unbiased."""
+        """A bound on the root mean squared bias of all queries alike; 0 where answers are unbiased."""
         return math.sqrt(worst_bias(self.entries) / len(self.workload))
 
     @functools.cached_property
     def mean_error(self) -> float:
-        """The root of the mean variance as the objective weighs it: of parts, tables and cells alike, or of all cells.
+        """The root of the mean variance, with the weights of the objective.
 
-        In the unit of the answers, or where they have several in records, sums in their largest coefficient. What a
-        plan for the largest error minimises is no mean: its tables count alike here. A projection's or denoiser's is
-        that of `forecast`.
+        Parts, their tables and their queries count alike, or all queries do. Its unit is that of the answers; where
+        they have several, records, with sums in their largest coefficient. A plan for the largest error minimises no
+        mean; its tables count alike here. For answers that will be projected or denoised it is that of `forecast`.
         """
         if self.forecast is not None:
             return self.forecast.rmse
@@ -186,9 +189,9 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def max_standard_error(self) -> float:
-        """The largest standard error of a query (of those that count records, where there are any).
+        """The largest standard error of a query, of those that count records where there are any.
 
-        Of queries that have one: those beyond what is measured, which denoising alone answers, are left out.
+        Queries that are answered by denoising alone have no standard error, and are left out.
         """
         largest = [float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit]
         known = [x for x in largest if math.isfinite(x)]
@@ -261,10 +264,11 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def objective_value(self) -> float:
-        """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
+        """The error that was minimised: the root of the weighted mean variance, or of the largest weighted variance.
 
-        Weights are those of the objective times those that were asked for. Equal to `rmse` where all queries weigh
-        alike, as those of one table do, and to `max_standard_error` under "max" where none has a weight.
+        Weights are those of the objective times those of the workload. It equals `rmse` where all queries weigh alike,
+        as those of one table do, and `max_standard_error` under "max" where no query has a weight. `lower_bound` bounds
+        it.
         """
         if self.forecast is not None and not self.forecast.proved:
             return self.forecast.rmse
@@ -292,10 +296,10 @@ class Plan(WorkloadPlan):
     def lower_bound(self) -> float | None:
         """A proved bound on `objective_value` for Gaussian noise, or None where none is known.
 
-        No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget, or, where it is measured how many persons had more rows than are counted, at what that leaves of
-        it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
-        Noise of other laws may err less: `any_noise_bound` is for all of them.
+        No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at this budget.
+        Where the number of persons with more rows than are counted is measured, the bound is for what that leaves of
+        the budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose. Noise of
+        other laws may err less: `any_noise_bound` is for all of them.
         """
         return self.bound
 
@@ -461,7 +465,7 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def bias_bound(self) -> float:
-        """Largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
+        """The largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
         blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
         return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
 

@@ -48,10 +48,10 @@ __all__ = [
 
 
 class Planned(Told):
-    """A plan: every decision before the data. Frozen, printable, storable; it holds nothing private.
+    """A plan: every decision before the data. It is frozen, can be printed and stored, and holds nothing private.
 
-    Whatever its kind, it says for whom it promises what (`unit`, `budget`) and at which `price`. A kind that derives
-    adds what it measures, the errors that follow, and its own words.
+    Every kind of plan has a `budget`, a `unit` (whose privacy is protected) and a `price`. A kind that derives adds
+    what it measures and the errors that follow.
     """
 
     decides: ClassVar[tuple[str, ...]] = ()
@@ -66,7 +66,7 @@ class Planned(Told):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is looked at and released."""
+        """SHA-256 of everything that decides what is looked at and released."""
         # what a plan gained later is hashed where it says something, so that older plans keep their fingerprints
         known = dict(told(self))
         return fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
@@ -88,7 +88,7 @@ class Planned(Told):
         """Check that the plan does not contradict itself: all of `check`, and that its price keeps its budget.
 
         Raises:
-            PlanError: It does.
+            PlanError: It contradicts itself.
             InvalidInput: A part cannot be stored.
         """
         self.check()
@@ -145,7 +145,7 @@ class WorkloadPlan(Planned):
     @property
     @abstractmethod
     def measures(self) -> tuple[str, Any]:
-        """What is measured: how that is called, and the value that says it."""
+        """A heading and a value: the strategy, or the rounds, that are measured."""
 
     @abstractmethod
     def own_facts(self) -> dict[str, dict[str, Any]]:

@@ -118,7 +118,7 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def over_time(self) -> TimeErrors:
-        """What time makes of the noise of one measured value, at unit variance."""
+        """The variances of answers over time, for noise of variance 1 in each measured value."""
         return errors_of(self.terms.filter)
 
     def weights(self, question: str, period: int | None = None) -> FloatArray:
@@ -224,12 +224,12 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def asked_curve(self) -> FloatArray:
-        """(periods,) the root mean squared error at every period of what is asked over time, by its weights."""
+        """(periods,) root mean squared errors at every period of the questions over time, by their weights."""
         return self._once * np.sqrt(self.over_time.together(self.periods.questions))
 
     @functools.cached_property
     def asked_mean(self) -> float:
-        """The same over all that is asked of all periods together."""
+        """The root mean squared error of the questions over time, by their weights, over all periods together."""
         return self._once * math.sqrt(self.over_time.mean(self.periods.questions))
 
     def errors(self, confidence: float = 0.95, question: str = "totals") -> Frame:
@@ -307,12 +307,12 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def objective_value(self) -> float:
-        """The error of what is asked over time, in its worst period or in the mean: what was minimised."""
+        """The error that was minimised: of the questions over time, in their worst period or in the mean."""
         return float(self.asked_curve.max()) if self.periods.objective == "worst" else self.asked_mean
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved of the mean error of what is asked over time, and so of the largest; None where none is known.
+        """A proved bound on the mean error of the questions over time, and so on the largest; None where none is known.
 
         It holds for unbiased answers with Gaussian noise of any covariance.
         """
@@ -320,10 +320,10 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def tree_error(self) -> float:
-        """The largest error of a total if every period's table went into a binary tree as it is taught, at this price.
+        """The largest error of a total if the tables went into a binary tree over the periods, at the same price.
 
-        A person pays for all nodes above the periods 0, apart, 2 apart, ..., each as often as it holds one.
-        [CSS11, DNPR10]
+        A person pays for all nodes above the periods 0, apart, 2 apart, ..., each as often as it holds one. [CSS11,
+        DNPR10]
         """
         n, k = self.periods.count, self.periods.per_person
         places = np.arange(k) * self.periods.apart
@@ -342,7 +342,7 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def participation(self) -> str:
-        """Who sees to it that nobody is counted in more periods than the plan says."""
+        """How it is ensured that nobody is counted in more periods than the plan says, in words."""
         if self.unit.total_is_public:
             return (
                 "a record is replaced within its period; to hide its period too name person=, or plan with add-remove"
@@ -355,7 +355,10 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def missing(self) -> str:
-        """What leaving rows out may do to counts, and how well it will be known; nothing where none are left out."""
+        """How rows that are left out may change counts, in words; "" where none are left out.
+
+        It also says how well their number will be known.
+        """
         if not self.terms.enforced:
             return ""
         many = "one period" if self.periods.per_person == 1 else f"at most {self.periods.per_person:,} periods"
@@ -374,7 +377,7 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def state_bytes(self) -> int:
-        """What a store keeps, in secret, between two periods."""
+        """The number of bytes that a store keeps, in secret, between two periods."""
         sizes = self.workload.domain.shape
         cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
         return 8 * (cells + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)

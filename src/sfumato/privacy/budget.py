@@ -354,7 +354,7 @@ class Budget:
 
     @property
     def currency(self) -> Currency:
-        """What a ledger with this total adds up."""
+        """The currency in which a ledger with this total adds up."""
         if self.kind == "pure":
             return Currency.EPSILON
         return Currency.RHO if self.kind == "zcdp" else Currency.MU_SQUARED

@@ -80,6 +80,11 @@ class ModelRelease(WorkloadRelease):
     errors_known = False
 
     def with_errors(self) -> NoReturn:
+        """Refuse to state errors, which are not known of a model.
+
+        Raises:
+            InvalidInput: Always.
+        """
         raise InvalidInput(
             f"{self.provenance.name!r} answers from a model, whose errors are not known: no intervals could be given. "
             "Its answers are in answers.parquet and tables/, and sfumato ask gives single ones"

@@ -132,7 +132,7 @@ class Released(Told):
 
     @functools.cached_property
     def result_hash(self) -> str:
-        """SHA-256 of all that came out."""
+        """SHA-256 of everything that was measured."""
         return fingerprint(getattr(self, self.outcome))
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -175,7 +175,11 @@ class WorkloadRelease(Released):
 
     @functools.cached_property
     def answers(self) -> FloatArray:
-        """(k,) answers in the order of the workload. Above 200 million take `batches()` or `table()`."""
+        """(k,) answers in the order of the workload.
+
+        Raises:
+            PlanError: There are more than 200 million answers, or too many in one table; take `batches()` or `table()`.
+        """
         return self._answers()
 
     @abstractmethod

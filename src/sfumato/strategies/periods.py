@@ -160,7 +160,7 @@ class Periods:
 
     @property
     def questions(self) -> tuple[tuple[Question, float], ...]:
-        """What is asked, with weights that sum to 1."""
+        """The questions over time, with weights that sum to 1."""
         every = sum(weight for _, weight in self.ask)
         return tuple((question(text, self.count), weight / every) for text, weight in self.ask)
 

@@ -215,7 +215,7 @@ class Ledger(Debits):
 
     @property
     def spent(self) -> Fraction:
-        """What is spent, in the ledger's currency: a display; the guarantee is the total."""
+        """What is spent, in the ledger's currency. It is for reading only; the guarantee is the total."""
         return self._read().spent
 
     @property
