@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from sfumato._util.frames import Frame
 from sfumato.curator import Curator
@@ -16,8 +16,10 @@ from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.releases.answers import Answer
 from sfumato.releases.released import Provenance, Versions, one_shot, provenance, versions
 from sfumato.releases.streams import History, Running, StreamRelease
+from sfumato.workloads import Workload
 
 __all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
 
@@ -156,12 +158,24 @@ class Stream(Session):
         """
         return self.release().decayed(rate)
 
-    def over_time(self, predicate: str | None = None, **options: Any) -> Frame:
-        """One query after every period, of totals or of the period itself.
+    def over_time(
+        self,
+        predicate: str | None = None,
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        most: int | None = None,
+    ) -> Frame:
+        """One query after every period; see `StreamRelease.over_time`.
 
         Args:
             predicate: The query, as a predicate; None asks the number of records.
-            **options: Those of `StreamRelease.over_time`.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether the intervals of all periods so far hold together with that confidence; otherwise each
+                one does.
+            most: At most so many periods are answered, evenly spread, with the last among them; None answers all.
 
         Returns:
             One row per period: its label, value, standard_error, low, high, and `missing` where that is measured.
@@ -170,14 +184,25 @@ class Stream(Session):
             NotAnswerable: The query was not measured.
             WorkloadError: The predicate cannot be read.
         """
-        return self.release().over_time(predicate, **options)
+        return self.release().over_time(
+            predicate, increments=increments, confidence=confidence, simultaneous=simultaneous, most=most
+        )
 
-    def plot(self, question: str = "total", **options: Any) -> Any:
+    def plot(
+        self,
+        question: str = "total",
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Any:
         """An Altair chart of one query after every period with its band (extra: plots).
 
         Args:
             question: A predicate, or "total", the number of records.
-            **options: Those of `StreamRelease.plot`.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
 
         Returns:
             The chart.
@@ -186,14 +211,18 @@ class Stream(Session):
             MissingExtra: Altair is not installed.
             NotAnswerable: The query was not measured.
         """
-        return self.release().plot(question, **options)
+        return self.release().plot(question, increments=increments, confidence=confidence, simultaneous=simultaneous)
 
-    def ask(self, *question: Any, **options: Any) -> Any:
+    @overload
+    def ask(self, question: str, confidence: float = 0.95) -> Answer: ...
+    @overload
+    def ask(self, question: Workload, confidence: float = 0.95) -> Frame: ...
+    def ask(self, question: str | Workload, confidence: float = 0.95) -> Answer | Frame:
         """A further question about the totals so far, as `Release.ask` answers it.
 
         Args:
-            *question: A predicate or a workload.
-            **options: Those of `Release.ask`.
+            question: A predicate such as "age >= 65", or a workload.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
 
         Returns:
             An Answer to a predicate, a Frame of one row per query for a workload.
@@ -201,7 +230,7 @@ class Stream(Session):
         Raises:
             NotAnswerable: No period is published, or the question lies outside the span of what was measured.
         """
-        return self.totals.ask(*question, **options)
+        return self.totals.ask(question, confidence)
 
     def release(self) -> StreamRelease:
         """All that the stream has published, to be saved and loaded.

@@ -212,7 +212,7 @@ class Workload:
         items: Blocks or families of queries, in order.
 
     Raises:
-        WorkloadError: There is no query, or a family of tables numbers other attributes than the domain's.
+        WorkloadError: There is no query, or a block or family of queries does not fit the domain's cells.
         DomainError: A block names an attribute that the domain does not have.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": sf.Categories(["female", "male"])})
