@@ -110,11 +110,12 @@ def release(
         The release: `sf.Release` for a plan of one look, others for several looks and for keys.
 
     Raises:
-        PlanError: The plan is none that is released, or cannot be carried out. Nothing is spent.
+        PlanError: The plan is not of a kind that is released, or cannot be carried out. Nothing is spent.
         InvalidInput: An argument cannot be used. Nothing is spent.
         SourceError: The table cannot be read. Nothing is spent.
         BudgetExceeded: The price is above what is left in the ledger, which is untouched.
         LedgerMismatch: The ledger is of another unit or table, and is untouched.
+        LedgerError: The ledger cannot be used. Nothing is spent.
         NameTaken: The name was paid for before, for another plan or without a stored release; the ledger is untouched.
         NotWritten: The price is spent, but the release could not be stored.
         KeyboardInterrupt: The call was interrupted after the release was complete; the message says where it is.

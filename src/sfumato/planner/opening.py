@@ -82,11 +82,12 @@ def open_plan(
         The session or the stream, which is a context manager.
 
     Raises:
-        PlanError: The plan is none for questions to come, or cannot be carried out.
+        PlanError: The plan is not of a kind that is opened, or cannot be carried out. Nothing is spent.
         InvalidInput: An argument does not apply, or the store keeps another session. Nothing is spent.
         SourceError: The table cannot be read. Nothing is spent.
         BudgetExceeded: The price is above what is left in the ledger, which is untouched.
         LedgerMismatch: The ledger is of another unit or table, and is untouched.
+        LedgerError: The ledger cannot be used. Nothing is spent.
         NameTaken: The name was paid for before; the ledger is untouched.
         NotWritten: The price is spent, but the session could not be stored.
 
