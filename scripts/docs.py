@@ -251,7 +251,7 @@ def configuration() -> dict[str, Any]:
     }
 
 
-# examples of docstrings are code, not quotations within quotations
+# examples of docstrings are code, not quotations within quotations; keys of sources lead to the page that lists them
 _FENCE = """
 import re
 import griffe
@@ -269,6 +269,8 @@ class Fence(griffe.Extension):
                 elif inside and not line.strip():
                     lines += ["```", ""]
                     inside = False
+                if not inside:
+                    line = re.sub(r"\\[([A-Z][A-Za-z]*\\d\\d)\\]", r"[[\\1]](../references.md)", line)
                 lines.append(line)
             obj.docstring.value = "\\n".join(lines + ["```"] * inside)
 """
